@@ -1,0 +1,129 @@
+"""Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy.
+
+>>> import numpy as np
+>>> import proxyprox as pp
+>>> target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]), noise=0.01)
+>>> proxy = pp.Quadratic(np.diag([1.1, 49.0]))
+>>> result = pp.minimize(pp.Problem(target, proxy), method=pp.ProxyProx(eta=0.2), steps=200, rng=0)
+>>> bool(np.linalg.norm(result.w - [1.0, 0.02]) < 0.1)
+True
+"""
+
+from proxyprox._checkpoint import Checkpoint, CheckpointError
+from proxyprox._ledger import Budget, Ledger
+from proxyprox._minimize import OracleError, minimize
+from proxyprox._result import Result, Status
+from proxyprox._run import Query, Run, Step
+from proxyprox._scipy import scipy_method
+from proxyprox._subproblem import NonFiniteError, Subproblem
+from proxyprox._trace import StepRecord, Trace
+from proxyprox.averaging import Geometric, Last, Uniform
+from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.inner import (
+    LBFGS,
+    Auto,
+    ClosedForm,
+    GradientDescent,
+    Nesterov,
+    Newton,
+    NewtonCG,
+    ProximalGradient,
+    QuasiNewton,
+    StochasticGradient,
+)
+from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.penalties import L1, ElasticNet
+from proxyprox.problems import (
+    GLM,
+    FunctionObjective,
+    FunctionProxy,
+    Objective,
+    Penalty,
+    Problem,
+    Proxy,
+    Quadratic,
+    Zero,
+    linear_regression,
+    logistic_regression,
+    poisson_regression,
+    regularized,
+    softmax_regression,
+)
+from proxyprox.stopping import (
+    Convex,
+    NonConvex,
+    RandomSteps,
+    Relative,
+    Residual,
+    SDane,
+    Steps,
+    StronglyConvex,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DANE",
+    "EMA",
+    "GLM",
+    "L1",
+    "LBFGS",
+    "SGD",
+    "AcceleratedSliding",
+    "Auto",
+    "AuxMVR",
+    "AuxMom",
+    "Budget",
+    "Checkpoint",
+    "CheckpointError",
+    "ClosedForm",
+    "Convex",
+    "ElasticNet",
+    "FunctionObjective",
+    "FunctionProxy",
+    "Geometric",
+    "GradientDescent",
+    "Last",
+    "Ledger",
+    "Mean",
+    "Nesterov",
+    "Newton",
+    "NewtonCG",
+    "NonConvex",
+    "NonFiniteError",
+    "Objective",
+    "OracleError",
+    "Penalty",
+    "Plain",
+    "Problem",
+    "ProximalGradient",
+    "Proxy",
+    "ProxyProx",
+    "Quadratic",
+    "QuasiNewton",
+    "Query",
+    "RandomSteps",
+    "Relative",
+    "Residual",
+    "Result",
+    "Run",
+    "SDane",
+    "Status",
+    "Step",
+    "StepRecord",
+    "Steps",
+    "StochasticGradient",
+    "Storm",
+    "StronglyConvex",
+    "Subproblem",
+    "Trace",
+    "Uniform",
+    "Zero",
+    "linear_regression",
+    "logistic_regression",
+    "minimize",
+    "poisson_regression",
+    "regularized",
+    "scipy_method",
+    "softmax_regression",
+]

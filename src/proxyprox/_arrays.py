@@ -1,0 +1,118 @@
+"""The few array helpers the core needs, so that NumPy and torch share one code path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import array_namespace, is_numpy_array
+
+Vector = Any
+"""A one-dimensional floating-point array of any array-API library."""
+
+Matrix = Any
+"""A two-dimensional floating-point array of any array-API library."""
+
+
+def namespace(x: Any) -> Any:
+    """Return the array-API namespace of ``x`` (NumPy's for a NumPy array)."""
+    return np if is_numpy_array(x) else array_namespace(x)
+
+
+def dot(x: Vector, y: Vector) -> float:
+    """Return ⟨x, y⟩ as a Python float."""
+    return float(x @ y)
+
+
+def norm(x: Vector) -> float:
+    """Return ‖x‖ as a Python float."""
+    return math.sqrt(float(x @ x))
+
+
+def zeros_like(x: Vector) -> Vector:
+    """Return a vector of zeros with the shape, dtype and device of ``x``."""
+    return namespace(x).zeros_like(x)
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """Return ``x`` as a NumPy array, detaching and moving a torch tensor where needed."""
+    if is_numpy_array(x):
+        return x  # type: ignore[no-any-return]
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+    return np.asarray(x)
+
+
+def from_numpy(array: np.ndarray[Any, Any], like: Vector) -> Vector:
+    """Return ``array`` in the library, dtype and device of ``like``."""
+    if is_numpy_array(like):
+        return np.asarray(array, dtype=like.dtype)
+    xp = array_namespace(like)
+    # A copy: torch tensors made from NumPy share memory, and the caller may reuse its buffer.
+    return xp.asarray(np.array(array), dtype=like.dtype, device=like.device)
+
+
+def add_to_diagonal(matrix: Matrix, value: float) -> Matrix:
+    """Return ``matrix + value·I`` as a new array."""
+    xp = namespace(matrix)
+    size = matrix.shape[0]
+    if xp is np:
+        shifted = np.array(matrix)
+        shifted.flat[:: size + 1] += value
+        return shifted
+    return matrix + value * xp.eye(size, dtype=matrix.dtype, device=matrix.device)
+
+
+def solve_positive(matrix: Matrix, rhs: Vector) -> Vector | None:
+    """Solve ``matrix x = rhs`` by Cholesky; None if the matrix is not positive definite."""
+    xp = namespace(matrix)
+    try:
+        if xp is np:
+            factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+            return scipy.linalg.cho_solve(factor, rhs, check_finite=False)
+        lower = xp.linalg.cholesky(matrix)
+        half = xp.linalg.solve(lower, rhs[:, None])
+        return xp.linalg.solve(lower.T, half)[:, 0]
+    except (np.linalg.LinAlgError, RuntimeError):
+        # torch raises a RuntimeError subclass where NumPy and SciPy raise LinAlgError.
+        return None
+
+
+def inverse_positive(matrix: Matrix) -> Matrix | None:
+    """Return the symmetric inverse of a positive definite matrix, or None if it is not one."""
+    xp = namespace(matrix)
+    if xp is np:
+        lower, info = scipy.linalg.lapack.get_lapack_funcs(("potrf",), (matrix,))[0](
+            matrix, lower=True
+        )
+        if info != 0:
+            return None
+        inverse, info = scipy.linalg.lapack.get_lapack_funcs(("potri",), (matrix,))[0](
+            lower, lower=True
+        )
+        if info != 0:
+            return None
+        below = np.tril(inverse, -1)
+        return below + below.T + np.diag(np.diag(inverse))
+    try:
+        xp.linalg.cholesky(matrix)
+        inverse = xp.linalg.inv(matrix)
+    except RuntimeError:
+        return None
+    return (inverse + inverse.T) / 2
+
+
+def symmetric_product(matrix: Matrix) -> Callable[[Vector], Vector]:
+    """Return ``v ↦ matrix @ v`` for a symmetric matrix.
+
+    For NumPy arrays BLAS ``symv`` reads one triangle only: half the memory traffic of a
+    general product, and memory traffic is what a matrix–vector product costs.
+    """
+    if is_numpy_array(matrix) and matrix.dtype in (np.float64, np.float32) and len(matrix) > 1:
+        (symv,) = scipy.linalg.blas.get_blas_funcs(("symv",), (matrix,))
+        columns = np.asfortranarray(matrix)
+        return lambda v: symv(1.0, columns, v)
+    return lambda v: matrix @ v

@@ -1,0 +1,252 @@
+"""Checkpoints: when they are written, and how a run is put back together from one."""
+
+from __future__ import annotations
+
+import os
+import time
+import zipfile
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proxyprox import _pack as pack
+from proxyprox._checks import message, positive, whole
+from proxyprox._config import NotRebuildableError, decode
+from proxyprox._ledger import Ledger
+from proxyprox._trace import Trace
+
+if TYPE_CHECKING:
+    from proxyprox._run import Run
+
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: missing, damaged, or of another run."""
+
+
+@dataclass
+class Checkpoint:
+    """Where and how often :func:`~proxyprox.minimize` saves its run.
+
+    If the file exists, ``minimize`` goes on from it, bit for bit; a file of a run that was
+    configured otherwise is refused. The file is written whole or not at all, and is also written
+    when the run ends for any reason.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    every_steps : int, optional
+        Save after so many outer steps.
+    every_seconds : float, optional
+        Save when so many seconds have passed since the last time; 60 if neither is given.
+    """
+
+    path: str | os.PathLike[str]
+    every_steps: int | None = None
+    every_seconds: float | None = None
+    _saved_at: float = field(default=0.0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the path and both intervals."""
+        if not isinstance(self.path, (str, os.PathLike)):
+            raise TypeError(message("checkpoint", self.path, "a path or a Checkpoint"))
+        folder = Path(self.path).parent
+        if not folder.is_dir():
+            raise ValueError(
+                message("checkpoint", str(self.path), "in a folder that exists")[:-1]
+                + f". Create {folder} first."
+            )
+        if Path(self.path).is_dir():
+            raise ValueError(message("checkpoint", str(self.path), "a file, not a folder"))
+        if self.every_steps is not None:
+            whole("every_steps", self.every_steps)
+        if self.every_seconds is not None:
+            positive("every_seconds", self.every_seconds)
+        if self.every_steps is None and self.every_seconds is None:
+            self.every_seconds = 60.0
+        self._saved_at = time.monotonic()
+
+    def due(self, steps: int) -> bool:
+        """Tell whether it is time to save."""
+        if self.every_steps is not None and steps % self.every_steps == 0:
+            return True
+        if self.every_seconds is None:
+            return False
+        return time.monotonic() - self._saved_at >= self.every_seconds
+
+    def save(self, run: Run) -> None:
+        """Write the run to the file."""
+        run.save(self.path)
+        self._saved_at = time.monotonic()
+
+
+def as_checkpoint(given: Any) -> Checkpoint | None:
+    """Accept a Checkpoint or a path."""
+    return given if given is None or isinstance(given, Checkpoint) else Checkpoint(given)
+
+
+def save_run(path: str | os.PathLike[str], run: Run) -> None:
+    """Write everything that the rest of a run depends on."""
+    state = {f.name: getattr(run._state, f.name) for f in fields(run._state)}
+    pack.write(
+        Path(path),
+        {
+            "format": FORMAT,
+            "config": run.config(),
+            "state": state,
+            # The gradient at w_k is kept, not recomputed: counts and bits stay the same.
+            "anchor": run._proxy.known(run._state.w),
+            "memory": run._memory,
+            "average": run._average,
+            "share": run._share,
+            "pending": None if run._pending is None else {"batch": run._pending.batch},
+            "rng": _encode_rng(run._rng),
+            "ledger": run.ledger.as_dict(),
+            "trace": run.trace.to_array(),
+        },
+    )
+
+
+def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
+    """Read a checkpoint's tree, with one kind of error for all that can be wrong with the file."""
+    if not Path(path).is_file():
+        raise CheckpointError(f"checkpoint must be an existing file, got {os.fspath(path)!r}.")
+    try:
+        tree = pack.read(Path(path), like)
+        if tree["format"] != FORMAT:
+            raise ValueError(f"format {tree['format']!r}, not {FORMAT}")
+    except (
+        ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, EOFError,
+        MemoryError, RecursionError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
+    ) as error:  # fmt: skip
+        raise _damaged(path, error) from error
+    return tree
+
+
+def restore_run(path: str | os.PathLike[str], tree: dict[str, Any], run: Run) -> None:
+    """Fill a freshly built run of the same configuration from a checkpoint's tree."""
+    differences = _differences(tree.get("config"), run.config())
+    if differences:
+        raise CheckpointError(
+            f"checkpoint {os.fspath(path)!r} belongs to another run: {'; '.join(differences)}. "
+            "Give the same configuration to go on with it, or another path to start afresh."
+        )
+    try:
+        _fill(tree, run)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise _damaged(path, error) from error
+
+
+def _fill(tree: dict[str, Any], run: Run) -> None:
+    template = run._state
+    w0 = template.w
+    state = tree["state"]
+    names = [f.name for f in fields(template)]
+    if sorted(state) != sorted(names):
+        raise ValueError(f"the state holds {sorted(state)}, not {sorted(names)}")
+    for name, item in state.items():
+        _require_like(name, item, w0, whole_number=name == "k", optional=name != "w")
+    average = tree["average"]
+    _require_like("average", average, w0, optional=True)
+    _require_like("anchor", tree["anchor"], w0, optional=True)
+    counts: dict[str, Any] = {key: _number(value) for key, value in tree["ledger"].items()}
+    ledger = Ledger(**counts)
+    trace = Trace.from_array(tree["trace"])
+    if len(trace) != state["k"]:
+        raise ValueError(f"{len(trace)} recorded steps, but k = {state['k']}")
+    if not isinstance(tree["memory"], dict):
+        raise ValueError("the solver's memory is not a table")
+    rng = _decode_rng(tree["rng"])
+    share = float(tree["share"])
+    pending = tree["pending"]
+    # All is well: only now is the run changed.
+    run._state = type(template)(**state)
+    run._average, run._share = average, share
+    run._memory.clear()
+    run._memory.update(tree["memory"])
+    run._rng = rng
+    run.trace = trace
+    for key, value in ledger.as_dict().items():
+        setattr(run.ledger, key, value)
+    if tree["anchor"] is not None:
+        run._proxy.remember(run._state.w, tree["anchor"])
+    if pending is not None:
+        run._resume_query(pending["batch"])
+
+
+def config_of(path: str | os.PathLike[str], tree: dict[str, Any]) -> dict[str, Any]:
+    """Rebuild the configuration that a checkpoint was saved with, as keyword arguments."""
+    try:
+        config = tree["config"]
+        return {name: decode(config[name]) for name in ("method", "inner", "stop", "averaging")}
+    except NotRebuildableError as error:
+        raise CheckpointError(
+            f"checkpoint {os.fspath(path)!r} cannot be loaded on its own: {error}. Build the run "
+            "with the same arguments and use minimize(..., checkpoint=path) to go on."
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str | os.PathLike[str], error: BaseException) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {os.fspath(path)!r} is damaged or not a checkpoint "
+        f"({type(error).__name__}: {error}). Restore the file from a copy, or start afresh "
+        "with another path."
+    )
+
+
+def _require_like(
+    name: str, item: Any, w0: Any, *, whole_number: bool = False, optional: bool = False
+) -> None:
+    if whole_number:
+        if not isinstance(item, int) or item < 0:
+            raise ValueError(f"{name} is {item!r}, not a step count")
+        return
+    if item is None and optional:
+        return
+    if type(item) is not type(w0) or item.shape != w0.shape or item.dtype != w0.dtype:
+        raise ValueError(f"{name} is not an array like w0")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{value!r} is not a number")
+    return value
+
+
+def _differences(saved: Any, current: dict[str, Any]) -> list[str]:
+    if not isinstance(saved, dict):
+        return ["it holds no configuration"]
+    return [
+        f"{key} was {saved.get(key)!r}, now {value!r}"
+        for key, value in current.items()
+        if saved.get(key) != value
+    ]
+
+
+def _encode_rng(rng: np.random.Generator) -> dict[str, Any]:
+    state = dict(rng.bit_generator.state)
+    inner = state["state"]
+    # Python's integers are unbounded, JSON readers' are not: text keeps every bit.
+    state["state"] = {k: str(v) if isinstance(v, int) else v for k, v in inner.items()}
+    return state
+
+
+def _decode_rng(state: dict[str, Any]) -> np.random.Generator:
+    kinds = {
+        kind.__name__: kind
+        for kind in (
+            np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937,
+            np.random.Philox, np.random.SFC64,
+        )
+    }  # fmt: skip
+    bit_generator = kinds[state["bit_generator"]]()
+    inner = {k: int(v) if isinstance(v, str) else v for k, v in state["state"].items()}
+    restored: Any = {**state, "state": inner}
+    bit_generator.state = restored
+    return np.random.Generator(bit_generator)

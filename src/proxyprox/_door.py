@@ -1,0 +1,133 @@
+"""Everything that is checked before the first step, so that nothing is paid for in vain."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._arrays import Vector, namespace
+from proxyprox._checks import has, message, require
+from proxyprox._checks import vector as checked_vector
+from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.inner import Auto, ProximalGradient
+from proxyprox.inner.base import needs_of
+from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.problems import Problem, Zero
+from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
+
+
+class Parts(NamedTuple):
+    """A run's parts, complete and compatible."""
+
+    w0: Vector
+    inner: Any
+    stop: Criterion
+    why_inner: str
+    why_stop: str
+
+
+def admit(
+    problem: Problem,
+    w0: Vector | None,
+    method: Any,
+    inner: Any | None,
+    stop: Criterion | None,
+    averaging: Averaging | None,
+    expected_steps: int | None,
+) -> Parts:
+    """Check that the parts fit together, and fill in those that were left out."""
+    if not isinstance(problem, Problem):
+        remedy = "Wrap it: Problem(objective, proxy)."
+        raise TypeError(message("problem", problem, "a Problem", remedy))
+    _check_method(method, problem)
+    start = starting_point(problem, w0)
+    proxy = problem.proxy if method.uses_proxy else Zero()
+    inner, why_inner = _inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
+    stop, why_stop = _stop(stop, problem, method, expected_steps)
+    require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
+    if averaging is not None and not hasattr(averaging, "share"):
+        allowed = f"one of {', '.join(c.__name__ for c in (Last, Uniform, Geometric))}, made"
+        raise TypeError(message("averaging", averaging, allowed))
+    return Parts(start, inner, stop, why_inner, why_stop)
+
+
+def starting_point(problem: Problem, w0: Vector | None) -> Vector:
+    """Return w0, checked and copied; zeros where it was left out and the size is known."""
+    size = problem.dim
+    if w0 is None:
+        if size is None:
+            remedy = "The problem does not know its number of parameters."
+            raise ValueError(message("w0", None, "a starting point", remedy))
+        for part in (problem.objective, problem.proxy):
+            if hasattr(part, "zeros"):
+                return part.zeros()
+        w0 = np.zeros(size)
+    start = checked_vector("w0", w0, size)
+    # A copy: the user's array may change, the run's must not.
+    return namespace(start).asarray(start, copy=True)
+
+
+def _check_method(method: Any, problem: Problem) -> None:
+    if isinstance(method, type) or not all(hasattr(method, n) for n in ("init", "ask", "tell")):
+        known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
+        allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
+        raise TypeError(message("method", method, allowed))
+    objective = problem.objective
+    if method.exact:
+        instead = "Use ProxyProx, which needs sampled gradients only."
+        require(f"method={type(method).__name__}", "objective", objective, ("everything",), instead)
+    if method.two_points and not getattr(objective, "repeatable", True):
+        raise TypeError(
+            f"method={method!r} evaluates each batch at two points, but the objective says that "
+            "its batches are not repeatable. Use ProxyProx or AuxMom."
+        )
+
+
+def _inner(
+    inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
+) -> tuple[Any, str]:
+    if isinstance(inner, type) or not (
+        inner is None or isinstance(inner, Auto) or hasattr(inner, "solve")
+    ):
+        raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
+    if inner is None and method.default_inner is not None and penalty is None:
+        inner, why = method.default_inner, f" (the default of {type(method).__name__})"
+        if all(has(proxy, need) for need in needs_of(inner)):
+            return inner, why
+        inner = None
+    if inner is None or isinstance(inner, Auto):
+        inner, reason = Auto().choose(proxy, penalty, size)
+        return inner, f" (picked because {reason})"
+    if penalty is not None and not inner.handles_penalty:
+        raise TypeError(
+            f"inner={inner!r} cannot minimise a non-smooth penalty such as {penalty!r}. "
+            f"Use {ProximalGradient.__name__}() or leave inner out."
+        )
+    picked = type(Auto().choose(proxy, penalty, size).solver).__name__
+    instead = f"Use {picked}(), or leave inner out."
+    if "smoothness" in needs_of(inner) and hasattr(inner, "step_size"):
+        instead = f"Give {type(inner).__name__} a step_size, use {picked}(), or leave inner out."
+    require(f"inner={inner!r}", "proxy", proxy, needs_of(inner), instead)
+    return inner, ""
+
+
+def _stop(
+    stop: Criterion | None, problem: Problem, method: Any, expected_steps: int | None
+) -> tuple[Criterion, str]:
+    if stop is not None:
+        if not isinstance(stop, Criterion):
+            allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
+            raise TypeError(message("stop", stop, allowed))
+        return stop, ""
+    if math.isinf(method.step_size(0)):
+        if method.default_inner is not None:
+            return Steps(20), " (the default without a proximal term, as published)"
+        return Relative(1e-8), " (the default without a proximal term)"
+    mu = getattr(problem.objective, "strong_convexity", None) or 0.0
+    if mu > 0:
+        return StronglyConvex(mu), " (the default: the objective is strongly convex)"
+    if expected_steps is not None:
+        return Convex(expected_steps), " (the default: the objective is not strongly convex)"
+    return SDane(), " (the default: neither μ nor the number of steps is known)"

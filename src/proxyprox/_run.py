@@ -1,0 +1,332 @@
+"""The driver: a run that asks for target gradients and is told them."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proxyprox import _checkpoint as checkpoint
+from proxyprox._arrays import Vector, namespace, norm
+from proxyprox._checks import message
+from proxyprox._config import encode
+from proxyprox._door import admit, starting_point
+from proxyprox._ledger import Ledger
+from proxyprox._oracles import MeteredProxy, checked_gradient
+from proxyprox._result import Result, Status
+from proxyprox._subproblem import NonFiniteError, Subproblem
+from proxyprox._trace import StepRecord, Trace
+from proxyprox.averaging import Averaging, Last
+from proxyprox.problems import Problem, Zero
+from proxyprox.stopping import Criterion, Progress
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a run wants to know: the gradient of one batch at one or two points."""
+
+    batch: Any
+    points: tuple[Vector, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished outer step, as a callback sees it.
+
+    Attributes
+    ----------
+    record : StepRecord
+        The step's numbers, as in ``Result.trace``.
+    w : array
+        The new iterate.
+    gradients : tuple of arrays
+        What the target answered.
+    subproblem : Subproblem or None
+        What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was.
+    ledger : Ledger
+        What has been paid so far.
+    """
+
+    record: StepRecord
+    w: Vector
+    gradients: tuple[Vector, ...]
+    subproblem: Subproblem | None
+    ledger: Ledger
+
+
+class Run:
+    """A run in the hands of its user: :meth:`ask`, compute or wait, :meth:`tell`.
+
+    The target may be a person, a robot or a hospital; :func:`~proxyprox.minimize` is the loop for
+    a target that is a function. The state is explicit: a run saved at any moment, even between a
+    question and its answer, goes on bit for bit.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to minimise.
+    w0 : array, optional
+        Where to begin; zeros if the problem knows its size.
+    method : Method
+        The outer method, such as ``ProxyProx(eta=1.0)``.
+    inner : InnerSolver, optional
+        How subproblems are solved; by default the method's own, or what suits the proxy.
+    stop : Criterion, optional
+        When an inner solve is good enough; by default the paper's rule for what is known.
+    averaging : Averaging
+        Which point is the answer.
+    rng : int or numpy.random.Generator, optional
+        Randomness of batches and solvers.
+    expected_steps : int, optional
+        Outer steps planned, for the default rule in the convex case.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, Run
+    >>> target = Quadratic(np.eye(2), b=np.array([-1.0, -2.0]))
+    >>> run = Run(Problem(target, proxy=Quadratic(np.eye(2))), method=ProxyProx(eta=1e6))
+    >>> query = run.ask()
+    >>> step = run.tell(target.gradient(query.points[0]))
+    >>> run.result().w.round(3)
+    array([1., 2.])
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        w0: Vector | None = None,
+        *,
+        method: Any,
+        inner: Any | None = None,
+        stop: Criterion | None = None,
+        averaging: Averaging | None = None,
+        rng: np.random.Generator | int | None = None,
+        expected_steps: int | None = None,
+    ) -> None:
+        parts = admit(problem, w0, method, inner, stop, averaging, expected_steps)
+        self.problem = problem
+        self.method = method
+        self.inner = parts.inner
+        self.stop = parts.stop
+        self.averaging = averaging or Last()
+        self.ledger = Ledger()
+        self.trace = Trace()
+        self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
+        self._proxy = MeteredProxy(problem.proxy if method.uses_proxy else Zero(), self.ledger)
+        self._state = method.init(parts.w0)
+        self._rng = np.random.default_rng(rng)
+        self._memory: dict[str, Any] = {}
+        self._average: Vector | None = None
+        self._share = 1.0
+        self._pending: Query | None = None
+        self._solved: tuple[Subproblem, Progress, Criterion] | None = None
+
+    # -- ask and tell -----------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """Outer steps taken."""
+        return int(self._state.k)
+
+    @property
+    def w(self) -> Vector:
+        """The answer so far: the last iterate, or the average that was asked for."""
+        return self._state.w if self._average is None else self._average
+
+    def ask(self) -> Query:
+        """Return the question that is open; asking again does not change it."""
+        if self._pending is None:
+            objective = self.problem.objective
+            batch = objective.everything() if self.method.exact else objective.sample(self._rng)
+            self._resume_query(batch)
+        assert self._pending is not None
+        return self._pending
+
+    def tell(
+        self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None
+    ) -> Step:
+        """Answer the open question and take the outer step.
+
+        Parameters
+        ----------
+        gradients : array or sequence of arrays
+            The batch's gradient at each of the query's points.
+        observations : optional
+            Instead of gradients: what was observed for the batch (labels, a rollout), which the
+            objective turns into gradients by its ``gradient_from``.
+
+        Returns
+        -------
+        Step
+            The finished step.
+
+        Raises
+        ------
+        NonFiniteError
+            If an answer is NaN or infinite, or the inner solve meets such a number. The run stays
+            as it was before the call, the question open.
+        """
+        begun = time.perf_counter()
+        query = self.ask()
+        answers = self._answers(query, gradients, observations)
+        self._charge(query)
+        for answer in answers:
+            if not math.isfinite(norm(answer)):
+                raise NonFiniteError(Status.TARGET_NOT_FINITE)
+        self._solved = None
+        ledger_seconds = self.ledger.seconds
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+            state = self.method.tell(self._state, answers, self._proxy, self._solve)
+        if not math.isfinite(norm(state.w)):
+            raise NonFiniteError(Status.DIVERGED)
+        self._state, self._pending = state, None
+        self._update_average()
+        self.ledger.seconds = ledger_seconds + time.perf_counter() - begun
+        record = self._record()
+        self.trace.append(record)
+        subproblem = None if self._solved is None else self._solved[0]
+        return Step(record, state.w, tuple(answers), subproblem, self.ledger)
+
+    def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
+        """Return the answer so far."""
+        return Result(
+            w=self.w,
+            last=self._state.w,
+            status=status,
+            message=f"{status.value}{' ' + detail if detail else ''}",
+            steps=self.steps,
+            ledger=self.ledger,
+            trace=self.trace,
+            inner=f"{self.inner!r}{self._why_inner}",
+            stop=f"{self.stop!r}{self._why_stop}",
+        )
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        """Return, as JSON data, everything that makes this run the run it is."""
+        w = self._state.w
+        return {
+            "method": encode(self.method),
+            "inner": encode(self.inner),
+            "stop": encode(self.stop),
+            "averaging": encode(self.averaging),
+            "size": int(w.shape[0]),
+            "dtype": str(w.dtype),
+            "library": namespace(w).__name__.removeprefix("array_api_compat."),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to a file, whole or not at all."""
+        checkpoint.save_run(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None) -> Run:
+        """Return the run saved in a file.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; no code in it is ever run.
+        problem : Problem
+            The same problem: data is not part of a checkpoint.
+        w0 : array, optional
+            Any array of the run's kind and size, if the problem does not know its size.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is missing, damaged, or of another problem.
+        """
+        start = starting_point(problem, w0)
+        tree = checkpoint.read_tree(path, like=start)
+        run = cls(problem, start, **checkpoint.config_of(path, tree))
+        checkpoint.restore_run(path, tree, run)
+        return run
+
+    # -- internals --------------------------------------------------------------------------
+
+    def _resume_query(self, batch: Any) -> None:
+        self._pending = Query(batch, tuple(self.method.ask(self._state)))
+
+    def _answers(self, query: Query, gradients: Any, observations: Any) -> Sequence[Vector]:
+        if (gradients is None) == (observations is None):
+            raise TypeError("tell needs either gradients or observations, and not both.")
+        if observations is not None:
+            turn = getattr(self.problem.objective, "gradient_from", None)
+            if turn is None:
+                raise TypeError(
+                    f"observations need an objective with gradient_from(w, batch, observations), "
+                    f"but {type(self.problem.objective).__name__} has none. Tell gradients."
+                )
+            gradients = [turn(w, query.batch, observations) for w in query.points]
+        elif not isinstance(gradients, (list, tuple)):
+            gradients = [gradients]
+        if len(gradients) != len(query.points):
+            allowed = f"one for each of the {len(query.points)} points asked about"
+            raise ValueError(message("gradients", f"{len(gradients)} of them", allowed))
+        return [
+            checked_gradient("the target's gradient", answer, point)
+            for answer, point in zip(gradients, query.points, strict=True)
+        ]
+
+    def _charge(self, query: Query) -> None:
+        for name, amount in self.price(query).items():
+            setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what answering a query adds to the ledger."""
+        objective, points = self.problem.objective, len(query.points)
+        count = getattr(objective, "samples", None)
+        if count is not None:
+            samples = int(count(query.batch))
+        else:
+            samples = len(query.batch) if hasattr(query.batch, "__len__") else 1
+        price: dict[str, float] = {"target_gradients": points, "target_samples": samples}
+        cost = getattr(objective, "cost", None)
+        if cost is not None:
+            price["cost"] = points * float(cost(query.batch))
+        epsilon = getattr(objective, "epsilon", None)
+        if epsilon is not None:
+            price["epsilon"] = epsilon(self.ledger.target_gradients + points) - self.ledger.epsilon
+        return price
+
+    def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+        phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
+        stop = self.stop.begin(self._rng)
+        solved = self.inner.solve(phi, centre, stop, self._memory, self._rng)
+        self._solved = (phi, solved.progress, stop)
+        return solved.w
+
+    def _update_average(self) -> None:
+        if isinstance(self.averaging, Last):
+            return
+        k = self.steps
+        self._share = self.averaging.share(self._share, self.method.step_size(k - 1), k)
+        w = self._state.w
+        self._average = (
+            w if self._average is None else (self._average + self._share * (w - self._average))
+        )
+
+    def _record(self) -> StepRecord:
+        k = self.steps - 1
+        residual, threshold, held, inner_steps, displacement = 0.0, math.nan, True, 0, 0.0
+        eta = self.method.step_size(k)
+        if self._solved is not None:
+            phi, progress, stop = self._solved
+            bound, verdict = stop.threshold(progress), stop.holds(progress)
+            residual, inner_steps = progress.residual, progress.steps
+            displacement, eta = progress.displacement, phi.eta
+            threshold = math.nan if bound is None else bound
+            held = stop(progress) if verdict is None else verdict
+        return StepRecord(
+            k, eta, residual, threshold, held, inner_steps, displacement,
+            self.ledger.target_gradients, self.ledger.proxy_gradients, self.ledger.seconds,
+        )  # fmt: skip

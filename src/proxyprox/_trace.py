@@ -1,0 +1,71 @@
+"""The record of every outer step: how well its subproblem was solved, and what it had cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class StepRecord(NamedTuple):
+    """One outer step.
+
+    ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
+    threshold`` (and what else the rule asks). A rule without a bound, such as a fixed number of
+    inner steps, has threshold NaN and held = the steps were taken.
+    """
+
+    k: int
+    eta: float
+    residual: float
+    threshold: float
+    held: bool
+    inner_steps: int
+    displacement: float
+    target_gradients: int
+    proxy_gradients: int
+    seconds: float
+
+
+_WHOLE = ("k", "inner_steps", "target_gradients", "proxy_gradients")
+
+
+class Trace:
+    """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array."""
+
+    def __init__(self, rows: list[StepRecord] | None = None) -> None:
+        self._rows = rows or []
+
+    def append(self, row: StepRecord) -> None:
+        """Add a step."""
+        self._rows.append(row)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[StepRecord]:
+        return iter(self._rows)
+
+    def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
+        if column not in StepRecord._fields:
+            raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
+        kind = bool if column == "held" else int if column in _WHOLE else float
+        return np.array([getattr(row, column) for row in self._rows], dtype=kind)
+
+    def to_array(self) -> np.ndarray[Any, Any]:
+        """Return all columns as one float64 matrix."""
+        return np.array(self._rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
+
+    @classmethod
+    def from_array(cls, matrix: np.ndarray[Any, Any]) -> Trace:
+        """Rebuild a trace from :meth:`to_array`."""
+        kinds = [
+            bool if name == "held" else int if name in _WHOLE else float
+            for name in StepRecord._fields
+        ]
+        rows = [
+            StepRecord._make(kind(x) for kind, x in zip(kinds, line, strict=True))
+            for line in matrix.tolist()
+        ]
+        return cls(rows)

@@ -1,0 +1,60 @@
+"""The damped step that the Newton-type solvers share."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from proxyprox._arrays import Vector, dot, norm
+from proxyprox._subproblem import Subproblem
+
+SHRINK = 0.5
+SUFFICIENT = 1e-4
+SHORTEST = 1e-12
+
+
+class Point(NamedTuple):
+    """A point with its gradient."""
+
+    w: Vector
+    gradient: Vector
+    residual: float
+
+
+def damped_step(phi: Subproblem, at: Point, direction: Vector) -> Point | None:
+    """Move from a point along a descent direction, by the full step if that pays.
+
+    The full step is taken when it halves the gradient: the usual case, and one that costs no
+    values. Otherwise the step is halved until φ decreases sufficiently (Armijo). Where rounding
+    hides the decrease, a smaller gradient is accepted instead.
+
+    Returns
+    -------
+    Point or None
+        The new point, or None when no step along the direction helps.
+    """
+    full = _measured(phi, at.w + direction)
+    if full is not None and full.residual <= at.residual / 2:
+        return full
+    slope = dot(at.gradient, direction)
+    if not slope < 0:
+        return None
+    here = phi.value(at.w)
+    step = 1.0
+    while step > SHORTEST:
+        trial = at.w + step * direction
+        value = phi.value(trial)
+        if math.isfinite(value) and value <= here + SUFFICIENT * step * slope:
+            point = full if step == 1.0 else _measured(phi, trial)
+            if point is not None:
+                return point
+        step *= SHRINK
+    if full is not None and full.residual < at.residual:
+        return full
+    return None
+
+
+def _measured(phi: Subproblem, w: Vector) -> Point | None:
+    gradient = phi.gradient(w)
+    residual = norm(gradient)
+    return Point(w, gradient, residual) if math.isfinite(residual) else None

@@ -1,0 +1,107 @@
+"""SciPy's L-BFGS-B on the subproblem: needs values and gradients, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+
+from proxyprox._arrays import Vector, from_numpy, to_numpy
+from proxyprox._checks import whole
+from proxyprox._subproblem import Subproblem
+from proxyprox.inner.base import InnerResult, Memory
+from proxyprox.stopping import Criterion
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """Limited-memory BFGS, SciPy's, stopped by our criterion at every iterate.
+
+    Parameters
+    ----------
+    history : int
+        Secant pairs kept.
+    max_steps : int
+        Give up after so many steps, with the rule recorded as not held.
+    """
+
+    history: int = 10
+    max_steps: int = 1000
+
+    needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        whole("history", self.history)
+        whole("max_steps", self.max_steps)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Run SciPy on the displacement from the start, again where its line search gave up."""
+        w, gradient = start, phi.gradient(start)
+        progress = phi.progress(w, gradient, 0)
+        first, steps = progress.start_residual, 0
+        while not stop(progress) and steps < self.max_steps:
+            search = _Search(phi, w, stop, steps, first)
+            before = progress.residual
+            search.run(self.history, self.max_steps - steps)
+            if search.best is None:
+                break
+            w, progress = search.best
+            steps = progress.steps
+            if not progress.residual < 0.5 * before:
+                break
+        return InnerResult(w, progress)
+
+
+class _Search:
+    """One call of SciPy, in float64, on the displacement from a base point.
+
+    Values are taken relative to the base, where φ has most of its digits to spare.
+    """
+
+    def __init__(
+        self, phi: Subproblem, base: Vector, stop: Criterion, steps: int, first: float
+    ) -> None:
+        self.phi, self.base, self.stop, self.steps, self.first = phi, base, stop, steps, first
+        self.origin = phi.value(base)
+        self.best: tuple[Vector, Any] | None = None
+        self._seen: dict[bytes, tuple[Vector, Vector]] = {}
+
+    def run(self, history: int, max_steps: int) -> None:
+        scipy.optimize.minimize(
+            self._value_and_gradient,
+            np.zeros(self.base.shape[0]),
+            jac=True,
+            method="L-BFGS-B",
+            callback=self._after_step,
+            options={"maxcor": history, "maxiter": max_steps, "ftol": 0.0, "gtol": 0.0},
+        )
+
+    def _value_and_gradient(self, u: Any) -> tuple[float, Any]:
+        w = self.base + from_numpy(u, like=self.base)
+        gradient = self.phi.gradient(w)
+        self._seen[u.tobytes()] = (w, gradient)
+        value = self.phi.value(w) - self.origin
+        return value, to_numpy(gradient).astype(np.float64)
+
+    def _after_step(self, intermediate_result: Any) -> None:
+        # The accepted point is among those just evaluated: no gradient is computed twice.
+        key = np.asarray(intermediate_result.x).tobytes()
+        w, gradient = self._seen[key]
+        self._seen.clear()
+        self.steps += 1
+        progress = self.phi.progress(w, gradient, self.steps, self.first)
+        if self.best is None or progress.residual < self.best[1].residual or self.stop(progress):
+            self.best = (w, progress)
+        if self.stop(progress):
+            raise StopIteration

@@ -1,0 +1,90 @@
+"""Newton-CG: Newton steps from Hessian-vector products, for many parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from proxyprox._arrays import Vector, dot, norm, zeros_like
+from proxyprox._checks import whole
+from proxyprox._subproblem import Subproblem
+from proxyprox.inner._descent import Point, damped_step
+from proxyprox.inner.base import InnerResult, Memory
+from proxyprox.stopping import Criterion
+
+
+@dataclass(frozen=True)
+class NewtonCG:
+    """Damped Newton whose linear systems are solved by conjugate gradients, inexactly.
+
+    Parameters
+    ----------
+    max_steps : int
+        Newton steps at most.
+    max_products : int
+        Hessian-vector products at most for each Newton step.
+
+    References
+    ----------
+    Nocedal and Wright, "Numerical Optimization", section 7.1.
+    """
+
+    max_steps: int = 100
+    max_products: int = 1000
+
+    needs: ClassVar[tuple[str, ...]] = ("value", "gradient", "hvp")
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        whole("max_steps", self.max_steps)
+        whole("max_products", self.max_products)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Take inexact Newton steps until the criterion is met or rounding is reached."""
+        gradient = phi.gradient(start)
+        point = Point(start, gradient, norm(gradient))
+        first = None
+        for t in range(self.max_steps + 1):
+            progress = phi.progress(point.w, point.gradient, t, first)
+            first = progress.start_residual
+            if stop(progress) or t == self.max_steps:
+                break
+            # Forcing term: loose far away, superlinear in the end.
+            forcing = min(0.1, math.sqrt(point.residual / first)) if first else 0.1
+            direction = self._conjugate_gradients(phi, point, forcing * point.residual)
+            moved = damped_step(phi, point, direction)
+            if moved is None:
+                break
+            point = moved
+        return InnerResult(point.w, progress)
+
+    def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
+        """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
+        direction = zeros_like(point.w)
+        residual = -point.gradient
+        search = residual
+        squared = dot(residual, residual)
+        for _ in range(self.max_products):
+            product = phi.hvp(point.w, search)
+            curvature = dot(search, product)
+            if curvature <= 0:
+                return direction if norm(direction) > 0 else residual
+            step = squared / curvature
+            direction = direction + step * search
+            residual = residual - step * product
+            before, squared = squared, dot(residual, residual)
+            if math.sqrt(squared) <= tolerance:
+                break
+            search = residual + squared / before * search
+        return direction

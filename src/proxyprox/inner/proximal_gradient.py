@@ -1,0 +1,119 @@
+"""Proximal gradient with momentum: the solver for a shared non-smooth term."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from proxyprox._arrays import Vector, dot, norm
+from proxyprox._checks import has, whole
+from proxyprox._subproblem import Subproblem
+from proxyprox.inner.base import InnerResult, Memory
+from proxyprox.stopping import Criterion
+
+
+@dataclass(frozen=True)
+class ProximalGradient:
+    """FISTA with backtracking and gradient-based restarts on ``φ = smooth + ψ``.
+
+    Without a penalty it is accelerated gradient descent that needs no smoothness constant. The
+    residual is the distance from 0 to ``∇(smooth)(w) + ∂ψ(w)``, measured exactly; because that
+    takes one more gradient, it is measured only when the cheap bound from the last prox step says
+    that the criterion may be met.
+
+    Parameters
+    ----------
+    max_steps : int
+        Give up after so many steps, with the rule recorded as not held.
+
+    References
+    ----------
+    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm"; O'Donoghue and Candès,
+    "Adaptive restart for accelerated gradient schemes".
+    """
+
+    max_steps: int = 20_000
+
+    needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
+    handles_penalty: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        whole("max_steps", self.max_steps)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Take accelerated prox steps until the criterion is met."""
+        w = y = start
+        gradient_y = phi.gradient(y)
+        progress = phi.progress(w, gradient_y, 0)
+        first = progress.start_residual
+        bound = phi.smoothness if has(phi.proxy, "smoothness") else memory.get("bound", 0.0)
+        known = has(phi.proxy, "smoothness")
+        bound = bound or max(first, 1e-8)
+        weight = 1.0
+        for t in range(1, self.max_steps + 1):
+            if stop(progress):
+                break
+            before = w
+            w, bound = self._step(phi, y, gradient_y, bound, known)
+            move = y - w
+            if self._worth_measuring(phi, w, move, bound, t, first, stop) or t == self.max_steps:
+                gradient_w = phi.gradient(w)
+                progress = phi.progress(w, gradient_w, t, first)
+                if stop(progress) or t == self.max_steps:
+                    break
+            if dot(move, w - before) > 0:
+                # Momentum points uphill: start it afresh.
+                weight = 1.0
+            grown = (1 + math.sqrt(1 + 4 * weight * weight)) / 2
+            y = w + (weight - 1) / grown * (w - before)
+            weight = grown
+            gradient_y = phi.gradient(y)
+        memory["bound"] = bound
+        return InnerResult(w, progress)
+
+    def _step(
+        self, phi: Subproblem, y: Vector, gradient: Vector, bound: float, known: bool
+    ) -> tuple[Vector, float]:
+        """Return the prox step from y and the smoothness bound that made it safe."""
+        prox = phi.penalty.prox if phi.penalty is not None else (lambda v, step: v)
+        if known:
+            return prox(y - gradient / bound, 1 / bound), bound
+        here = _smooth_value(phi, y)
+        while True:
+            w = prox(y - gradient / bound, 1 / bound)
+            move = w - y
+            model = here + dot(gradient, move) + bound / 2 * dot(move, move)
+            if _smooth_value(phi, w) <= model + 1e-12 * abs(here) or bound > 1e300:
+                # Shrink a little: the next step may find a flatter place.
+                return w, bound
+            bound *= 2
+
+    def _worth_measuring(
+        self,
+        phi: Subproblem,
+        w: Vector,
+        move: Vector,
+        bound: float,
+        t: int,
+        first: float,
+        stop: Criterion,
+    ) -> bool:
+        hopeful = bound * norm(move) / 10
+        here = phi.progress(w, move, t, first)
+        return stop(here._replace(residual=hopeful)) or t % 50 == 0
+
+
+def _smooth_value(phi: Subproblem, w: Vector) -> float:
+    total = phi.value(w)
+    return total if phi.penalty is None else total - phi.penalty.value(w)

@@ -1,0 +1,74 @@
+"""What a method is: it asks for target gradients at points, and is told them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from proxyprox._arrays import Vector
+from proxyprox._checks import positive
+
+Eta = float | Callable[[int], float]
+"""A step size: a number, or a function of the outer step k = 0, 1, …"""
+
+
+class Solve(Protocol):
+    """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion."""
+
+    def __call__(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+        """Return the approximate minimiser, started at the centre."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What the methods built on a correction carry from step to step."""
+
+    w: Vector
+    k: int = 0
+    estimate: Vector | None = None
+    previous: Vector | None = None
+    previous_anchor: Vector | None = None
+
+
+class Method(Protocol):
+    """An outer method; frozen configuration, explicit state."""
+
+    uses_proxy: ClassVar[bool]
+    """False for methods that treat the proxy as zero."""
+
+    exact: ClassVar[bool]
+    """Whether the method asks for full target gradients."""
+
+    default_inner: ClassVar[Any | None]
+    """The solver its authors use, or None to let Auto choose."""
+
+    @property
+    def two_points(self) -> bool:
+        """Whether one batch is evaluated at two points."""
+
+    def init(self, w0: Vector) -> Any:
+        """Return the state before the first step."""
+
+    def ask(self, state: Any) -> tuple[Vector, ...]:
+        """Return the points where the next batch's gradient is wanted."""
+
+    def tell(self, state: Any, gradients: Sequence[Vector], proxy: Any, solve: Solve) -> Any:
+        """Return the state after one outer step."""
+
+    def step_size(self, k: int) -> float:
+        """Return η of outer step k."""
+
+
+def checked_eta(eta: Any, *, allow_inf: bool = False) -> None:
+    """Refuse a step size that is neither positive nor a function."""
+    if not callable(eta):
+        remedy = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
+        positive("eta", eta, remedy, allow_inf=allow_inf)
+
+
+def eta_at(eta: Eta, k: int, *, allow_inf: bool = False) -> float:
+    """Return the step size of outer step k, checking what a schedule returns."""
+    if callable(eta):
+        return positive(f"eta({k})", eta(k), "Mend the schedule.", allow_inf=allow_inf)
+    return eta

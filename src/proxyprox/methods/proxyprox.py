@@ -1,0 +1,78 @@
+"""ProxyProx: proximal-point steps on the proxy, corrected by gradients of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from proxyprox._arrays import Vector
+from proxyprox.corrections import Correction, Plain
+from proxyprox.methods._corrected import corrected_step, points
+from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
+
+PLAIN = Plain()
+
+
+@dataclass(frozen=True)
+class ProxyProx:
+    r"""Algorithm 1 of the paper, with a choice of correction.
+
+    .. math:: w_{k+1} \approx \arg\min_w\; \hat L(w)
+              + \langle g_k - \nabla\hat L(w_k), w - w_k\rangle + \frac{1}{2\eta}\|w - w_k\|^2
+
+    Parameters
+    ----------
+    eta : float or callable
+        Step size η > 0, or a function of the outer step. The theory allows ``η ≤ 1/(4δ)``.
+    correction : Correction
+        How ``g_k − ∇L̂(w_k)`` is estimated; :class:`~proxyprox.corrections.Plain` is the paper's.
+
+    References
+    ----------
+    Woodworth, Mishchenko and Bach, "Two Losses Are Better Than One: Faster Optimization Using a
+    Cheaper Proxy", ICML 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, minimize
+    >>> target = Quadratic(np.diag([1.0, 100.0]), b=np.array([-1.0, -1.0]))
+    >>> proxy = Quadratic(np.diag([1.0, 99.0]))
+    >>> result = minimize(Problem(target, proxy), method=ProxyProx(eta=0.25), steps=100)
+    >>> result.w.round(6)
+    array([1.  , 0.01])
+    """
+
+    eta: Eta
+    correction: Correction = PLAIN
+
+    uses_proxy: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    default_inner: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Check η."""
+        checked_eta(self.eta)
+
+    @property
+    def two_points(self) -> bool:
+        """Whether the correction compares two points on one batch."""
+        return self.correction.two_points
+
+    def init(self, w0: Vector) -> State:
+        """Start at w0."""
+        return State(w=w0)
+
+    def ask(self, state: State) -> tuple[Vector, ...]:
+        """Ask at w_k."""
+        return points(state, self.correction)
+
+    def tell(self, state: State, gradients: Sequence[Vector], proxy: Any, solve: Solve) -> State:
+        """Solve the corrected proximal subproblem."""
+        eta = self.step_size(state.k)
+        return corrected_step(state, gradients, proxy, solve, correction=self.correction, eta=eta)
+
+    def step_size(self, k: int) -> float:
+        """Return η of outer step k."""
+        return eta_at(self.eta, k)

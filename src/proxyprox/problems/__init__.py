@@ -1,0 +1,34 @@
+"""Losses: what is expensive, what is cheap, and both together."""
+
+from proxyprox.problems.base import Batch, Objective, Penalty, Proxy
+from proxyprox.problems.functions import FunctionObjective, FunctionProxy
+from proxyprox.problems.glm import GLM
+from proxyprox.problems.problem import Problem
+from proxyprox.problems.quadratic import Quadratic
+from proxyprox.problems.regressions import (
+    linear_regression,
+    logistic_regression,
+    poisson_regression,
+    softmax_regression,
+)
+from proxyprox.problems.regularized import Regularized, regularized
+from proxyprox.problems.zero import Zero
+
+__all__ = [
+    "GLM",
+    "Batch",
+    "FunctionObjective",
+    "FunctionProxy",
+    "Objective",
+    "Penalty",
+    "Problem",
+    "Proxy",
+    "Quadratic",
+    "Regularized",
+    "Zero",
+    "linear_regression",
+    "logistic_regression",
+    "poisson_regression",
+    "regularized",
+    "softmax_regression",
+]

@@ -1,0 +1,121 @@
+"""The data matrix of a linear model: products, row batches and weighted Gram matrices.
+
+Dense NumPy, scipy-sparse and dense torch data behave alike behind it. Nothing here copies the
+data: the intercept is arithmetic, and Gram matrices are summed over blocks of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from array_api_compat import is_array_api_obj, is_numpy_array
+
+from proxyprox._arrays import from_numpy, namespace
+from proxyprox._checks import message, require_finite
+
+BLOCK_ELEMENTS = 1 << 20
+"""Entries of the dense row blocks that Gram matrices are summed over (8 MiB of float64)."""
+
+
+class Design:
+    """A matrix of n rows and p columns, with a constant column appended if asked for."""
+
+    def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
+        self.X = X if checked else _checked(X)
+        self.XT = self.X.T
+        self.sparse = scipy.sparse.issparse(self.X)
+        self.intercept = intercept
+        self.rows, self.columns = (int(size) for size in self.X.shape)
+        self.width = self.columns + int(intercept)
+
+    @property
+    def xp(self) -> Any:
+        """The namespace of vectors that multiply this matrix."""
+        return np if self.sparse else namespace(self.X)
+
+    def asarray(self, array: Any) -> Any:
+        """Return a NumPy array in the library, dtype and device of the data."""
+        if self.sparse:
+            return np.asarray(array, dtype=self.X.dtype)
+        return from_numpy(np.asarray(array), like=self.X)
+
+    def predict(self, w: Any) -> Any:
+        """Return ``X w``, plus the intercept."""
+        return self.X @ w[:-1] + w[-1] if self.intercept else self.X @ w
+
+    def pull(self, residual: Any) -> Any:
+        """Return ``Xᵀ residual``, with the intercept's entry last."""
+        pulled = self.XT @ residual
+        if not self.intercept:
+            return pulled
+        xp = self.xp
+        total = xp.sum(residual, axis=0)
+        return xp.concat([pulled, xp.reshape(total, (1, *pulled.shape[1:]))])
+
+    def gram(self, weights: Any) -> Any:
+        """Return ``Xᵀ diag(weights) X`` for weights ≥ 0, in O(block + width²) extra memory."""
+        xp = self.xp
+        roots = xp.sqrt(weights)
+        total: Any = 0.0
+        step = max(1, BLOCK_ELEMENTS // max(self.width, 1))
+        for start in range(0, self.rows, step):
+            block = self.X[start : start + step]
+            block = block.toarray() if self.sparse else block
+            scaled = block * roots[start : start + step, None]
+            if self.intercept:
+                scaled = xp.concat([scaled, roots[start : start + step, None]], axis=1)
+            total = total + scaled.T @ scaled
+        return total
+
+    def take(self, rows: Any) -> Design:
+        """Return the design of some of the rows."""
+        return Design(self.X[rows], intercept=self.intercept, checked=True)
+
+    def largest_eigenvalue(self, weights: Any) -> float:
+        """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
+        safety = 1 + 1e-9
+        if self.width <= 512 or not (self.sparse or is_numpy_array(self.X)):
+            return safety * float(self.xp.linalg.eigvalsh(self.gram(weights))[-1])
+        operator = scipy.sparse.linalg.LinearOperator(
+            (self.width, self.width),
+            matvec=lambda v: self.pull(weights * self.predict(v.ravel())),
+            dtype=np.float64,
+        )
+        start = np.random.default_rng(0).standard_normal(self.width)
+        top = scipy.sparse.linalg.eigsh(operator, k=1, v0=start, return_eigenvectors=False)
+        return safety * float(top[0])
+
+
+def _checked(X: Any) -> Any:
+    if scipy.sparse.issparse(X):
+        if X.ndim != 2:
+            raise ValueError(message("X", f"shape {X.shape}", "two-dimensional (rows × columns)"))
+        # Row batches need rows: CSR data passes through untouched, other formats are converted.
+        X = X.tocsr()
+        if X.dtype not in (np.float64, np.float32):
+            X = X.astype(np.float64)
+        entries = X.data
+    else:
+        if not is_array_api_obj(X):
+            try:
+                X = np.asarray(X, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                allowed = "a numeric matrix (NumPy, scipy.sparse or torch)"
+                raise TypeError(message("X", type(X).__name__, allowed)) from error
+        if X.ndim != 2:
+            remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
+            got = f"shape {tuple(X.shape)}"
+            raise ValueError(message("X", got, "two-dimensional (rows × columns)", remedy))
+        xp = namespace(X)
+        if X.dtype not in (xp.float32, xp.float64):
+            if xp is not np or X.dtype.kind not in "iub":
+                got = f"dtype {X.dtype}"
+                raise TypeError(message("X", got, "of dtype float32 or float64"))
+            X = X.astype(np.float64)
+        entries = X
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(message("X", f"shape {tuple(X.shape)}", "at least one row and one column"))
+    require_finite("X", entries)
+    return X

@@ -1,0 +1,255 @@
+"""Exponential families with canonical link: what a generalised linear model needs of them.
+
+With the canonical link the loss of a row is ``A(z) − t·z``, where ``z = xᵀw``, ``t`` encodes the
+label and ``A`` is the log-partition. Its second derivative ``A''(z)`` does not see the label: that
+is why a proxy without any labels has δ = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.special
+
+from proxyprox._arrays import namespace
+from proxyprox._checks import message
+
+Array = Any
+
+
+class Family(Protocol):
+    """The scalar functions of one family; ``z`` has shape (n,) or, for softmax, (n, C)."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of linear predictors a row has."""
+
+    @property
+    def curvature(self) -> float:
+        """An upper bound on the eigenvalues of A'' (``math.inf`` if there is none)."""
+
+    @property
+    def neutral(self) -> float:
+        """Return A'(0): the label-free target, for which w = 0 is stationary."""
+
+    def encode(self, y: Array) -> Array:
+        """Return labels as targets: floats t, or class codes for softmax."""
+
+    def log_partition(self, z: Array) -> Array:
+        """Return A(z) for each row."""
+
+    def mean(self, z: Array) -> Array:
+        """Return A'(z)."""
+
+    def constant(self, targets: Array) -> Array:
+        """Return the part of each row's loss that does not depend on w."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``."""
+
+    outputs = 1
+    curvature = 1.0
+    neutral = 0.0
+
+    def encode(self, y: Array) -> Array:
+        """Return y as floats."""
+        return _numbers(y, "a finite number for every row")
+
+    def log_partition(self, z: Array) -> Array:
+        """Return z²/2."""
+        return z * z / 2
+
+    def mean(self, z: Array) -> Array:
+        """Return z."""
+        return z
+
+    def variance(self, z: Array) -> Array:
+        """Return ones."""
+        return namespace(z).ones_like(z)
+
+    def constant(self, targets: Array) -> Array:
+        """Return y²/2, so that a perfect fit has loss zero."""
+        return targets * targets / 2
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Binary classification: ``A(z) = log(1 + eᶻ)``; the larger of the two classes is positive."""
+
+    classes: tuple[Any, ...] = (0, 1)
+
+    outputs = 1
+    curvature = 0.25
+    neutral = 0.5
+
+    def encode(self, y: Array) -> Array:
+        """Return 0 and 1 for the two classes."""
+        return _codes(y, self.classes).astype(np.float64)
+
+    def log_partition(self, z: Array) -> Array:
+        """Return log(1 + eᶻ), stable for every z."""
+        xp = namespace(z)
+        if xp is np:
+            return np.logaddexp(0.0, z)
+        return xp.where(z > 0, z, xp.zeros_like(z)) + xp.log1p(xp.exp(-xp.abs(z)))
+
+    def mean(self, z: Array) -> Array:
+        """Return the sigmoid of z."""
+        xp = namespace(z)
+        if xp is np:
+            return scipy.special.expit(z)
+        small = xp.exp(-xp.abs(z))
+        return xp.where(z > 0, xp.ones_like(z), small) / (1 + small)
+
+    def variance(self, z: Array) -> Array:
+        """Return s(z)(1 − s(z))."""
+        s = self.mean(z)
+        return s * (1 - s)
+
+    def constant(self, targets: Array) -> Array:
+        """Return zero."""
+        return 0.0 * targets
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes."""
+
+    classes: tuple[Any, ...]
+
+    curvature = 0.5
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def neutral(self) -> float:
+        """Return 1/C."""
+        return 1 / len(self.classes)
+
+    def encode(self, y: Array) -> Array:
+        """Return the class codes 0 … C − 1."""
+        return _codes(y, self.classes)
+
+    def log_partition(self, z: Array) -> Array:
+        """Return log Σ exp z_c, stable for every z."""
+        xp = namespace(z)
+        if xp is np:
+            return scipy.special.logsumexp(z, axis=1)
+        top = xp.max(z, axis=1)
+        return top + xp.log(xp.sum(xp.exp(z - top[:, None]), axis=1))
+
+    def mean(self, z: Array) -> Array:
+        """Return the class probabilities, shape (n, C)."""
+        xp = namespace(z)
+        top = xp.max(z, axis=1, keepdims=True)
+        shifted = xp.exp(z - top)
+        return shifted / xp.sum(shifted, axis=1, keepdims=True)
+
+    def constant(self, targets: Array) -> Array:
+        """Return zero."""
+        return 0.0 * targets
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
+
+    outputs = 1
+    curvature = math.inf
+    neutral = 1.0
+
+    def encode(self, y: Array) -> Array:
+        """Return y as floats, refusing negative counts."""
+        targets = _numbers(y, "zero or more for every row")
+        if (targets < 0).any():
+            bad = int(np.argmax(targets < 0))
+            got = f"{targets[bad]!r} at row {bad}"
+            raise ValueError(message("y", got, "zero or more for every row (Poisson counts)"))
+        return targets
+
+    def log_partition(self, z: Array) -> Array:
+        """Return eᶻ."""
+        with np.errstate(over="ignore"):
+            # An overflow is a rejected trial point of a line search, not a fault.
+            return namespace(z).exp(z)
+
+    def mean(self, z: Array) -> Array:
+        """Return eᶻ."""
+        return self.log_partition(z)
+
+    def variance(self, z: Array) -> Array:
+        """Return eᶻ."""
+        return self.log_partition(z)
+
+    def constant(self, targets: Array) -> Array:
+        """Return zero."""
+        return 0.0 * targets
+
+
+def binary_classes(y: Array) -> tuple[Any, ...]:
+    """Return the two classes of binary labels, smaller first."""
+    found = _distinct(y)
+    if len(found) > 2:
+        shown = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
+        raise ValueError(
+            message("y", f"{len(found)} classes ({shown})", "labels of two classes")[:-1]
+            + ". Use softmax_regression for more than two classes."
+        )
+    if len(found) == 2:
+        return found
+    # One class only: the two usual codings are unambiguous, anything else is not.
+    for coding in ((0, 1), (-1, 1)):
+        if found[0] in coding:
+            return coding
+    remedy = "Pass classes=(negative, positive)."
+    raise ValueError(message("y", f"only the class {found[0]!r}", "labels of two classes", remedy))
+
+
+def many_classes(y: Array) -> tuple[Any, ...]:
+    """Return the sorted classes of multinomial labels."""
+    found = _distinct(y)
+    if len(found) < 2:
+        remedy = "Pass classes=(…) with every class there is."
+        got = f"only the class {found[0]!r}"
+        raise ValueError(message("y", got, "labels of at least two classes", remedy))
+    return found
+
+
+def _distinct(y: Array) -> tuple[Any, ...]:
+    y = np.asarray(y)
+    if y.dtype.kind == "f":
+        _numbers(y, "a class for every row")
+    return tuple(v.item() if isinstance(v, np.generic) else v for v in np.unique(y))
+
+
+def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
+    y = np.asarray(y)
+    order = np.asarray(classes)
+    codes = np.clip(np.searchsorted(order, y), 0, len(classes) - 1)
+    wrong = order[codes] != y
+    if wrong.any():
+        bad = int(np.argmax(wrong))
+        got = f"{y[bad].item() if hasattr(y[bad], 'item') else y[bad]!r} at row {bad}"
+        raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
+    return codes
+
+
+def _numbers(y: Array, allowed: str) -> Array:
+    try:
+        targets = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        got = f"dtype {np.asarray(y).dtype}"
+        raise TypeError(message("y", got, f"numeric, {allowed}")) from error
+    bad = ~np.isfinite(targets)
+    if bad.any():
+        got = f"{targets[bad][0]!r} at row {int(np.argmax(bad))}"
+        raise ValueError(message("y", got, allowed, "Drop or impute those rows."))
+    return targets

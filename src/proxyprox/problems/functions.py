@@ -1,0 +1,130 @@
+"""Objectives and proxies made of plain Python functions, on NumPy arrays or torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from proxyprox._arrays import Matrix, Vector, namespace
+from proxyprox._checks import message, nonnegative, positive
+from proxyprox.problems.base import Batch
+
+
+class FunctionObjective:
+    """An expensive loss given by functions.
+
+    Parameters
+    ----------
+    gradient : callable
+        ``gradient(w)`` for an exact gradient, or ``gradient(w, batch)`` when ``sample`` is given.
+    value : callable, optional
+        ``value(w)``; only used to report, never needed to minimise.
+    sample : callable, optional
+        ``sample(rng)`` draws the batch that ``gradient`` is handed.
+    repeatable : bool
+        Whether a batch may be evaluated at a second point. A robot's rollout may not.
+    samples : callable, optional
+        ``samples(batch)``: how many target samples a batch holds (default: its length, or 1).
+    cost : callable, optional
+        ``cost(batch)``: what one gradient costs, in a unit of your own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noisy = FunctionObjective(lambda w, noise: w + noise, sample=lambda rng: rng.normal(size=2))
+    >>> noisy.gradient(np.zeros(2), np.ones(2))
+    array([1., 1.])
+    """
+
+    def __init__(
+        self,
+        gradient: Callable[..., Vector],
+        *,
+        value: Callable[[Vector], float] | None = None,
+        sample: Callable[[np.random.Generator], Batch] | None = None,
+        repeatable: bool = True,
+        samples: Callable[[Batch], int] | None = None,
+        cost: Callable[[Batch], float] | None = None,
+    ) -> None:
+        for name, function in {"gradient": gradient, "value": value, "sample": sample}.items():
+            if function is None and name != "gradient":
+                continue
+            if not callable(function):
+                raise TypeError(message(name, function, "a function"))
+        self._gradient = gradient
+        self._sample = sample
+        self.value = value
+        self.repeatable = repeatable
+        self.samples = samples
+        self.cost = cost
+        # Without a sampler the function is the exact gradient: there is only one batch.
+        self.everything = (lambda: None) if sample is None else None
+
+    def sample(self, rng: np.random.Generator) -> Batch:
+        """Draw a batch (None when the gradient is exact)."""
+        return None if self._sample is None else self._sample(rng)
+
+    def gradient(self, w: Vector, batch: Batch = None) -> Vector:
+        """Return the user's gradient, copied: a function may reuse its buffer."""
+        answer = self._gradient(w) if self._sample is None else self._gradient(w, batch)
+        return _own(answer)
+
+
+class FunctionProxy:
+    """A cheap loss given by functions.
+
+    Parameters
+    ----------
+    value, gradient : callable
+        ``value(w)`` and ``gradient(w)``.
+    hvp : callable, optional
+        ``hvp(w, v)``; lets Newton-CG run.
+    hessian : callable, optional
+        ``hessian(w)``; lets Newton's method run.
+    smoothness : float, optional
+        A bound H on the Hessian; lets gradient descent choose its step.
+    strong_convexity : float, optional
+        A bound μ ≥ 0 on the Hessian's smallest eigenvalue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> proxy = FunctionProxy(lambda w: float(w @ w) / 2, lambda w: w, smoothness=1.0)
+    >>> proxy.value(np.ones(4))
+    2.0
+    """
+
+    def __init__(
+        self,
+        value: Callable[[Vector], float],
+        gradient: Callable[[Vector], Vector],
+        *,
+        hvp: Callable[[Vector, Vector], Vector] | None = None,
+        hessian: Callable[[Vector], Matrix] | None = None,
+        smoothness: float | None = None,
+        strong_convexity: float = 0.0,
+    ) -> None:
+        self._value = value
+        self._gradient = gradient
+        self.hvp = hvp
+        self.hessian = hessian
+        self.smoothness = None if smoothness is None else positive("smoothness", smoothness)
+        self.strong_convexity = nonnegative("strong_convexity", strong_convexity)
+
+    def value(self, w: Vector) -> float:
+        """Return L̂(w)."""
+        return float(self._value(w))
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return ∇L̂(w), copied: a function may reuse its buffer."""
+        return _own(self._gradient(w))
+
+
+def _own(answer: Any) -> Any:
+    try:
+        return namespace(answer).asarray(answer, copy=True)
+    except TypeError:
+        # Not an array at all: hand it on, the driver's shape check names it.
+        return answer

@@ -1,0 +1,297 @@
+"""Generalised linear models with canonical link, as objective and as proxy."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from proxyprox._arrays import Matrix, Vector, dot, to_numpy
+from proxyprox._checks import message, nonnegative, whole
+from proxyprox.problems.base import Batch
+from proxyprox.problems.design import Design
+from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.labels import (
+    as_targets,
+    encoded,
+    pulled_targets,
+    random_labels,
+    row_weights,
+)
+
+
+class GLM:
+    r"""Mean loss of a generalised linear model, plus ``l2/2 ‖w‖²`` without the intercept.
+
+    .. math:: L(w) = \frac{1}{\sum s_i}\sum_i s_i\,(A(x_i^\top w) - t_i\,x_i^\top w)
+              + \frac{\ell_2}{2}\|w\|^2
+
+    Usually built by :func:`linear_regression`, :func:`logistic_regression`,
+    :func:`softmax_regression` or :func:`poisson_regression`. The parameters are one vector: the
+    coefficients, then the intercept; for C classes the (d, C) matrix flattened row by row.
+
+    Parameters
+    ----------
+    X : array or scipy.sparse matrix of shape (n, p)
+        Inputs. CSR and dense arrays are used as they are, without a copy.
+    y : array of shape (n,), optional
+        Labels. Without them the model is label-free: still a proxy, and still an objective whose
+        gradients come from observed labels through :meth:`gradient_from`.
+    family : Family
+        The exponential family.
+    l2 : float
+        Strength of the L2 term.
+    intercept : bool
+        Whether a constant is fitted; it is never regularised.
+    sample_weight : array of shape (n,), optional
+        Weights ≥ 0 of the rows.
+    batch_size : int, optional
+        Rows drawn, uniformly with replacement, for each stochastic gradient. None means all.
+    """
+
+    repeatable = True
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any | None,
+        family: Family,
+        *,
+        l2: float = 0.0,
+        intercept: bool = False,
+        sample_weight: Any | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        design = X if isinstance(X, Design) else Design(X, intercept=intercept)
+        self.design = design
+        self.family = family
+        self.l2 = nonnegative("l2", l2)
+        self.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        self.dim = design.width * family.outputs
+        self.sample_weight = row_weights(sample_weight, design.rows)
+        self.targets = None if y is None else encoded(family, y, design.rows)
+        self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
+        self._label_terms()
+        # One slot: Newton-CG asks for many products at one point.
+        self._curved: tuple[Vector, Any] | None = None
+
+    # -- the loss ---------------------------------------------------------------------------
+
+    def value(self, w: Vector) -> float:
+        """Return L(w)."""
+        partition = self.family.log_partition(self._predict(w))
+        weighted = partition if self._weights is None else self._weights * partition
+        mean = float(self.design.xp.sum(weighted)) / self.design.rows
+        return mean - dot(self._pulled, w) + self._constant + self._penalty(w)
+
+    def gradient(self, w: Vector, batch: Batch = None) -> Vector:
+        """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
+        if batch is None:
+            return self._slopes(self.family.mean(self._predict(w))) - self._pulled + self._ridge(w)
+        if self.targets is None:
+            return self._row_gradient(w, batch, self.family.neutral)
+        targets = as_targets(self.design, self.family, self.targets[batch])
+        return self._row_gradient(w, batch, targets)
+
+    def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
+        """Return the batch's gradient from labels observed for its rows."""
+        rows = np.arange(self.design.rows) if batch is None else batch
+        codes = encoded(self.family, observations, len(rows))
+        return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return ∇²L(w) v in two passes over the data."""
+        variance = self._variance(w)
+        pushed = self._predict(v)
+        if self.family.outputs == 1:
+            product = self._slopes(variance * pushed, weighted=True)
+        else:
+            xp = self.design.xp
+            centred = pushed - xp.sum(variance * pushed, axis=1, keepdims=True)
+            product = self._slopes(variance * centred)
+        return product + self._ridge(v)
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return the d × d matrix ∇²L(w)."""
+        variance = self._variance(w)
+        scale = 1 / self.design.rows
+        if self.family.outputs == 1:
+            hessian = self.design.gram(variance * scale)
+        else:
+            hessian = self._softmax_hessian(variance, scale)
+        if self.l2:
+            hessian = hessian + self.design.asarray(np.diag(self.l2 * self._mask))
+        return hessian
+
+    # -- constants --------------------------------------------------------------------------
+
+    @cached_property
+    def smoothness(self) -> float:
+        """A bound H on the Hessian's largest eigenvalue; infinite for the Poisson family."""
+        if math.isinf(self.family.curvature):
+            return math.inf
+        return self.family.curvature * self._largest_gram_eigenvalue + self.l2
+
+    @cached_property
+    def strong_convexity(self) -> float:
+        """A bound μ on the Hessian's smallest eigenvalue, over all w."""
+        if isinstance(self.family, Linear) and self.design.width <= 2000:
+            exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
+            return max(float(exact[0]), 0.0)
+        return 0.0 if self.design.intercept else self.l2
+
+    @cached_property
+    def _largest_gram_eigenvalue(self) -> float:
+        return self.design.largest_eigenvalue(
+            self.design.asarray(self.sample_weight / self.design.rows)
+        )
+
+    # -- sampling ---------------------------------------------------------------------------
+
+    def zeros(self) -> Vector:
+        """Return the zero vector of parameters, in the library and dtype of the data."""
+        return self.design.asarray(np.zeros(self.dim))
+
+    def sample(self, rng: np.random.Generator) -> Batch:
+        """Draw row numbers uniformly with replacement (None: all rows)."""
+        if self.batch_size is None:
+            return None
+        return rng.integers(self.design.rows, size=self.batch_size)
+
+    def everything(self) -> Batch:
+        """Return the batch of all rows."""
+        return None
+
+    def samples(self, batch: Batch) -> int:
+        """Return the number of rows (labels) of a batch."""
+        return self.design.rows if batch is None else len(batch)
+
+    # -- relatives --------------------------------------------------------------------------
+
+    def label_free(self, X: Any | None = None, *, rng: np.random.Generator | None = None) -> GLM:
+        """Return the proxy that needs no labels; on the same inputs it has δ = 0.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, optional
+            Other, unlabelled inputs; by default this model's own.
+        rng : numpy.random.Generator, optional
+            Assign labels at random, as in the paper's experiment. By default every row gets the
+            neutral target A'(0). The two give the same iterates: a proxy's labels cancel.
+        """
+        design = self.design if X is None else Design(X, intercept=self.design.intercept)
+        if design.columns != self.design.columns:
+            got = f"{design.columns} columns"
+            raise ValueError(message("X", got, f"{self.design.columns} columns, as the target has"))
+        weights = self.sample_weight if X is None and self._weights is not None else None
+        labels = None if rng is None else random_labels(self.family, design.rows, rng)
+        return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
+
+    def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
+        """Return the same loss on ``n`` of its rows, drawn without replacement."""
+        n = whole("n", n)
+        if n > self.design.rows:
+            raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
+        chosen = np.sort(np.random.default_rng(rng).choice(self.design.rows, n, replace=False))
+        return self.rows(chosen)
+
+    def rows(self, chosen: Any) -> GLM:
+        """Return the same loss on the chosen rows."""
+        part = GLM(
+            self.design.take(chosen),
+            None,
+            self.family,
+            l2=self.l2,
+            sample_weight=None if self._weights is None else self.sample_weight[chosen],
+        )
+        if self.targets is not None:
+            part.targets = self.targets[chosen]
+            part._label_terms()
+        return part
+
+    def with_batch_size(self, batch_size: int | None) -> GLM:
+        """Return the same loss with another batch size; the data is shared."""
+        twin = GLM.__new__(GLM)
+        twin.__dict__.update(self.__dict__)
+        twin.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        return twin
+
+    # -- internals --------------------------------------------------------------------------
+
+    def _predict(self, w: Vector, design: Design | None = None) -> Any:
+        design = design or self.design
+        if self.family.outputs > 1:
+            w = design.xp.reshape(w, (design.width, self.family.outputs))
+        return design.predict(w)
+
+    def _slopes(self, means: Any, *, weighted: bool = False) -> Vector:
+        """Return ``Xᵀ(s·means)/n`` as a vector; ``weighted`` means s is already in ``means``."""
+        if self._weights is not None and not weighted:
+            means = means * (self._weights if means.ndim == 1 else self._weights[:, None])
+        return self._flat(self.design.pull(means)) / self.design.rows
+
+    def _row_gradient(self, w: Vector, batch: Batch, targets: Any) -> Vector:
+        part = self.design.take(batch)
+        residual = self.family.mean(self._predict(w, part)) - targets
+        if self._weights is not None:
+            weights = self._weights[batch]
+            residual = residual * (weights if residual.ndim == 1 else weights[:, None])
+        return self._flat(part.pull(residual)) / part.rows + self._ridge(w)
+
+    def _flat(self, pulled: Any) -> Vector:
+        return pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
+
+    def _variance(self, w: Vector) -> Any:
+        if self._curved is None or self._curved[0] is not w:
+            z = self._predict(w)
+            if self.family.outputs > 1:
+                variance = self.family.mean(z)
+            else:
+                variance = self.family.variance(z)  # type: ignore[attr-defined]
+                if self._weights is not None:
+                    variance = variance * self._weights
+            self._curved = (w, variance)
+        return self._curved[1]
+
+    def _softmax_hessian(self, p: Any, scale: float) -> Matrix:
+        """Assemble Xᵀ(diag(p) − p pᵀ)X from one Gram matrix for each pair of classes."""
+        xp, width, outputs = self.design.xp, self.design.width, self.family.outputs
+        rows = scale if self._weights is None else scale * self._weights
+        blocks = [[None] * outputs for _ in range(outputs)]
+        for a in range(outputs):
+            for b in range(a + 1):
+                # Off the diagonal the weights are negative, and gram takes roots.
+                weight = p[:, a] * (1 - p[:, a]) if a == b else p[:, a] * p[:, b]
+                gram = self.design.gram(weight * rows)
+                blocks[a][b] = blocks[b][a] = gram if a == b else -gram
+        stacked = xp.stack([xp.stack(line) for line in blocks])
+        return xp.reshape(xp.permute_dims(stacked, (2, 0, 3, 1)), (width * outputs,) * 2)
+
+    def _penalty(self, w: Vector) -> float:
+        return dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
+
+    def _ridge(self, w: Vector) -> Any:
+        if not self.l2:
+            return 0.0
+        return self.l2 * w if not self.design.intercept else self._ridge_vector * w
+
+    @cached_property
+    def _mask(self) -> np.ndarray[Any, Any]:
+        mask = np.ones((self.design.width, self.family.outputs))
+        if self.design.intercept:
+            mask[-1] = 0.0
+        return mask.ravel()
+
+    @cached_property
+    def _ridge_vector(self) -> Vector:
+        return self.design.asarray(self.l2 * self._mask)
+
+    def _label_terms(self) -> None:
+        """Reduce the labels to the vector and the number through which full passes see them."""
+        self._pulled = pulled_targets(self.design, self.family, self.targets, self.sample_weight)
+        self._constant = 0.0
+        if self.targets is not None:
+            constants = self.family.constant(self.targets)
+            self._constant = float(np.mean(self.sample_weight * constants))

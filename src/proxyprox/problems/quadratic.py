@@ -1,0 +1,116 @@
+"""Quadratic losses: the proxy whose outer step is a preconditioned gradient step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from proxyprox import _arrays as arrays
+from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
+from proxyprox._checks import message, nonnegative, require_finite
+from proxyprox._checks import vector as checked_vector
+from proxyprox.problems.base import Batch
+
+
+class Quadratic:
+    """``½ wᵀP w + bᵀw``, as a proxy or as an objective with Gaussian gradient noise.
+
+    As a proxy its outer step is ``w − η(I + ηP)⁻¹g``: a fixed preconditioner, factorised once.
+
+    Parameters
+    ----------
+    P : array of shape (d, d)
+        Symmetric matrix.
+    b : array of shape (d,), optional
+        Linear term; zero if left out.
+    noise : float
+        As an objective: standard deviation σ of the gradient noise, ``E‖g − ∇L‖² = σ²``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = Quadratic(np.diag([1.0, 4.0]), b=np.array([-1.0, 0.0]))
+    >>> loss.gradient(np.ones(2))
+    array([0., 4.])
+    >>> loss.smoothness, loss.strong_convexity
+    (4.0, 1.0)
+    """
+
+    repeatable = True
+
+    def __init__(self, P: Matrix, b: Vector | None = None, *, noise: float = 0.0) -> None:
+        shape = tuple(getattr(P, "shape", ()))
+        if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+            got = f"an array of shape {shape}" if shape else P
+            raise ValueError(message("P", got, "a square matrix"))
+        xp = namespace(P)
+        if P.dtype not in (xp.float32, xp.float64):
+            raise TypeError(message("P", f"dtype {P.dtype}", "of dtype float32 or float64"))
+        require_finite("P", P)
+        asymmetry = float(xp.max(xp.abs(P - P.T)))
+        if asymmetry > 1e-6 * max(1.0, float(xp.max(xp.abs(P)))):
+            got = f"a matrix with |P − Pᵀ| up to {asymmetry:.2g}"
+            raise ValueError(message("P", got, "symmetric", "Pass (P + P.T) / 2."))
+        self.dim = int(shape[0])
+        self.P = (P + P.T) / 2
+        self.b = arrays.zeros_like(self.P[0]) if b is None else checked_vector("b", b, self.dim)
+        self.noise = nonnegative("noise", noise)
+        self._product = arrays.symmetric_product(self.P)
+        self._shifted: tuple[float, Callable[[Vector], Vector]] | None = None
+        eigenvalues = np.linalg.eigvalsh(to_numpy(self.P))
+        self.smoothness = max(float(eigenvalues[-1]), 0.0)
+        self.strong_convexity = max(float(eigenvalues[0]), 0.0)
+
+    def value(self, w: Vector) -> float:
+        """Return ``½ wᵀP w + bᵀw``."""
+        return arrays.dot(w, self._product(w)) / 2 + arrays.dot(self.b, w)
+
+    def gradient(self, w: Vector, batch: Batch = None) -> Vector:
+        """Return ``P w + b``, plus the noise that was drawn."""
+        exact = self._product(w) + self.b
+        return exact if batch is None else exact + arrays.from_numpy(batch, like=exact)
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return ``P v``."""
+        return self._product(v)
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return ``P``."""
+        return self.P
+
+    def solve_shifted(self, v: Vector, eta: float) -> Vector:
+        """Return ``(P + I/η)⁻¹ v``; the inverse is formed once for each η.
+
+        A product with a stored symmetric inverse reads half the bytes of two triangular solves
+        and runs an order of magnitude faster; the solver checks the residual and refines.
+        """
+        if self._shifted is None or self._shifted[0] != eta:
+            inverse = arrays.inverse_positive(arrays.add_to_diagonal(self.P, 1 / eta))
+            if inverse is None:
+                raise ValueError(
+                    f"eta must make P + I/eta positive definite, got {eta!r} with the smallest "
+                    f"eigenvalue of P at or below {-1 / eta:.3g}. Choose a smaller eta."
+                )
+            self._shifted = (eta, arrays.symmetric_product(inverse))
+        return self._shifted[1](v)
+
+    def minimiser(self) -> Vector:
+        """Return the point where the gradient vanishes (P must be invertible)."""
+        return self.solve_shifted(-self.b, math.inf)
+
+    def sample(self, rng: np.random.Generator) -> Batch:
+        """Draw the gradient noise (None when there is none)."""
+        if self.noise == 0:
+            return None
+        return rng.normal(scale=self.noise / math.sqrt(self.dim), size=self.dim)
+
+    def everything(self) -> Batch:
+        """Return the batch without noise."""
+        return None
+
+    def samples(self, batch: Any) -> int:
+        """Count one sample for each gradient."""
+        return 1
