@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
-from proxyprox._arrays import Vector, namespace, norm
-from proxyprox._checks import message
+from proxyprox._arrays import Vector, copied, namespace, norm
+from proxyprox._checks import message, nonnegative
 from proxyprox._config import encode
-from proxyprox._door import admit, starting_point
+from proxyprox._door import admit, generator, starting_point
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy, checked_gradient
 from proxyprox._result import Result, Status
@@ -118,9 +120,11 @@ class Run:
         self.ledger = Ledger()
         self.trace = Trace()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
-        self._proxy = MeteredProxy(problem.proxy if method.uses_proxy else Zero(), self.ledger)
+        proxy = problem.proxy if method.uses_proxy else Zero()
+        # The zero proxy is free: what is asked of it is not entered in the run's books.
+        self._proxy = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
         self._state = method.init(parts.w0)
-        self._rng = np.random.default_rng(rng)
+        self._rng = generator(rng)
         self._memory: dict[str, Any] = {}
         self._average: Vector | None = None
         self._share = 1.0
@@ -144,8 +148,7 @@ class Run:
         if self._pending is None:
             objective = self.problem.objective
             batch = objective.everything() if self.method.exact else objective.sample(self._rng)
-            self._resume_query(batch)
-        assert self._pending is not None
+            self._pending = Query(batch, tuple(self.method.ask(self._state)))
         return self._pending
 
     def tell(
@@ -169,41 +172,45 @@ class Run:
         Raises
         ------
         NonFiniteError
-            If an answer is NaN or infinite, or the inner solve meets such a number. The run stays
-            as it was before the call, the question open.
+            If an answer is NaN or infinite, or the inner solve meets such a number.
+
+        Notes
+        -----
+        After any error the run stays as it was before the call, the question open; only the
+        ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
         query = self.ask()
         answers = self._answers(query, gradients, observations)
         self._charge(query)
-        for answer in answers:
-            if not math.isfinite(norm(answer)):
-                raise NonFiniteError(Status.TARGET_NOT_FINITE)
-        self._solved = None
-        ledger_seconds = self.ledger.seconds
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+        # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+        with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
+            for answer in answers:
+                if not math.isfinite(norm(answer)):
+                    raise NonFiniteError(Status.TARGET_NOT_FINITE)
+            self._solved = None
             state = self.method.tell(self._state, answers, self._proxy, self._solve)
-        if not math.isfinite(norm(state.w)):
-            raise NonFiniteError(Status.DIVERGED)
-        self._state, self._pending = state, None
-        self._update_average()
-        self.ledger.seconds = ledger_seconds + time.perf_counter() - begun
-        record = self._record()
+            if not math.isfinite(norm(state.w)):
+                raise NonFiniteError(Status.DIVERGED)
+            share, average = self._averaged(state)
+            self.ledger.seconds += time.perf_counter() - begun
+            record = self._record(state.k - 1)
+        self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
         subproblem = None if self._solved is None else self._solved[0]
-        return Step(record, state.w, tuple(answers), subproblem, self.ledger)
+        return Step(record, state.w, tuple(answers), subproblem, copy.copy(self.ledger))
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""
+        # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
-            w=self.w,
-            last=self._state.w,
+            w=copied(self.w),
+            last=copied(self._state.w),
             status=status,
             message=f"{status.value}{' ' + detail if detail else ''}",
             steps=self.steps,
-            ledger=self.ledger,
-            trace=self.trace,
+            ledger=copy.copy(self.ledger),
+            trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}",
             stop=f"{self.stop!r}{self._why_stop}",
         )
@@ -247,14 +254,14 @@ class Run:
         """
         start = starting_point(problem, w0)
         tree = checkpoint.read_tree(path, like=start)
-        run = cls(problem, start, **checkpoint.config_of(path, tree))
+        run = checkpoint.rebuilt(path, tree, lambda config: cls(problem, start, **config))
         checkpoint.restore_run(path, tree, run)
         return run
 
     # -- internals --------------------------------------------------------------------------
 
-    def _resume_query(self, batch: Any) -> None:
-        self._pending = Query(batch, tuple(self.method.ask(self._state)))
+    def _reopen(self, batch: Any, points: tuple[Vector, ...] | None) -> None:
+        self._pending = None if points is None else Query(batch, points)
 
     def _answers(self, query: Query, gradients: Any, observations: Any) -> Sequence[Vector]:
         if (gradients is None) == (observations is None):
@@ -292,7 +299,7 @@ class Run:
         price: dict[str, float] = {"target_gradients": points, "target_samples": samples}
         cost = getattr(objective, "cost", None)
         if cost is not None:
-            price["cost"] = points * float(cost(query.batch))
+            price["cost"] = points * nonnegative("objective.cost(batch)", cost(query.batch))
         epsilon = getattr(objective, "epsilon", None)
         if epsilon is not None:
             price["epsilon"] = epsilon(self.ledger.target_gradients + points) - self.ledger.epsilon
@@ -305,18 +312,31 @@ class Run:
         self._solved = (phi, solved.progress, stop)
         return solved.w
 
-    def _update_average(self) -> None:
-        if isinstance(self.averaging, Last):
-            return
-        k = self.steps
-        self._share = self.averaging.share(self._share, self.method.step_size(k - 1), k)
-        w = self._state.w
-        self._average = (
-            w if self._average is None else (self._average + self._share * (w - self._average))
-        )
+    @contextlib.contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """Undo what a failed step has touched: the solver's memory, the randomness, the cache."""
+        memory, known = dict(self._memory), self._proxy.snapshot()
+        bits = self._rng.bit_generator
+        before = bits.state
+        try:
+            yield
+        except BaseException:
+            self._memory.clear()
+            self._memory.update(memory)
+            self._proxy.rewind(known)
+            bits.state = before
+            raise
 
-    def _record(self) -> StepRecord:
-        k = self.steps - 1
+    def _averaged(self, state: Any) -> tuple[float, Vector | None]:
+        """Return the newest iterate's share in the average, and the average."""
+        if isinstance(self.averaging, Last):
+            return 1.0, None
+        share = self.averaging.share(self._share, self.method.step_size(state.k - 1), state.k)
+        if self._average is None:
+            return share, state.w
+        return share, self._average + share * (state.w - self._average)
+
+    def _record(self, k: int) -> StepRecord:
         residual, threshold, held, inner_steps, displacement = 0.0, math.nan, True, 0, 0.0
         eta = self.method.step_size(k)
         if self._solved is not None:

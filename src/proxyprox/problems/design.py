@@ -15,8 +15,8 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from proxyprox._arrays import from_numpy, namespace
 from proxyprox._checks import message, require_finite
 
-BLOCK_ELEMENTS = 1 << 20
-"""Entries of the dense row blocks that Gram matrices are summed over (8 MiB of float64)."""
+BLOCK_ELEMENTS = 1 << 18
+"""Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64)."""
 
 
 class Design:
@@ -75,7 +75,7 @@ class Design:
 
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
-        safety = 1 + 1e-9
+        safety = 1 + max(1e-9, 64 * float(self.xp.finfo(self.X.dtype).eps))
         if self.width <= 512 or not (self.sparse or is_numpy_array(self.X)):
             return safety * float(self.xp.linalg.eigvalsh(self.gram(weights))[-1])
         operator = scipy.sparse.linalg.LinearOperator(

@@ -79,7 +79,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Logistic:
-    """Binary classification: ``A(z) = log(1 + eᶻ)``; the larger of the two classes is positive."""
+    """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive."""
 
     classes: tuple[Any, ...] = (0, 1)
 
@@ -232,9 +232,11 @@ def _distinct(y: Array) -> tuple[Any, ...]:
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = np.asarray(y)
-    order = np.asarray(classes)
-    codes = np.clip(np.searchsorted(order, y), 0, len(classes) - 1)
-    wrong = order[codes] != y
+    given = np.asarray(classes)
+    # The classes may be given in any order: a code is a place in it.
+    order = np.argsort(given)
+    codes = order[np.clip(np.searchsorted(given, y, sorter=order), 0, len(classes) - 1)]
+    wrong = given[codes] != y
     if wrong.any():
         bad = int(np.argmax(wrong))
         got = f"{y[bad].item() if hasattr(y[bad], 'item') else y[bad]!r} at row {bad}"

@@ -48,10 +48,9 @@ class FunctionObjective:
         samples: Callable[[Batch], int] | None = None,
         cost: Callable[[Batch], float] | None = None,
     ) -> None:
-        for name, function in {"gradient": gradient, "value": value, "sample": sample}.items():
-            if function is None and name != "gradient":
-                continue
-            if not callable(function):
+        optional = {"value": value, "sample": sample, "samples": samples, "cost": cost}
+        for name, function in {"gradient": gradient, **optional}.items():
+            if not callable(function) and (function is not None or name == "gradient"):
                 raise TypeError(message(name, function, "a function"))
         self._gradient = gradient
         self._sample = sample

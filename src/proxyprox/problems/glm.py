@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, dot, to_numpy
+from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
 from proxyprox._checks import message, nonnegative, whole
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
@@ -197,14 +197,12 @@ class GLM:
         chosen = np.sort(np.random.default_rng(rng).choice(self.design.rows, n, replace=False))
         return self.rows(chosen)
 
-    def rows(self, chosen: Any) -> GLM:
-        """Return the same loss on the chosen rows."""
+    def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
+        """Return the same loss on the chosen rows, with their weights or others."""
+        if sample_weight is None and self._weights is not None:
+            sample_weight = self.sample_weight[chosen]
         part = GLM(
-            self.design.take(chosen),
-            None,
-            self.family,
-            l2=self.l2,
-            sample_weight=None if self._weights is None else self.sample_weight[chosen],
+            self.design.take(chosen), None, self.family, l2=self.l2, sample_weight=sample_weight
         )
         if self.targets is not None:
             part.targets = self.targets[chosen]
@@ -244,7 +242,8 @@ class GLM:
         return pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
 
     def _variance(self, w: Vector) -> Any:
-        if self._curved is None or self._curved[0] is not w:
+        xp = self.design.xp
+        if self._curved is None or not bool(xp.all(self._curved[0] == w)):
             z = self._predict(w)
             if self.family.outputs > 1:
                 variance = self.family.mean(z)
@@ -252,7 +251,8 @@ class GLM:
                 variance = self.family.variance(z)  # type: ignore[attr-defined]
                 if self._weights is not None:
                     variance = variance * self._weights
-            self._curved = (w, variance)
+            # A copy: the caller may change its array in place.
+            self._curved = (copied(w), variance)
         return self._curved[1]
 
     def _softmax_hessian(self, p: Any, scale: float) -> Matrix:

@@ -45,8 +45,8 @@ class Problem:
         """Wrap pairs of callables and check that both parts can do the least that is asked."""
         object.__setattr__(self, "objective", _as_objective(self.objective))
         object.__setattr__(self, "proxy", _as_proxy(self.proxy))
-        if self.penalty is not None and not (
-            has(self.penalty, "prox") and has(self.penalty, "distance")
+        if isinstance(self.penalty, type) or not (
+            self.penalty is None or (has(self.penalty, "prox") and has(self.penalty, "distance"))
         ):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))

@@ -56,7 +56,9 @@ class Quadratic:
             raise ValueError(message("P", got, "symmetric", "Pass (P + P.T) / 2."))
         self.dim = int(shape[0])
         self.P = (P + P.T) / 2
-        self.b = arrays.zeros_like(self.P[0]) if b is None else checked_vector("b", b, self.dim)
+        self.b = arrays.zeros_like(self.P[0])
+        if b is not None:
+            self.b = arrays.from_numpy(to_numpy(checked_vector("b", b, self.dim)), like=self.P)
         self.noise = nonnegative("noise", noise)
         self._product = arrays.symmetric_product(self.P)
         self._shifted: tuple[float, Callable[[Vector], Vector]] | None = None
@@ -100,6 +102,10 @@ class Quadratic:
     def minimiser(self) -> Vector:
         """Return the point where the gradient vanishes (P must be invertible)."""
         return self.solve_shifted(-self.b, math.inf)
+
+    def zeros(self) -> Vector:
+        """Return the zero vector of parameters, in the library and dtype of P."""
+        return arrays.zeros_like(self.b)
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw the gradient noise (None when there is none)."""

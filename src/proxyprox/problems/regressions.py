@@ -36,7 +36,7 @@ def logistic_regression(
     """Return the logistic loss for labels of two classes; options as in :class:`GLM`.
 
     The larger of the two labels is the positive class, whether they are {0, 1}, {−1, 1}, {1, 2}
-    or two strings.
+    or two strings; ``classes=(negative, positive)`` says otherwise.
 
     Examples
     --------

@@ -18,16 +18,18 @@ class Regularized:
     def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
         self.loss = loss
         self.mu = nonnegative("mu", mu)
-        self.centre = checked_vector("centre", centre)
-        self.dim = getattr(loss, "dim", None)
+        self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
+        self.dim = int(self.centre.shape[0])
         self.repeatable = getattr(loss, "repeatable", True)
-        for name in ("sample", "everything", "samples", "cost"):
+        for name in ("sample", "everything", "samples", "cost", "epsilon"):
             setattr(self, name, getattr(loss, name, None))
         self.value = self._value if has(loss, "value") else None
         self.hvp = self._hvp if has(loss, "hvp") else None
         self.hessian = self._hessian if has(loss, "hessian") else None
         self.solve_shifted = self._solve_shifted if has(loss, "solve_shifted") else None
         self.gradient_from = self._gradient_from if has(loss, "gradient_from") else None
+        if hasattr(loss, "zeros"):
+            self.zeros = loss.zeros
         known = getattr(loss, "smoothness", None)
         self.smoothness = None if known is None else known + self.mu
         self.strong_convexity = (getattr(loss, "strong_convexity", None) or 0.0) + self.mu

@@ -1,0 +1,30 @@
+"""Data: public LIBSVM sets by name, and one's own tables from a file.
+
+`load` finds a set in the folder named by ``PROXYPROX_DATA``, then in the user's cache, then at its
+public home. `read_table` reads CSV, Parquet, svmlight and npz files with messages that name the
+row and the column at fault.
+"""
+
+from proxyprox.datasets._errors import (
+    DataError,
+    DatasetCorruptError,
+    DatasetError,
+    DatasetNotFoundError,
+)
+from proxyprox.datasets._load import Dataset, load
+from proxyprox.datasets._locate import cache_folder
+from proxyprox.datasets._registry import names
+from proxyprox.datasets.table import Table, read_table
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "DatasetCorruptError",
+    "DatasetError",
+    "DatasetNotFoundError",
+    "Table",
+    "cache_folder",
+    "load",
+    "names",
+    "read_table",
+]

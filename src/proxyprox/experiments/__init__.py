@@ -1,0 +1,1 @@
+"""Experiments: configurations that run, their records, summaries, figures and reports."""

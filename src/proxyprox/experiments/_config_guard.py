@@ -1,0 +1,57 @@
+"""Keeps records of different configurations out of one folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proxyprox._files import atomic_write_text
+
+__all__ = ["RecordsError", "check_config"]
+
+
+class RecordsError(ValueError):
+    """Records on disk are damaged, or belong to another configuration."""
+
+
+def check_config(path: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
+    """Write `config` to `path` the first time; afterwards insist that it is the same.
+
+    Parameters
+    ----------
+    path : Path
+        JSON file beside the records.
+    config : mapping
+        What the records depend on, as JSON values.
+    fresh : bool
+        True when the folder holds no records yet.
+
+    Raises
+    ------
+    RecordsError
+        When the records there were made under another configuration, or under an unknown one.
+    """
+    wanted = json.loads(json.dumps(config))
+    if fresh:
+        atomic_write_text(path, json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+        return
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordsError(
+            f"{path.parent} holds records, but what made them cannot be read from {path.name} "
+            f"({error}): choose an empty folder."
+        ) from error
+    if held == wanted:
+        return
+    differing = ", ".join(
+        f"{name} (there {held.get(name)!r}, now {wanted.get(name)!r})"
+        for name in sorted(wanted.keys() | held.keys())
+        if held.get(name) != wanted.get(name)
+    )
+    raise RecordsError(
+        f"{path.parent} holds records of another configuration; they differ in {differing}. "
+        "Choose another folder, or repeat the command that made them."
+    )

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proxyprox import datasets
+from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError, load
+
+_PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".gz": gzip.compress,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "data"
+    path.mkdir()
+    monkeypatch.setenv("PROXYPROX_DATA", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "ending", [".svm.xz", ".xz", ".bz2", ".gz", "", ".svm", ".libsvm", ".txt", ".svm.gz"]
+)
+def test_reads_every_ending_from_the_named_folder(folder: Path, text: bytes, ending: str) -> None:
+    pack = _PACK.get(Path("x" + ending).suffix, bytes)
+    (folder / f"tiny{ending}").write_bytes(pack(text))
+    got = load("tiny", download=False)
+    assert got.X.shape == (20, 3)
+    assert got.X.dtype == np.float64
+    assert sorted(set(got.y)) == [1.0, 2.0]
+    assert (got.name, got.n_features) == ("tiny", 3)
+    assert got.source == str(folder / f"tiny{ending}")
+
+
+def test_a_set_of_ones_own_needs_no_registration(folder: Path) -> None:
+    (folder / "mine.svm").write_bytes(b"3 1:1 5:2\n4 2:1\n")
+    assert load("mine").X.shape == (2, 5)
+
+
+def test_cache_comes_after_the_named_folder(folder: Path, cache: Path, text: bytes) -> None:
+    cache.mkdir(parents=True)
+    (cache / "tiny").write_bytes(text)
+    assert load("tiny", download=False).source == str(cache / "tiny")
+    (folder / "tiny").write_bytes(text.replace(b"\n", b"\r\n"))
+    assert load("tiny", download=False).source == str(folder / "tiny")
+
+
+@pytest.mark.parametrize("cut", [10, 40])
+def test_truncated_xz_in_the_named_folder_is_reported_and_kept(
+    folder: Path, text: bytes, cut: int
+) -> None:
+    path = folder / "tiny.svm.xz"
+    path.write_bytes(lzma.compress(text)[:-cut])
+    with pytest.raises(DatasetCorruptError, match=r"not a whole xz file.*Replace it"):
+        load("tiny")
+    assert path.exists()
+
+
+@pytest.mark.parametrize("ending", [".bz2", ".gz"])
+def test_other_truncations(folder: Path, text: bytes, ending: str) -> None:
+    (folder / f"tiny{ending}").write_bytes(_PACK[ending](text)[:-12])
+    with pytest.raises(DatasetCorruptError, match="not a whole"):
+        load("tiny")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"<html>not found</html>", "SHA-256"),
+        (b"", "SHA-256"),
+    ],
+)
+def test_wrong_content_in_the_cache_is_removed(cache: Path, content: bytes, words: str) -> None:
+    cache.mkdir(parents=True)
+    (cache / "tiny").write_bytes(content)
+    with pytest.raises(DatasetCorruptError, match=rf"{words}.*has been removed"):
+        load("tiny", download=False)
+    assert not (cache / "tiny").exists()
+
+
+def test_damaged_cache_is_replaced_by_a_download(cache: Path, server, text: bytes) -> None:
+    cache.mkdir(parents=True)
+    (cache / "tiny").write_bytes(b"rubbish")
+    server.answers["/tiny"] = (200, {}, text)
+    assert load("tiny", base_url=server.url).X.shape == (20, 3)
+    assert (cache / "tiny").read_bytes() == text
+
+
+def test_downloads_once_then_uses_the_cache(cache: Path, server, text: bytes) -> None:
+    server.answers["/tiny"] = (200, {}, text)
+    assert load("tiny", base_url=server.url).source == f"{server.url}/tiny"
+    assert load("tiny", base_url=server.url).source == str(cache / "tiny")
+    assert server.asked == ["/tiny"]
+    assert os.listdir(cache) == ["tiny"]
+
+
+def test_base_url_from_the_environment_with_progress(
+    cache: Path, server, packed: bytes, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("PROXYPROX_DATA_URL", server.url + "/")
+    server.answers["/packed.bz2"] = (200, {}, packed)
+    assert load("packed", progress=True).X.shape == (20, 3)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Downloading packed.bz2" in err
+    assert load("packed", download=False).source == str(cache / "packed.bz2")
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("tiny", b"1 1:1\n", "SHA-256"),
+        ("packed", bz2.compress(b"1 1:1\n"), "it has 1 rows, expected 20"),
+        ("packed", bz2.compress(b"1 9:1\n" * 20), "not LIBSVM text"),
+        ("packed", bz2.compress(b"<html></html>"), "not LIBSVM text"),
+        ("packed", b"BZh9 not at all", "not a whole bz2 file"),
+    ],
+)
+def test_wrong_downloads_leave_nothing(
+    cache: Path, server, name: str, body: bytes, words: str
+) -> None:
+    for path in ("/tiny", "/packed.bz2"):
+        server.answers[path] = (200, {}, body)
+    with pytest.raises(DatasetCorruptError, match=f"{words}.*Nothing was kept"):
+        load(name, base_url=server.url)
+    assert os.listdir(cache) == []
+    assert len(server.asked) == 1
+
+
+def test_offline_says_where_it_looked_and_what_to_do(folder: Path, cache: Path) -> None:
+    with pytest.raises(DatasetNotFoundError) as caught:
+        load("tiny", download=False)
+    message = str(caught.value)
+    for words in (str(folder), str(cache), "PROXYPROX_DATA", "https://www.csie", "switched off"):
+        assert words in message
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_connection_refused_is_not_found(cache: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"no connection .*tried 3 times"):
+        load("tiny", base_url="http://127.0.0.1:9", timeout=2)
+
+
+def test_unwritable_cache(tmp_path: Path, cache: Path, server, text: bytes) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    server.answers["/tiny"] = (200, {}, text)
+    with pytest.raises(DatasetNotFoundError, match="cannot be made"):
+        load("tiny", base_url=server.url)
+
+
+def test_many_downloads_at_once_leave_one_good_file(cache: Path, server, text: bytes) -> None:
+    server.answers["/tiny"] = (200, {}, text)
+    shapes: list[tuple[int, int]] = []
+    threads = [
+        threading.Thread(target=lambda: shapes.append(load("tiny", base_url=server.url).X.shape))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shapes == [(20, 3)] * 6
+    assert os.listdir(cache) == ["tiny"]
+
+
+@pytest.mark.parametrize("name", ["", "../tiny", "a/b", ".tiny", "a\\b"])
+def test_names_are_not_paths(cache: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a data set"):
+        load(name)
+
+
+def test_unknown_name_suggests_the_nearest(cache: Path) -> None:
+    with pytest.raises(ValueError, match=r"Did you mean 'tiny'\?"):
+        load("tinny")
+
+
+def test_base_url_must_be_https(cache: Path) -> None:
+    with pytest.raises(ValueError, match="is not HTTPS"):
+        load("tiny", base_url="http://example.org")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "labels"),
+    [("mushrooms", (8124, 112), [1.0, 2.0]), ("a9a", (32561, 123), [-1.0, 1.0])],
+)
+def test_real_sets(name: str, shape: tuple[int, int], labels: list[float]) -> None:
+    folder = os.environ.get("PROXYPROX_DATA")
+    if not folder or not (Path(folder) / f"{name}.svm.xz").exists():
+        pytest.skip(f"PROXYPROX_DATA does not hold {name}")
+    got = datasets.load(name, download=False)
+    assert got.X.shape == shape
+    assert np.unique(got.y).tolist() == labels
+
+
+def test_registry_names() -> None:
+    assert set(datasets.names()) >= {"mushrooms", "a9a", "w8a"}

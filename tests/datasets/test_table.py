@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import gzip
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxyprox._extras import MissingExtraError
+from proxyprox.datasets import DataError, read_table
+
+GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
+
+
+@pytest.fixture(params=["with pandas", "without pandas"])
+def pandas(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run with and without pandas: the core install has none."""
+    if request.param == "without pandas":
+        _hide(monkeypatch, "pandas")
+    else:
+        pytest.importorskip("pandas")
+
+
+def _hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    real = importlib.import_module
+
+    def without(name: str, *args: Any) -> Any:
+        if name.partition(".")[0] == package:
+            raise ImportError(f"No module named {package!r}")
+        return real(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+
+
+def _write(tmp_path: Path, text: str, name: str = "t.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8"))
+    return path
+
+
+@pytest.mark.usefixtures("pandas")
+class TestCsv:
+    def test_roles(self, tmp_path: Path) -> None:
+        table = read_table(_write(tmp_path, GOOD), label="bought", sample_weight="w")
+        assert table.X.tolist() == [[31.0, 2.5], [45.0, 10.0]]
+        assert table.X.dtype == np.float64
+        assert table.y is not None
+        assert table.y.tolist() == ["yes", "no"]
+        assert table.sample_weight is not None
+        assert table.sample_weight.tolist() == [1.0, 0.5]
+        assert (table.feature_names, table.rows) == (("age", "income"), 2)
+
+    def test_chosen_features_leave_text_columns_alone(self, tmp_path: Path) -> None:
+        table = read_table(_write(tmp_path, GOOD), features=["income", "age"])
+        assert table.X.tolist() == [[2.5, 31.0], [10.0, 45.0]]
+        assert table.y is None
+
+    @pytest.mark.parametrize(
+        ("cells", "labels"),
+        [
+            (("1", "2"), [1.0, 2.0]),
+            (("-1", "+1"), [-1.0, 1.0]),
+            (("NA", "0"), ["NA", "0"]),
+            (("True", "False"), ["True", "False"]),
+            (("01", "1_0"), ["01", "1_0"]),
+        ],
+    )
+    def test_labels(self, tmp_path: Path, cells: tuple[str, str], labels: list[Any]) -> None:
+        path = _write(tmp_path, f"a,y\n1,{cells[0]}\n2,{cells[1]}\n")
+        y = read_table(path, label="y").y
+        assert y is not None
+        assert y.tolist() == labels
+
+    @pytest.mark.parametrize(
+        ("text", "rows"),
+        [
+            ("\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n", [[1, 2], [3, 4]]),
+            ("a;b\n1;2\n", [[1, 2]]),
+            ("a\tb\n1\t2\n", [[1, 2]]),
+            ('"a, x","b"\n"1"," 2"\n', [[1, 2]]),
+            ("a\n0.1\n", [[0.1]]),
+            (
+                "a,b\n123456789012345678901234567890,0.30000000000000004\n",
+                [[123456789012345678901234567890.0, 0.30000000000000004]],
+            ),
+        ],
+    )
+    def test_dialects(self, tmp_path: Path, text: str, rows: list[list[float]]) -> None:
+        assert read_table(_write(tmp_path, text)).X.tolist() == rows
+
+    def test_compressed(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv.gz"
+        path.write_bytes(gzip.compress(GOOD.encode()))
+        assert read_table(path, label="bought").rows == 2
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "the file is empty"),
+            (" \n", "the file is empty"),
+            ("a,b\n", "no data row"),
+            ("1,2\n3,4\n", "must name the columns"),
+            ("a,a\n1,2\n", "column 'a' appears twice"),
+            ("a,\n1,2\n", "column 2 has no name"),
+            ("a,b\n1,2\n3,red\n", r"row 2 \(line 3\), column 'b': 'red' is not a number"),
+            ("a,b\n1,2\n3,1_0\n", r"row 2 \(line 3\), column 'b': '1_0' is not a number"),
+            ("a,b\n1,True\n", r"column 'b': 'True' is not a number"),
+            ("a,b\n1,\n", r"row 1 \(line 2\), column 'b': the cell is empty"),
+            ("a,b\n1,nan\n", r"column 'b': 'nan' is not finite"),
+            ("a,b\n-inf,1\n", r"column 'a': '-inf' is not finite"),
+            ("a,b\n1,2\n\n3\n", r"row 2 \(line 4\) has 1 cells, the header has 2"),
+            ("a,b\n1,2,3\n", r"row 1 \(line 2\) has 3 cells"),
+            ("a,b\n1,2\n1,2,3\n", r"row 2 \(line 3\) has 3 cells"),
+            ("a,b\n1,2\0\n", "NUL"),
+        ],
+    )
+    def test_mistakes(self, tmp_path: Path, text: str, words: str) -> None:
+        with pytest.raises(DataError, match=words):
+            read_table(_write(tmp_path, text))
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (
+                {"label": "bougt"},
+                r"no column 'bougt' \(label\). Did you mean 'bought'\? .*'income'",
+            ),
+            ({"features": ["age", "zip"]}, r"no column 'zip' \(features\)"),
+            ({"sample_weight": "v"}, r"no column 'v' \(sample_weight\)"),
+            ({"features": "age"}, "give a list"),
+            ({"features": ["age", "age"]}, "asked for twice"),
+            ({"features": ["w"], "label": "w"}, "asked for twice"),
+            ({"features": ["age"], "label": "w", "sample_weight": "w"}, "name two columns"),
+            ({"features": []}, "no feature column"),
+            ({}, "'yes' is not a number"),
+            ({"n_features": 3}, "n_features=3"),
+        ],
+    )
+    def test_wrong_arguments(self, tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+        with pytest.raises(DataError, match=words):
+            read_table(_write(tmp_path, GOOD), **arguments)
+
+    @pytest.mark.parametrize("cell", ["", " ", "nan"])
+    def test_missing_label(self, tmp_path: Path, cell: str) -> None:
+        with pytest.raises(DataError, match=r"row 2 \(line 3\), column 'y': the label is missing"):
+            read_table(_write(tmp_path, f"a,y\n1,1\n2,{cell}\n"), label="y")
+
+    @pytest.mark.parametrize(("cells", "words"), [(("1", "-1"), "-1.0"), (("0", "0"), "every")])
+    def test_weights(self, tmp_path: Path, cells: tuple[str, str], words: str) -> None:
+        path = _write(tmp_path, f"a,w\n1,{cells[0]}\n2,{cells[1]}\n")
+        with pytest.raises(DataError, match=words):
+            read_table(path, sample_weight="w")
+
+
+def test_latin_1_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("a,b\n1,é\n".encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.csv", "does not exist"), ("t.xlsx", "ending"), ("t.npz.gz", "decompress")],
+)
+def test_path_mistakes(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        read_table(tmp_path / name)
+
+
+def test_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        read_table(tmp_path, format="csv")
+
+
+class TestSvmlight:
+    def test_reads_and_selects(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.svm.gz"
+        path.write_bytes(gzip.compress(b"+1 1:2 3:1\n-1 2:5\n"))
+        table = read_table(path, n_features=4)
+        assert table.X.toarray().tolist() == [[2, 0, 1, 0], [0, 5, 0, 0]]
+        assert table.feature_names == ("x1", "x2", "x3", "x4")
+        assert read_table(path, features=["x3", "x1"]).X.toarray().tolist() == [[1, 2], [0, 0]]
+
+    @pytest.mark.parametrize(
+        ("content", "arguments", "words"),
+        [
+            (b"red 1:1\n", {}, "not LIBSVM text"),
+            (b"", {}, "empty"),
+            (b"1 1:nan\n", {}, "not finite"),
+            (b"1 1:1\n", {"label": "y"}, "does not apply to svmlight"),
+            (b"1 1:1\n", {"features": ["x9"]}, "no column 'x9'"),
+            (b"1 5:1\n", {"n_features": 2}, "not LIBSVM text"),
+        ],
+    )
+    def test_mistakes(
+        self, tmp_path: Path, content: bytes, arguments: dict[str, Any], words: str
+    ) -> None:
+        (tmp_path / "t.svm").write_bytes(content)
+        with pytest.raises(DataError, match=words):
+            read_table(tmp_path / "t.svm", **arguments)
+
+
+class TestNpz:
+    def test_reads(self, tmp_path: Path) -> None:
+        X = np.arange(6).reshape(3, 2)
+        path = tmp_path / "t.npz"
+        np.savez(path, X=X, y=np.array(["a", "b", "a"]), w=np.ones(3), feature_names=["p", "q"])
+        table = read_table(path, sample_weight="w", features=["q"])
+        assert table.X.tolist() == [[1.0], [3.0], [5.0]]
+        assert table.y is not None
+        assert table.y.tolist() == ["a", "b", "a"]
+        assert table.feature_names == ("q",)
+
+    @pytest.mark.parametrize(
+        ("arrays", "arguments", "words"),
+        [
+            ({"A": np.eye(2)}, {}, r"no array 'X' in it \(arrays: A\)"),
+            ({"X": np.eye(2)}, {"label": "t"}, r"no array 't' \(label\)"),
+            ({"X": np.eye(2), "y": np.ones(3)}, {}, r"'y' has shape \(3,\), 'X' has 2 rows"),
+            ({"X": np.ones(2)}, {}, r"shape \(2,\)"),
+            ({"X": np.array([["a"]])}, {}, "table of numbers"),
+            ({"X": np.array([[1, np.nan]])}, {}, "row 1, column 'x2': nan"),
+            ({"X": np.eye(2), "y": np.array([1, np.inf])}, {}, "row 2, column 'y'"),
+            ({"X": np.array([[object()]], dtype=object)}, {}, "plain arrays"),
+            ({"X": np.eye(2), "feature_names": ["a"]}, {}, "1 feature_names for 2"),
+        ],
+    )
+    def test_mistakes(
+        self, tmp_path: Path, arrays: dict[str, Any], arguments: dict[str, Any], words: str
+    ) -> None:
+        np.savez(tmp_path / "t.npz", **arrays)
+        with pytest.raises(DataError, match=words):
+            read_table(tmp_path / "t.npz", **arguments)
+
+    def test_not_an_archive(self, tmp_path: Path) -> None:
+        (tmp_path / "t.npz").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match="not a readable npz"):
+            read_table(tmp_path / "t.npz")
+        with (tmp_path / "u.npz").open("wb") as file:
+            np.save(file, np.eye(2))
+        with pytest.raises(DataError, match="one array, not an npz"):
+            read_table(tmp_path / "u.npz")
+
+
+class TestParquet:
+    def test_reads(self, tmp_path: Path) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        path = tmp_path / "t.parquet"
+        frame = {"a": [1, 2], "b": [True, False], "w": [1.0, 2.0], "y": ["p", "q"]}
+        pd.DataFrame(frame).to_parquet(path)
+        table = read_table(path, label="y", sample_weight="w")
+        assert table.X.tolist() == [[1.0, 1.0], [2.0, 0.0]]
+        assert table.y is not None
+        assert table.y.tolist() == ["p", "q"]
+
+    @pytest.mark.parametrize(
+        ("frame", "arguments", "words"),
+        [
+            ({"a": [1.0, None]}, {}, "row 2, column 'a': the cell is empty"),
+            ({"a": ["1", "red"]}, {}, "row 1, column 'a': '1' is not a number"),
+            ({"a": [1], "y": [1]}, {"label": "z"}, "no column 'z'"),
+            ({"a": [1, 2], "y": ["p", None]}, {"label": "y"}, "row 2, column 'y': the label"),
+            ({"a": []}, {}, "no rows"),
+            ({"a": [1.0, np.inf]}, {}, "row 2, column 'a': inf"),
+        ],
+    )
+    def test_mistakes(
+        self, tmp_path: Path, frame: dict[str, Any], arguments: dict[str, Any], words: str
+    ) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        pd.DataFrame(frame).to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=words):
+            read_table(tmp_path / "t.parquet", **arguments)
+
+    def test_damaged(self, tmp_path: Path) -> None:
+        pytest.importorskip("pyarrow")
+        (tmp_path / "t.parquet").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match="not a readable Parquet"):
+            read_table(tmp_path / "t.parquet")
+
+    def test_without_the_extra(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "t.parquet").write_bytes(b"rubbish")
+        _hide(monkeypatch, "pyarrow")
+        with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[data\]"'):
+            read_table(tmp_path / "t.parquet")
