@@ -52,7 +52,8 @@ class LiveDisplay:
         """Start a bar for the stage."""
         if self._bars.tasks[-1].description == "starting":
             self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(stage, total=max(effort, 1e-9), completed=done, last="")
+        self._task = self._bars.add_task(stage, total=max(effort, 1e-9), last="")
+        self._bars.update(self._task, completed=done)
 
     def advance(self, job: Job) -> None:
         """Move the bar on by the job's share of the work."""

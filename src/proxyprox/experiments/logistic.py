@@ -95,12 +95,13 @@ def entries(config: Config) -> list[Entry]:
         curves += [Entry(panel, c.name, size, c.etas(H), c.effort) for c in lineup]
         curves.append(Entry(panel, honest.name, size, (None,), honest.effort))
     if config.fractions:
-        sgd, solved, size = published(1)[0], exact()[0], config.subsample_batch
-        curves.append(Entry(SUBSAMPLED, "SGD" if size else _GD, size, sgd.etas(H), sgd.effort))
+        sgd, solved, batch = published(1)[0], exact()[0], config.subsample_batch
+        base = "SGD" if batch else _GD
+        curves.append(Entry(SUBSAMPLED, base, batch, sgd.etas(H), sgd.effort))
         names = [_share_name(share) for share in config.fractions]
         # At full gradients the label-free proxy is solved in one step: nothing to draw.
-        names += [_LABEL_FREE] if size else []
-        curves += [Entry(SUBSAMPLED, name, size, solved.etas(H), 0.7) for name in names]
+        names += [_LABEL_FREE] if batch else []
+        curves += [Entry(SUBSAMPLED, name, batch, solved.etas(H), 0.7) for name in names]
     return curves
 
 

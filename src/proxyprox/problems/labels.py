@@ -67,4 +67,5 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         got = f"weights from {weights.min():g} to {weights.max():g}"
         raise ValueError(message("sample_weight", got, "finite, zero or more, not all zero"))
-    return weights * (rows / weights.sum())
+    scaled: Array = weights * (rows / weights.sum())
+    return scaled
