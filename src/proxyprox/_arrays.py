@@ -37,6 +37,13 @@ def zeros_like(x: Vector) -> Vector:
     return namespace(x).zeros_like(x)
 
 
+def copied(x: Vector) -> Vector:
+    """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
+    if is_numpy_array(x):
+        return x.copy()
+    return array_namespace(x).asarray(x.detach() if hasattr(x, "detach") else x, copy=True)
+
+
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
     """Return ``x`` as a NumPy array, detaching and moving a torch tensor where needed."""
     if is_numpy_array(x):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from proxyprox import _pack as pack
-from proxyprox._checks import message, positive, whole
+from proxyprox._checks import message, positive, require_finite, whole
 from proxyprox._config import NotRebuildableError, decode
 from proxyprox._ledger import Ledger
 from proxyprox._trace import Trace
@@ -119,17 +121,18 @@ def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
         tree = pack.read(Path(path), like)
         if tree["format"] != FORMAT:
             raise ValueError(f"format {tree['format']!r}, not {FORMAT}")
-    except (
-        ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, EOFError,
-        MemoryError, RecursionError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
-    ) as error:  # fmt: skip
+    except Exception as error:
+        # What a hostile file can make the readers raise has no shorter list.
         raise _damaged(path, error) from error
     return tree
 
 
 def restore_run(path: str | os.PathLike[str], tree: dict[str, Any], run: Run) -> None:
     """Fill a freshly built run of the same configuration from a checkpoint's tree."""
-    differences = _differences(tree.get("config"), run.config())
+    try:
+        differences = _differences(tree.get("config"), run.config())
+    except Exception as error:
+        raise _damaged(path, error) from error
     if differences:
         raise CheckpointError(
             f"checkpoint {os.fspath(path)!r} belongs to another run: {'; '.join(differences)}. "
@@ -137,7 +140,7 @@ def restore_run(path: str | os.PathLike[str], tree: dict[str, Any], run: Run) ->
         )
     try:
         _fill(tree, run)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except Exception as error:
         raise _damaged(path, error) from error
 
 
@@ -153,43 +156,59 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     average = tree["average"]
     _require_like("average", average, w0, optional=True)
     _require_like("anchor", tree["anchor"], w0, optional=True)
-    counts: dict[str, Any] = {key: _number(value) for key, value in tree["ledger"].items()}
-    ledger = Ledger(**counts)
+    counts = {field.name: tree["ledger"].pop(field.name) for field in fields(Ledger)}
+    for key, value in counts.items():
+        _require_count(key, value, type(getattr(run.ledger, key)))
+    if tree["ledger"]:
+        raise ValueError(f"the ledger holds {sorted(tree['ledger'])} too")
     trace = Trace.from_array(tree["trace"])
-    if len(trace) != state["k"]:
+    if trace["k"].tolist() != list(range(state["k"])):
         raise ValueError(f"{len(trace)} recorded steps, but k = {state['k']}")
-    if not isinstance(tree["memory"], dict):
-        raise ValueError("the solver's memory is not a table")
+    _require_memory(tree["memory"], w0)
     rng = _decode_rng(tree["rng"])
-    share = float(tree["share"])
-    pending = tree["pending"]
+    share, pending = tree["share"], tree["pending"]
+    _require_count("share", share, float)
+    if share > 1:
+        raise ValueError(f"share is {share!r}, more than 1")
+    if pending is not None and set(pending) != {"batch"}:
+        raise ValueError("the open question holds no batch")
+    restored = type(template)(**state)
+    points = None if pending is None else tuple(run.method.ask(restored))
     # All is well: only now is the run changed.
-    run._state = type(template)(**state)
+    run._state = restored
     run._average, run._share = average, share
     run._memory.clear()
     run._memory.update(tree["memory"])
     run._rng = rng
     run.trace = trace
-    for key, value in ledger.as_dict().items():
+    for key, value in counts.items():
         setattr(run.ledger, key, value)
     if tree["anchor"] is not None:
-        run._proxy.remember(run._state.w, tree["anchor"])
-    if pending is not None:
-        run._resume_query(pending["batch"])
+        run._proxy.remember(restored.w, tree["anchor"])
+    run._reopen(None if pending is None else pending["batch"], points)
 
 
-def config_of(path: str | os.PathLike[str], tree: dict[str, Any]) -> dict[str, Any]:
-    """Rebuild the configuration that a checkpoint was saved with, as keyword arguments."""
+def rebuilt(
+    path: str | os.PathLike[str], tree: dict[str, Any], build: Callable[[dict[str, Any]], Run]
+) -> Run:
+    """Build a run of the configuration that a checkpoint was saved with."""
     try:
         config = tree["config"]
-        return {name: decode(config[name]) for name in ("method", "inner", "stop", "averaging")}
+        parts = {name: decode(config[name]) for name in ("method", "inner", "stop", "averaging")}
     except NotRebuildableError as error:
         raise CheckpointError(
             f"checkpoint {os.fspath(path)!r} cannot be loaded on its own: {error}. Build the run "
             "with the same arguments and use minimize(..., checkpoint=path) to go on."
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:
         raise _damaged(path, error) from error
+    try:
+        return build(parts)
+    except Exception as error:
+        raise CheckpointError(
+            f"checkpoint {os.fspath(path)!r} does not fit this problem: {error} "
+            "Give the problem that the run was saved with."
+        ) from error
 
 
 def _damaged(path: str | os.PathLike[str], error: BaseException) -> CheckpointError:
@@ -204,19 +223,29 @@ def _require_like(
     name: str, item: Any, w0: Any, *, whole_number: bool = False, optional: bool = False
 ) -> None:
     if whole_number:
-        if not isinstance(item, int) or item < 0:
-            raise ValueError(f"{name} is {item!r}, not a step count")
+        _require_count(name, item, int)
         return
     if item is None and optional:
         return
     if type(item) is not type(w0) or item.shape != w0.shape or item.dtype != w0.dtype:
         raise ValueError(f"{name} is not an array like w0")
+    require_finite(name, item)
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{value!r} is not a number")
-    return value
+def _require_count(name: str, value: Any, kind: type) -> None:
+    allowed = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}, not a finite number ≥ 0")
+
+
+def _require_memory(memory: Any, w0: Any) -> None:
+    if not isinstance(memory, dict):
+        raise ValueError("the solver's memory is not a table")
+    for name, item in memory.items():
+        if is_array_api_obj(item):
+            require_finite(f"memory[{name!r}]", item)
+        elif isinstance(item, bool) or not isinstance(item, (int, float)) or math.isnan(item):
+            raise ValueError(f"memory[{name!r}] is {item!r}, neither a number nor an array")
 
 
 def _differences(saved: Any, current: dict[str, Any]) -> list[str]:
@@ -248,5 +277,14 @@ def _decode_rng(state: dict[str, Any]) -> np.random.Generator:
     bit_generator = kinds[state["bit_generator"]]()
     inner = {k: int(v) if isinstance(v, str) else v for k, v in state["state"].items()}
     restored: Any = {**state, "state": inner}
+    # NumPy trusts these positions: one outside of its buffer would read foreign memory.
+    _require_position(inner.get("pos", 0), 624)
+    _require_position(state.get("buffer_pos", 0), 4)
     bit_generator.state = restored
     return np.random.Generator(bit_generator)
+
+
+def _require_position(position: Any, last: int) -> None:
+    _require_count("the generator's position", position, int)
+    if position > last:
+        raise ValueError(f"the generator's position is {position}, beyond {last}")

@@ -74,7 +74,10 @@ def whole(argument: str, value: Any, least: int = 1, remedy: str = "") -> int:
 def _number(argument: str, value: Any, allowed: str, remedy: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(message(argument, value, allowed, remedy))
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(message(argument, value, allowed, remedy)) from error
 
 
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:

@@ -6,9 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_numpy_array
 
-from proxyprox._arrays import Vector, namespace
-from proxyprox._checks import has, message, require
+from proxyprox._arrays import Vector, copied
+from proxyprox._checks import has, message, require, whole
 from proxyprox._checks import vector as checked_vector
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
@@ -42,12 +43,14 @@ def admit(
         remedy = "Wrap it: Problem(objective, proxy)."
         raise TypeError(message("problem", problem, "a Problem", remedy))
     _check_method(method, problem)
+    if expected_steps is not None:
+        whole("expected_steps", expected_steps)
     start = starting_point(problem, w0)
     proxy = problem.proxy if method.uses_proxy else Zero()
     inner, why_inner = _inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
     stop, why_stop = _stop(stop, problem, method, expected_steps)
     require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
-    if averaging is not None and not hasattr(averaging, "share"):
+    if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
         allowed = f"one of {', '.join(c.__name__ for c in (Last, Uniform, Geometric))}, made"
         raise TypeError(message("averaging", averaging, allowed))
     return Parts(start, inner, stop, why_inner, why_stop)
@@ -65,8 +68,29 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
                 return part.zeros()
         w0 = np.zeros(size)
     start = checked_vector("w0", w0, size)
+    for part in (problem.objective, problem.proxy):
+        if hasattr(part, "zeros"):
+            _require_same_library(start, part.zeros())
     # A copy: the user's array may change, the run's must not.
-    return namespace(start).asarray(start, copy=True)
+    return copied(start)
+
+
+def _require_same_library(w0: Vector, zeros: Vector) -> None:
+    # NumPy converts between its dtypes; other libraries refuse, deep inside.
+    alike = type(w0) is type(zeros) and (is_numpy_array(w0) or w0.dtype == zeros.dtype)
+    if not alike:
+        got = f"a {type(w0).__name__} of dtype {w0.dtype}"
+        allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
+        raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the run's own randomness from what the user gave."""
+    kinds = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
+    if rng is None or isinstance(rng, kinds):
+        return np.random.default_rng(rng)
+    remedy = "Pass a seed to make the run repeatable."
+    return np.random.default_rng(whole("rng", rng, 0, remedy))
 
 
 def _check_method(method: Any, problem: Problem) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from proxyprox._checks import message, positive
+from proxyprox._checks import message, positive, whole
 
 
 @dataclass
@@ -50,7 +51,10 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits that a run never exceeds; the step that would exceed one is not taken.
+    """Limits of a run; the step that would exceed one is not taken.
+
+    What a step will cost the target is known before it is taken, so those limits are never
+    exceeded. Proxy work and time are not: the run ends after the step that reaches the limit.
 
     Examples
     --------
@@ -100,7 +104,7 @@ def as_budget(budget: Any) -> Budget | None:
     """Accept a Budget, or a number that limits the target gradients."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
         allowed = "a Budget, or a number of target gradients"
         raise TypeError(message("budget", budget, allowed))
-    return Budget(target_gradients=int(positive("budget", budget)))
+    return Budget(target_gradients=whole("budget", budget))

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from proxyprox import _checkpoint as checkpoints
-from proxyprox._arrays import Vector
+from proxyprox._arrays import Vector, copied
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._result import Result, Status
-from proxyprox._run import Run, Step
+from proxyprox._run import Query, Run, Step
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
-from proxyprox.problems import Problem
+from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion
 
 
@@ -108,6 +109,7 @@ def minimize(
     if callback is not None and not callable(callback):
         raise TypeError(message("callback", callback, "a function of a Step"))
     saver = as_checkpoint(checkpoint)
+    _require_accounts(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=_expected(steps, limits, method),
@@ -116,6 +118,8 @@ def minimize(
         tree = checkpoints.read_tree(saver.path, like=run.w)
         checkpoints.restore_run(saver.path, tree, run)
     with _kept(run, saver), _bar(progress, steps, limits) as advance:
+        if saver is not None:
+            _first_save(saver, run)
         return _loop(run, steps, limits, callback, saver, advance)
 
 
@@ -129,13 +133,16 @@ def _loop(
 ) -> Result:
     objective = run.problem.objective
     while steps is None or run.steps < steps:
-        query = run.ask()
+        query = _asked(run)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
                 return run.result(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
-        gradients = [objective.gradient(point, query.batch) for point in query.points]
+        try:
+            gradients = _gradients(objective, query)
+        except Exception as error:
+            raise _RaisedError from error
         elapsed = time.perf_counter() - begun
         run.ledger.target_seconds += elapsed
         run.ledger.seconds += elapsed
@@ -157,30 +164,96 @@ def _loop(
     return run.result(Status.STEPS_DONE)
 
 
+def _asked(run: Run) -> Query:
+    try:
+        return run.ask()
+    except Exception as error:
+        raise _RaisedError from error
+
+
+def _gradients(objective: Any, query: Query) -> list[Vector]:
+    if len(query.points) == 1:
+        return [objective.gradient(query.points[0], query.batch)]
+    # Copied: an objective may answer the second point in the buffer of the first.
+    answers = [objective.gradient(query.points[0], query.batch)]
+    answers[0] = copied(answers[0]) if is_array_api_obj(answers[0]) else answers[0]
+    return answers + [objective.gradient(point, query.batch) for point in query.points[1:]]
+
+
+class _RaisedError(Exception):
+    """The objective raised, whatever it raised: its cause says what."""
+
+
 @contextlib.contextmanager
 def _kept(run: Run, saver: Checkpoint | None) -> Iterator[None]:
     """Save the run however it ends, and hand its last good state to whoever catches the error."""
     try:
         yield
-    except (ValueError, TypeError) as error:
-        if run.steps == 0:
-            # Nothing was paid yet: a wrong shape or dtype is the caller's to mend.
+    except BaseException as error:
+        saved = _saved(run, saver)
+        cause = error.__cause__ if isinstance(error, _RaisedError) else error
+        if not isinstance(cause, Exception):
             raise
-        raise _with_result(error, run, saver) from error
-    except Exception as error:
-        raise _with_result(error, run, saver) from error
-    finally:
-        if saver is not None:
+        if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
+            # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
+            raise
+        raise _with_result(cause, run, saved) from cause
+    if saver is not None:
+        try:
             saver.save(run)
+        except Exception as error:
+            raise _with_result(error, run, "") from error
 
 
-def _with_result(error: Exception, run: Run, saver: Checkpoint | None) -> OracleError:
-    kept = f" The run is saved in {os.fspath(saver.path)!r}." if saver is not None else ""
+def _saved(run: Run, saver: Checkpoint | None) -> str:
+    """Save after an error, and say how that went; the first error is the one to report."""
+    if saver is None:
+        return ""
+    try:
+        saver.save(run)
+    except Exception as error:
+        return f" It could not be saved ({type(error).__name__}: {error})."
+    return f" The run is saved in {os.fspath(saver.path)!r}."
+
+
+def _with_result(error: Exception, run: Run, saved: str) -> OracleError:
     return OracleError(
-        f"{type(error).__name__} in outer step {run.steps}: {error}. "
-        f"The {run.steps} finished steps are in this error's result.{kept}",
+        f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
+        f"The {run.steps} finished steps are in this error's result.{saved}",
         run.result(Status.INTERRUPTED),
     )
+
+
+def _first_save(saver: Checkpoint, run: Run) -> None:
+    """Find out before anything is paid whether the run and its batches can be saved."""
+    _asked(run)
+    try:
+        saver.save(run)
+    except OSError as error:
+        allowed = "a file that can be written"
+        raise ValueError(message("checkpoint", saver.path, allowed, f"{error}.")) from error
+
+
+def _require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
+    """Refuse a limit on what is never counted in this run: it would not end it."""
+    objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
+    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
+    counted = {
+        "cost": getattr(objective, "cost", None) is not None,
+        "epsilon": getattr(objective, "epsilon", None) is not None,
+        "proxy_gradients": not free,
+    }
+    for name in (name for name, known in counted.items() if not known):
+        limit = None if limits is None else getattr(limits, name)
+        if limit is not None:
+            whose = (
+                "the method uses no proxy"
+                if name == "proxy_gradients"
+                else (f"{type(objective).__name__} has no {name}(…)")
+            )
+            allowed = "a limit on something that this run counts"
+            remedy = f"Here {whose}: limit something else."
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
 
 def _expected(steps: int | None, limits: Budget | None, method: Any) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from proxyprox._arrays import Matrix, Vector
+from proxyprox._arrays import Matrix, Vector, copied
 from proxyprox._checks import has, message
 from proxyprox._ledger import Ledger
+from proxyprox._subproblem import NonFiniteError
 
 KEPT = 3
 """Gradients remembered: the centre, the start and the point just reached."""
@@ -34,7 +36,11 @@ class MeteredProxy:
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
         self.ledger.proxy_values += 1
-        return float(self.proxy.value(w))
+        value = self.proxy.value(w)
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(message("the proxy's value", value, "a number")) from error
 
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
@@ -45,7 +51,8 @@ class MeteredProxy:
         if known is not None:
             return known
         self.ledger.proxy_gradients += 1
-        gradient = checked_gradient("the proxy's gradient", self.proxy.gradient(w), w)
+        # Copied: it is remembered, and a proxy may reuse its buffer.
+        gradient = copied(checked_gradient("the proxy's gradient", self.proxy.gradient(w), w))
         self.remember(w, gradient)
         return gradient
 
@@ -56,6 +63,14 @@ class MeteredProxy:
                 return gradient
         return None
 
+    def snapshot(self) -> list[tuple[Vector, Vector]]:
+        """Return what is remembered, for :meth:`rewind`."""
+        return list(self._known)
+
+    def rewind(self, known: list[tuple[Vector, Vector]]) -> None:
+        """Go back to what was remembered then."""
+        self._known = known
+
     def remember(self, w: Vector, gradient: Vector) -> None:
         """Keep a gradient for the next time it is asked for."""
         self._known.append((w, gradient))
@@ -64,15 +79,22 @@ class MeteredProxy:
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        return self.proxy.hvp(w, v)
+        return checked_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
 
     def _hessian(self, w: Vector) -> Matrix:
         self.ledger.proxy_hessians += 1
-        return self.proxy.hessian(w)
+        hessian = self.proxy.hessian(w)
+        shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
+        if shape != wanted:
+            got = f"shape {shape}" if shape else f"a {type(hessian).__name__}"
+            raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
+        if not math.isfinite(float(hessian.sum())):
+            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+        return hessian
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        return self.proxy.solve_shifted(v, eta)
+        return checked_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
 
 
 def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -87,4 +109,5 @@ def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
         remedy = "Convert w0 or the data so that both agree."
         got = f"dtype {gradient.dtype}"
         raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
-    return gradient
+    # A tensor that still carries its graph would keep every step of the run alive.
+    return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient

@@ -41,17 +41,25 @@ def read(path: Path, like: Any) -> dict[str, Any]:
         For anything that is not such a file. No code in the file is ever run.
     """
     with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
+        unread = {member.filename: member for member in archive.infolist()}
+        for member in unread.values():
             if member.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(f"member {member.filename!r} is compressed")
-        skeleton = json.loads(archive.read(_SKELETON))
+        skeleton = json.loads(archive.read(unread.pop(_SKELETON)))
 
         def load(number: int) -> np.ndarray[Any, Any]:
-            member = io.BytesIO(archive.read(f"{int(number)}.npy"))
-            array: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)
+            # Each once: many references to one large member would fill the memory.
+            data = archive.read(unread.pop(f"{int(number)}.npy"))
+            array: np.ndarray[Any, Any] = np.lib.format.read_array(
+                io.BytesIO(data), allow_pickle=False
+            )
+            if array.dtype.itemsize == 0 or array.size > len(data):
+                raise ValueError(f"member {number} claims {array.size} entries")
             return array
 
         tree = _join(skeleton, load, like)
+        if unread:
+            raise ValueError(f"unknown members {sorted(unread)[:3]}")
     if not isinstance(tree, dict):
         raise ValueError("the state is not a table")
     return tree

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from proxyprox._ledger import Budget
+from proxyprox._checks import message
 from proxyprox._minimize import minimize
 from proxyprox._run import Step
 from proxyprox.problems import FunctionObjective, Problem
@@ -33,7 +33,8 @@ def scipy_method(
         A non-smooth term shared by both losses.
     **options
         Any other option of :func:`~proxyprox.minimize`. SciPy's ``options={"maxiter": …}`` sets
-        the outer steps (100 by default) and ``tol`` stops at a gradient of that norm.
+        the outer steps (100 by default, unless there is a budget) and ``tol`` stops at a
+        gradient of that norm; a run that ends before reports no success.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def scipy_method(
         args: tuple[Any, ...] = (),
         jac: Any = None,
         callback: Callable[[Any], Any] | None = None,
-        maxiter: int = 100,
+        maxiter: int | None = None,
         tol: float | None = None,
         **unused: Any,
     ) -> scipy.optimize.OptimizeResult:
@@ -68,22 +69,34 @@ def scipy_method(
                 f"jac must be a function that returns the gradient, got {jac!r}. "
                 "ProxyProx works from gradients; write jac, or use jac=True."
             )
-        for name in ("bounds", "constraints", "hess", "hessp"):
+        for name in ("bounds", "constraints"):
             given = unused.pop(name, None)
-            if given is not None and (name in ("bounds", "constraints") and len(given) > 0):
-                raise ValueError(f"{name} must be left out: ProxyProx is unconstrained.")
+            if given is not None and not (isinstance(given, tuple | list) and len(given) == 0):
+                allowed = "left out: ProxyProx is unconstrained"
+                raise ValueError(message(name, given, allowed))
+        for name in ("hess", "hessp", "disp"):
+            unused.pop(name, None)
+        if unused:
+            raise ValueError(message("options", sorted(unused), "made of maxiter and tol only"))
         objective = FunctionObjective(
             lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
         )
 
+        reached = tol is None
+
         def after(step: Step) -> bool:
+            nonlocal reached
             small = tol is not None and bool(np.linalg.norm(step.gradients[0]) <= tol)
+            reached = reached or small
             asked = callback is not None and bool(callback(np.array(step.w)))
             return small or asked
 
-        settings = {"steps": int(maxiter), **options}
-        if isinstance(settings.get("budget"), Budget | int):
-            settings.setdefault("steps", None)
+        # SciPy's option wins over the defaults; a budget alone is an end, too.
+        settings = dict(options)
+        if maxiter is not None:
+            settings["steps"] = maxiter
+        elif settings.get("steps") is None and settings.get("budget") is None:
+            settings["steps"] = 100
         start = np.asarray(x0, dtype=np.float64)
         result = minimize(
             Problem(objective, proxy, penalty), start, method=method, callback=after, **settings
@@ -92,8 +105,8 @@ def scipy_method(
             x=result.w,
             fun=float(fun(result.w, *args)),
             jac=np.asarray(jac(result.w, *args)),
-            success=result.success,
-            status=0 if result.success else 1,
+            success=result.success and reached,
+            status=0 if result.success and reached else 1,
             message=result.message,
             nit=result.steps,
             njev=result.ledger.target_gradients,

@@ -59,7 +59,16 @@ class Trace:
 
     @classmethod
     def from_array(cls, matrix: np.ndarray[Any, Any]) -> Trace:
-        """Rebuild a trace from :meth:`to_array`."""
+        """Rebuild a trace from :meth:`to_array`.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is not one that :meth:`to_array` returns.
+        """
+        width = len(StepRecord._fields)
+        if matrix.ndim != 2 or matrix.shape[1] != width or matrix.dtype != np.float64:
+            raise ValueError(f"the trace is not a float64 matrix of {width} columns")
         kinds = [
             bool if name == "held" else int if name in _WHOLE else float
             for name in StepRecord._fields

@@ -57,6 +57,7 @@ class Geometric:
         """Return ``q c / (1 + q c)`` with ``q = 1 + 2ημ/5``, from ``α_k = q α_{k−1}``."""
         if k == 1:
             return 1.0
-        grown = (1 + 2 * eta * self.mu / 5) * previous
+        # μ = 0 first: 0·∞ is not a number.
+        grown = (1 + 2 * eta * self.mu / 5 if self.mu else 1.0) * previous
         # Written this way the share stays right when η is infinite.
         return 1 / (1 + 1 / grown)

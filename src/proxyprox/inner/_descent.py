@@ -21,12 +21,15 @@ class Point(NamedTuple):
     residual: float
 
 
-def damped_step(phi: Subproblem, at: Point, direction: Vector) -> Point | None:
+def damped_step(
+    phi: Subproblem, at: Point, direction: Vector, *, convex: bool = True
+) -> Point | None:
     """Move from a point along a descent direction, by the full step if that pays.
 
     The full step is taken when it halves the gradient: the usual case, and one that costs no
     values. Otherwise the step is halved until φ decreases sufficiently (Armijo). Where rounding
-    hides the decrease, a smaller gradient is accepted instead.
+    hides the decrease, a smaller gradient is accepted instead. Where φ is known not to be convex
+    a smaller gradient may lie uphill, and only values count.
 
     Returns
     -------
@@ -34,7 +37,7 @@ def damped_step(phi: Subproblem, at: Point, direction: Vector) -> Point | None:
         The new point, or None when no step along the direction helps.
     """
     full = _measured(phi, at.w + direction)
-    if full is not None and full.residual <= at.residual / 2:
+    if convex and full is not None and full.residual <= at.residual / 2:
         return full
     slope = dot(at.gradient, direction)
     if not slope < 0:
@@ -46,10 +49,11 @@ def damped_step(phi: Subproblem, at: Point, direction: Vector) -> Point | None:
         value = phi.value(trial)
         if math.isfinite(value) and value <= here + SUFFICIENT * step * slope:
             point = full if step == 1.0 else _measured(phi, trial)
-            if point is not None:
+            # A value that did not move is rounding: only a smaller gradient is progress then.
+            if point is not None and (value < here or point.residual < at.residual):
                 return point
         step *= SHRINK
-    if full is not None and full.residual < at.residual:
+    if convex and full is not None and full.residual < at.residual:
         return full
     return None
 

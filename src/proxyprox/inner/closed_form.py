@@ -37,7 +37,9 @@ class ClosedForm:
         w, gradient = start, phi.gradient(start)
         progress = phi.progress(w, gradient, 0)
         first = progress.start_residual
-        for t in range(1, self.refinements + 1):
+        # The zero proxy's inverse is a number: there is nothing to refine, and w − ηg stays SGD's.
+        rounds = 1 if phi.proxy.smoothness == 0 else self.refinements
+        for t in range(1, rounds + 1):
             refined = w - phi.proxy.solve_shifted(gradient, phi.eta)
             gradient = phi.gradient(refined)
             reached = phi.progress(refined, gradient, t, first)

@@ -46,34 +46,46 @@ class LBFGS:
         memory: Memory,
         rng: np.random.Generator,
     ) -> InnerResult:
-        """Run SciPy on the displacement from the start, again where its line search gave up."""
+        """Run SciPy on the displacement from the start, again where its line search gave up.
+
+        It gives up where rounding hides the decrease; from there on values are taken from the
+        gradients, which have digits to spare.
+        """
         w, gradient = start, phi.gradient(start)
         progress = phi.progress(w, gradient, 0)
-        first, steps = progress.start_residual, 0
+        first, steps, by_gradients = progress.start_residual, 0, False
         while not stop(progress) and steps < self.max_steps:
-            search = _Search(phi, w, stop, steps, first)
+            search = _Search(phi, w, stop, steps, first, by_gradients)
             before = progress.residual
             search.run(self.history, self.max_steps - steps)
-            if search.best is None:
+            steps = search.steps
+            if search.best is not None:
+                w, progress = search.best
+            if by_gradients and not progress.residual < 0.5 * before:
                 break
-            w, progress = search.best
-            steps = progress.steps
-            if not progress.residual < 0.5 * before:
-                break
+            by_gradients = True
         return InnerResult(w, progress)
 
 
 class _Search:
-    """One call of SciPy, in float64, on the displacement from a base point.
+    """One call of SciPy, in float64, on the displacement u from a base point.
 
-    Values are taken relative to the base, where φ has most of its digits to spare.
+    Values are taken relative to the base: as differences, or by the trapezium rule
+    ``⟨∇φ(base) + ∇φ(base + u), u⟩/2``, which is exact to third order in u.
     """
 
     def __init__(
-        self, phi: Subproblem, base: Vector, stop: Criterion, steps: int, first: float
+        self,
+        phi: Subproblem,
+        base: Vector,
+        stop: Criterion,
+        steps: int,
+        first: float,
+        by_gradients: bool,
     ) -> None:
         self.phi, self.base, self.stop, self.steps, self.first = phi, base, stop, steps, first
-        self.origin = phi.value(base)
+        self.origin = 0.0 if by_gradients else phi.value(base)
+        self.slope = phi.gradient(base) if by_gradients else None
         self.best: tuple[Vector, Any] | None = None
         self._seen: dict[bytes, tuple[Vector, Vector]] = {}
 
@@ -91,8 +103,10 @@ class _Search:
         w = self.base + from_numpy(u, like=self.base)
         gradient = self.phi.gradient(w)
         self._seen[u.tobytes()] = (w, gradient)
-        value = self.phi.value(w) - self.origin
-        return value, to_numpy(gradient).astype(np.float64)
+        slope = to_numpy(gradient).astype(np.float64)
+        if self.slope is None:
+            return self.phi.value(w) - self.origin, slope
+        return float((to_numpy(self.slope) + slope) @ u) / 2, slope
 
     def _after_step(self, intermediate_result: Any) -> None:
         # The accepted point is among those just evaluated: no gradient is computed twice.

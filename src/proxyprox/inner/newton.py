@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, add_to_diagonal, norm, solve_positive
+from proxyprox._arrays import Vector, add_to_diagonal, norm, solve_positive
 from proxyprox._checks import whole
-from proxyprox._subproblem import Subproblem
+from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner._descent import Point, damped_step
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
@@ -19,8 +20,8 @@ from proxyprox.stopping import Criterion
 class Newton:
     """``w ← w − t (∇²φ(w))⁻¹∇φ(w)`` with backtracking on t; the slow, exact yardstick.
 
-    Where the Hessian is not positive definite, the least multiple of the identity (up to a
-    factor of ten) that makes it so is added.
+    Where the Hessian is not positive definite, a multiple of the identity that makes it safely
+    so is added.
 
     Parameters
     ----------
@@ -54,19 +55,25 @@ class Newton:
             first = progress.start_residual
             if stop(progress) or t == self.max_steps:
                 break
-            direction = newton_direction(phi.hessian(point.w), point.gradient)
-            moved = damped_step(phi, point, direction)
+            moved = newton_step(phi, point)
             if moved is None:
                 break
             point = moved
         return InnerResult(point.w, progress)
 
 
-def newton_direction(hessian: Matrix, gradient: Vector) -> Vector:
-    """Return ``−hessian⁻¹ gradient``, with the Hessian shifted if it is not positive definite."""
-    direction = solve_positive(hessian, -gradient)
+def newton_step(phi: Subproblem, at: Point) -> Point | None:
+    """Take a damped Newton step, with the Hessian shifted if it is not positive definite."""
+    hessian = phi.hessian(at.w)
     shift = 1e-10 * float(abs(hessian).max())
+    if not math.isfinite(shift):
+        raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+    direction = solve_positive(hessian, -at.gradient)
+    if direction is not None:
+        return damped_step(phi, at, direction)
     while direction is None:
-        direction = solve_positive(add_to_diagonal(hessian, shift), -gradient)
+        if solve_positive(add_to_diagonal(hessian, shift), -at.gradient) is not None:
+            # Twice what suffices: at the edge the matrix is all but singular.
+            direction = solve_positive(add_to_diagonal(hessian, 2 * shift), -at.gradient)
         shift = max(10 * shift, 1e-12)
-    return direction
+    return damped_step(phi, at, direction, convex=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector, dot, norm, zeros_like
 from proxyprox._checks import whole
-from proxyprox._subproblem import Subproblem
+from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner._descent import Point, damped_step
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
@@ -78,6 +78,8 @@ class NewtonCG:
         for _ in range(self.max_products):
             product = phi.hvp(point.w, search)
             curvature = dot(search, product)
+            if not math.isfinite(curvature):
+                raise NonFiniteError("a Hessian-vector product is not finite")
             if curvature <= 0:
                 return direction if norm(direction) > 0 else residual
             step = squared / curvature

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector, dot, norm
 from proxyprox._checks import has, whole
-from proxyprox._subproblem import Subproblem
+from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -59,13 +59,14 @@ class ProximalGradient:
         first = progress.start_residual
         bound = phi.smoothness if has(phi.proxy, "smoothness") else memory.get("bound", 0.0)
         known = has(phi.proxy, "smoothness")
-        bound = bound or max(first, 1e-8)
+        bound = bound if bound > 0 else max(first, 1e-8)
         weight = 1.0
         for t in range(1, self.max_steps + 1):
             if stop(progress):
                 break
             before = w
-            w, bound = self._step(phi, y, gradient_y, bound, known)
+            # Without a constant, a little longer each time: the next place may be flatter.
+            w, bound = self._step(phi, y, gradient_y, bound if known else 0.9 * bound, known)
             move = y - w
             if self._worth_measuring(phi, w, move, bound, t, first, stop) or t == self.max_steps:
                 gradient_w = phi.gradient(w)
@@ -90,12 +91,13 @@ class ProximalGradient:
         if known:
             return prox(y - gradient / bound, 1 / bound), bound
         here = _smooth_value(phi, y)
+        if not math.isfinite(here):
+            raise NonFiniteError("the proxy's value is not finite at a trial point")
         while True:
             w = prox(y - gradient / bound, 1 / bound)
             move = w - y
             model = here + dot(gradient, move) + bound / 2 * dot(move, move)
             if _smooth_value(phi, w) <= model + 1e-12 * abs(here) or bound > 1e300:
-                # Shrink a little: the next step may find a flatter place.
                 return w, bound
             bound *= 2
 

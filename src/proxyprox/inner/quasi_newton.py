@@ -12,7 +12,7 @@ from proxyprox._checks import whole
 from proxyprox._subproblem import Subproblem
 from proxyprox.inner._descent import Point, damped_step
 from proxyprox.inner.base import InnerResult, Memory
-from proxyprox.inner.newton import newton_direction
+from proxyprox.inner.newton import newton_step
 from proxyprox.stopping import Criterion
 
 
@@ -57,7 +57,8 @@ class QuasiNewton:
         gradient = phi.gradient(start)
         point = Point(start, gradient, norm(gradient))
         first, slow = None, 0
-        if memory.get("eta") != phi.eta:
+        size = start.shape[0]
+        if memory.get("eta") != phi.eta or memory["inverse"].shape != (size, size):
             memory.clear()
         for t in range(self.max_steps + 1):
             progress = phi.progress(point.w, point.gradient, t, first)
@@ -68,10 +69,10 @@ class QuasiNewton:
             if fresh:
                 slow = 0
                 self._rebuild(phi, point, memory)
-            moved = damped_step(phi, point, self._direction(phi, point, memory))
+            moved = self._step(phi, point, memory)
             if moved is None and not fresh:
                 self._rebuild(phi, point, memory)
-                moved = damped_step(phi, point, self._direction(phi, point, memory))
+                moved = self._step(phi, point, memory)
             if moved is None:
                 break
             slow = slow + 1 if moved.residual > 0.1 * point.residual else 0
@@ -88,11 +89,11 @@ class QuasiNewton:
         if inverse is not None:
             memory.update(inverse=inverse, eta=phi.eta)
 
-    def _direction(self, phi: Subproblem, point: Point, memory: Memory) -> Vector:
+    def _step(self, phi: Subproblem, point: Point, memory: Memory) -> Point | None:
         if "inverse" in memory:
-            return -(memory["inverse"] @ point.gradient)
+            return damped_step(phi, point, -(memory["inverse"] @ point.gradient))
         # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
-        return newton_direction(phi.hessian(point.w), point.gradient)
+        return newton_step(phi, point)
 
 
 def bfgs_update(inverse: Matrix, s: Vector, y: Vector) -> Matrix:

@@ -80,7 +80,9 @@ class StochasticGradient:
                 weight = (1 + late / kappa) ** 2
                 total += weight
                 mean = mean + weight / total * (w - mean)
-        return InnerResult(mean, phi.progress(mean, phi.gradient(mean), T))
+        # In a run the start is the centre, where the gradient is known already.
+        first = phi.residual(start, phi.gradient(start))
+        return InnerResult(mean, phi.progress(mean, phi.gradient(mean), T, first))
 
     def _number_of_steps(self, phi: Subproblem) -> int:
         if self.steps is not None:

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxyprox._arrays import Vector
+from proxyprox._checks import message
 from proxyprox.corrections import Correction
 from proxyprox.methods.base import Solve, State
+
+
+def checked_correction(correction: Any) -> None:
+    """Refuse what is not a correction, such as its class."""
+    if isinstance(correction, type) or not (
+        callable(correction) and hasattr(correction, "two_points")
+    ):
+        allowed = "a correction, such as Plain() or EMA(0.1)"
+        raise TypeError(message("correction", correction, allowed))
 
 
 def points(state: State, correction: Correction) -> tuple[Vector, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from proxyprox._arrays import Vector
 from proxyprox.corrections import Correction, Plain
-from proxyprox.methods._corrected import corrected_step, points
+from proxyprox.methods._corrected import checked_correction, corrected_step, points
 from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
 
 PLAIN = Plain()
@@ -52,8 +52,9 @@ class ProxyProx:
     default_inner: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Check η."""
+        """Check η and the correction."""
         checked_eta(self.eta)
+        checked_correction(self.correction)
 
     @property
     def two_points(self) -> bool:

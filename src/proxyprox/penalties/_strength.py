@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import is_array_api_obj
 
+from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._checks import message, nonnegative
 from proxyprox._checks import vector as checked_vector
 
@@ -18,3 +19,10 @@ def checked_strength(argument: str, value: Any) -> Any:
     if bool((strengths < 0).any()):
         raise ValueError(message(argument, value, "zero or more in every coordinate"))
     return strengths
+
+
+def strength_like(strength: Any, w: Vector) -> Any:
+    """Return a strength in the library and dtype of ``w``, so that a prox keeps them."""
+    if isinstance(strength, float) or (type(strength), strength.dtype) == (type(w), w.dtype):
+        return strength
+    return from_numpy(to_numpy(strength), like=w)

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyprox._arrays import Vector, namespace
 from proxyprox._checks import message
-from proxyprox.penalties._strength import checked_strength
+from proxyprox.penalties._strength import checked_strength, strength_like
 from proxyprox.penalties.l1 import L1
 
 
@@ -41,18 +41,17 @@ class ElasticNet:
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "_l1", L1(alpha * self.l1_ratio))
 
-    @property
-    def _ridge(self) -> Any:
-        return self.alpha * (1 - self.l1_ratio)
+    def _ridge(self, w: Vector) -> Any:
+        return strength_like(self.alpha, w) * (1 - self.l1_ratio)
 
     def value(self, w: Vector) -> float:
         """Return ψ(w)."""
-        return self._l1.value(w) + float(namespace(w).sum(self._ridge * w * w)) / 2
+        return self._l1.value(w) + float(namespace(w).sum(self._ridge(w) * w * w)) / 2
 
     def prox(self, w: Vector, step: float) -> Vector:
         """Return the L1 shrinkage, scaled down by the quadratic part."""
-        return self._l1.prox(w, step) / (1 + step * self._ridge)
+        return self._l1.prox(w, step) / (1 + step * self._ridge(w))
 
     def distance(self, w: Vector, gradient: Vector) -> float:
         """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
-        return self._l1.distance(w, gradient + self._ridge * w)
+        return self._l1.distance(w, gradient + self._ridge(w) * w)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxyprox._arrays import Vector, namespace, norm
-from proxyprox.penalties._strength import checked_strength
+from proxyprox.penalties._strength import checked_strength, strength_like
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +35,18 @@ class L1:
     def value(self, w: Vector) -> float:
         """Return ψ(w)."""
         xp = namespace(w)
-        return float(xp.sum(self.alpha * xp.abs(w)))
+        return float(xp.sum(strength_like(self.alpha, w) * xp.abs(w)))
 
     def prox(self, w: Vector, step: float) -> Vector:
         """Return w shrunk towards zero by ``step · alpha``."""
         xp = namespace(w)
-        shrunk = xp.abs(w) - step * self.alpha
+        shrunk = xp.abs(w) - step * strength_like(self.alpha, w)
         return xp.sign(w) * xp.where(shrunk > 0, shrunk, xp.zeros_like(w))
 
     def distance(self, w: Vector, gradient: Vector) -> float:
         """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
-        xp = namespace(w)
+        xp, alpha = namespace(w), strength_like(self.alpha, w)
         # At zero the subdifferential is the whole interval [−alpha, alpha].
-        slack = xp.abs(gradient) - self.alpha
+        slack = xp.abs(gradient) - alpha
         at_zero = xp.where(slack > 0, slack, xp.zeros_like(slack))
-        return norm(xp.where(w == 0, at_zero, gradient + self.alpha * xp.sign(w)))
+        return norm(xp.where(w == 0, at_zero, gradient + alpha * xp.sign(w)))
