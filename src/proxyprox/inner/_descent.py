@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from proxyprox._arrays import Vector, dot, norm
-from proxyprox._subproblem import Subproblem
+from proxyprox._subproblem import NonFiniteError, Subproblem
 
 SHRINK = 0.5
 SUFFICIENT = 1e-4
@@ -35,6 +35,11 @@ def damped_step(
     -------
     Point or None
         The new point, or None when no step along the direction helps.
+
+    Raises
+    ------
+    NonFiniteError
+        If no step helps because the proxy answers with NaN or infinities.
     """
     full = _measured(phi, at.w + direction)
     if convex and full is not None and full.residual <= at.residual / 2:
@@ -43,7 +48,9 @@ def damped_step(
     if not slope < 0:
         return None
     here = phi.value(at.w)
-    step = 1.0
+    if not math.isfinite(here):
+        raise NonFiniteError("the proxy's value is not finite where its gradient is")
+    step, faulty = 1.0, False
     while step > SHORTEST:
         trial = at.w + step * direction
         value = phi.value(trial)
@@ -52,9 +59,12 @@ def damped_step(
             # A value that did not move is rounding: only a smaller gradient is progress then.
             if point is not None and (value < here or point.residual < at.residual):
                 return point
+            faulty = faulty or point is None
         step *= SHRINK
     if convex and full is not None and full.residual < at.residual:
         return full
+    if faulty:
+        raise NonFiniteError("the proxy's gradient is not finite where its value is")
     return None
 
 

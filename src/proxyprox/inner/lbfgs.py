@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import scipy.optimize
 
 from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._checks import whole
-from proxyprox._subproblem import Subproblem
+from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -85,6 +86,8 @@ class _Search:
     ) -> None:
         self.phi, self.base, self.stop, self.steps, self.first = phi, base, stop, steps, first
         self.origin = 0.0 if by_gradients else phi.value(base)
+        if not math.isfinite(self.origin):
+            raise NonFiniteError("the proxy's value is not finite where its gradient is")
         self.slope = phi.gradient(base) if by_gradients else None
         self.best: tuple[Vector, Any] | None = None
         self._seen: dict[bytes, tuple[Vector, Vector]] = {}

@@ -65,8 +65,7 @@ class ProximalGradient:
             if stop(progress):
                 break
             before = w
-            # Without a constant, a little longer each time: the next place may be flatter.
-            w, bound = self._step(phi, y, gradient_y, bound if known else 0.9 * bound, known)
+            w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
             if self._worth_measuring(phi, w, move, bound, t, first, stop) or t == self.max_steps:
                 gradient_w = phi.gradient(w)
@@ -93,13 +92,20 @@ class ProximalGradient:
         here = _smooth_value(phi, y)
         if not math.isfinite(here):
             raise NonFiniteError("the proxy's value is not finite at a trial point")
+        slack = 1e-12 * abs(here)
+        # A little longer each time: the next place may be flatter.
+        trial = 0.9 * bound
         while True:
-            w = prox(y - gradient / bound, 1 / bound)
+            w = prox(y - gradient / trial, 1 / trial)
             move = w - y
-            model = here + dot(gradient, move) + bound / 2 * dot(move, move)
-            if _smooth_value(phi, w) <= model + 1e-12 * abs(here) or bound > 1e300:
-                return w, bound
-            bound *= 2
+            curved = trial / 2 * dot(move, move)
+            if curved <= 10 * slack:
+                # Too short a move for values to judge: the last bound stands.
+                return prox(y - gradient / bound, 1 / bound), bound
+            model = here + dot(gradient, move) + curved
+            if _smooth_value(phi, w) <= model + slack or trial > 1e300:
+                return w, trial
+            trial *= 2
 
     def _worth_measuring(
         self,

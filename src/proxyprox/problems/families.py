@@ -171,7 +171,7 @@ class Poisson:
         targets = _numbers(y, "zero or more for every row")
         if (targets < 0).any():
             bad = int(np.argmax(targets < 0))
-            got = f"{targets[bad]!r} at row {bad}"
+            got = f"{float(targets[bad])!r} at row {bad}"
             raise ValueError(message("y", got, "zero or more for every row (Poisson counts)"))
         return targets
 
@@ -252,6 +252,6 @@ def _numbers(y: Array, allowed: str) -> Array:
         raise TypeError(message("y", got, f"numeric, {allowed}")) from error
     bad = ~np.isfinite(targets)
     if bad.any():
-        got = f"{targets[bad][0]!r} at row {int(np.argmax(bad))}"
+        got = f"{float(targets[bad][0])!r} at row {int(np.argmax(bad))}"
         raise ValueError(message("y", got, allowed, "Drop or impute those rows."))
     return targets

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+
+from proxyprox import EMA, Mean, Plain, Storm
+
+RNG = np.random.default_rng(0)
+DIFFERENCES = RNG.normal(size=(7, 3))
+BEFORE = RNG.normal(size=(7, 3))
+
+
+def estimates(correction, differences, before):
+    """All estimates of a run whose batches gave these differences."""
+    made, estimate = [], None
+    for k, (difference, earlier) in enumerate(zip(differences, before, strict=True)):
+        earlier = earlier if correction.two_points and k > 0 else None
+        estimate = correction(difference, earlier, estimate, k)
+        made.append(estimate)
+    return made
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def run(request):
+    def go(correction, differences=DIFFERENCES, before=BEFORE):
+        if request.param == "numpy":
+            return estimates(correction, differences, before)
+        tensors = (torch.tensor(differences), torch.tensor(before))
+        made = estimates(correction, *tensors)
+        assert all(isinstance(m, torch.Tensor) for m in made)
+        return [m.numpy() for m in made]
+
+    return go
+
+
+def test_plain_is_the_newest(run):
+    np.testing.assert_array_equal(run(Plain()), DIFFERENCES)
+
+
+@pytest.mark.parametrize("a", [0.1, 0.6])
+def test_ema_is_the_weighted_sum_of_the_past(run, a):
+    for k, got in enumerate(run(EMA(a))):
+        weights = [(1 - a) ** k] + [a * (1 - a) ** (k - j) for j in range(1, k + 1)]
+        assert sum(weights) == pytest.approx(1.0)
+        np.testing.assert_allclose(got, weights @ DIFFERENCES[: k + 1], rtol=1e-12)
+
+
+def test_mean_is_the_mean(run):
+    for k, got in enumerate(run(Mean())):
+        np.testing.assert_allclose(got, DIFFERENCES[: k + 1].mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("a", [0.1, 0.6])
+def test_storm_is_momentum_plus_the_step_just_taken(run, a):
+    m = DIFFERENCES[0]
+    got = run(Storm(a))
+    np.testing.assert_array_equal(got[0], m)
+    for k in range(1, 7):
+        d, earlier = DIFFERENCES[k], BEFORE[k]
+        m = (1 - a) * m + a * d + (1 - a) * (d - earlier)
+        np.testing.assert_allclose(got[k], m, rtol=1e-12)
+
+
+def test_storm_at_equal_points_is_ema(run):
+    got = run(Storm(0.3), DIFFERENCES, DIFFERENCES)
+    np.testing.assert_allclose(got, run(EMA(0.3)), rtol=1e-12)
+
+
+def test_full_weight_is_plain(run):
+    for correction in (EMA(1.0), Storm(1.0)):
+        np.testing.assert_allclose(run(correction), DIFFERENCES, atol=1e-15)
+
+
+def test_storm_tracks_a_noiseless_difference_exactly(run):
+    # The same function at w_k and w_{k−1}, without noise: the estimate has no lag.
+    path = np.cumsum(DIFFERENCES, axis=0)
+    before = np.vstack([path[:1], path[:-1]])
+    np.testing.assert_allclose(run(Storm(0.1), path, before), path, atol=1e-14)
+    lag = np.abs(np.array(run(EMA(0.1), path, before)) - path).max()
+    assert lag > 0.5
+
+
+@pytest.mark.parametrize(("correction", "asks"), [(Plain(), False), (EMA(), False),
+                                                  (Mean(), False), (Storm(), True)])  # fmt: skip
+def test_only_storm_asks_for_two_points(correction, asks):
+    assert correction.two_points is asks
+
+
+@pytest.mark.parametrize("correction", [EMA, Storm])
+@pytest.mark.parametrize("a", [0.0, -0.1, 1.1, np.nan])
+def test_weights_outside_the_unit_interval_are_refused(correction, a):
+    with pytest.raises(ValueError, match="a must be a number in"):
+        correction(a)
+
+
+def test_estimates_are_new_arrays():
+    estimate, difference = np.ones(2), np.zeros(2)
+    for correction in (EMA(0.5), Mean(), Storm(0.5)):
+        correction(difference, np.zeros(2), estimate, 1)
+        np.testing.assert_array_equal(estimate, [1.0, 1.0])
+        np.testing.assert_array_equal(difference, [0.0, 0.0])

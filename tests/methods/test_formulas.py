@@ -1,0 +1,196 @@
+"""Each method against its update, written out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from proxyprox import (
+    DANE,
+    EMA,
+    L1,
+    SGD,
+    AuxMom,
+    AuxMVR,
+    ClosedForm,
+    GradientDescent,
+    Mean,
+    Newton,
+    Plain,
+    Problem,
+    ProxyProx,
+    Quadratic,
+    Residual,
+    Steps,
+    Storm,
+    logistic_regression,
+    minimize,
+)
+
+RNG = np.random.default_rng(0)
+D = 5
+
+
+def positive_definite(seed):
+    root = np.random.default_rng(seed).normal(size=(D, D))
+    return root @ root.T / D + 0.2 * np.eye(D)
+
+
+A, P = positive_definite(1), positive_definite(2)
+B, W0 = RNG.normal(size=(2, D))
+TARGET, PROXY = Quadratic(A, B, noise=0.5), Quadratic(P)
+
+
+def noises(steps, seed=7):
+    """The draws that a run with this seed makes."""
+    rng = np.random.default_rng(seed)
+    return [TARGET.sample(rng) for _ in range(steps)]
+
+
+def gradient(w, noise):
+    return A @ w + B + noise
+
+
+def run(method, steps=6, **options):
+    return minimize(Problem(TARGET, PROXY), W0, method=method, steps=steps, rng=7, **options)
+
+
+@pytest.mark.parametrize("eta", [0.1, lambda k: 0.3 / (k + 1)])
+def test_sgd_is_the_gradient_step(eta):
+    w = W0
+    for k, noise in enumerate(noises(6)):
+        w = w - (eta(k) if callable(eta) else eta) * TARGET.gradient(w, noise)
+    result = run(SGD(eta))
+    # The objective's own gradient, so that equality is to the last bit.
+    np.testing.assert_array_equal(result.w, w)
+    assert result.ledger.target_gradients == 6
+    assert result.ledger.proxy_gradients <= 6
+
+
+def test_sgd_with_a_penalty_takes_the_prox_step():
+    w = W0
+    for noise in noises(4):
+        v = w - 0.1 * gradient(w, noise)
+        w = np.sign(v) * np.maximum(np.abs(v) - 0.1 * 0.2, 0)
+    problem = Problem(TARGET, PROXY, L1(0.2))
+    got = minimize(problem, W0, method=SGD(0.1), steps=4, rng=7, stop=Residual(1e-12)).w
+    np.testing.assert_allclose(got, w, atol=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.1, 5.0, lambda k: 1.0 / (k + 1)])
+@pytest.mark.parametrize("inner", [ClosedForm(), Newton()])
+def test_proxyprox_is_the_preconditioned_step(eta, inner):
+    w = W0
+    for k, noise in enumerate(noises(6)):
+        step = eta(k) if callable(eta) else eta
+        w = w - step * np.linalg.solve(np.eye(D) + step * P, gradient(w, noise))
+    got = run(ProxyProx(eta), inner=inner, stop=Residual(1e-11)).w
+    np.testing.assert_allclose(got, w, atol=1e-10)
+
+
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3), Mean(), Storm(0.3)], ids=repr)
+def test_corrections_enter_the_linear_term(correction):
+    eta, w, m, previous = 0.5, W0, None, None
+    for k, noise in enumerate(noises(8)):
+        d = gradient(w, noise) - P @ w
+        if m is None or isinstance(correction, Plain):
+            m = d
+        elif isinstance(correction, EMA):
+            m = 0.7 * m + 0.3 * d
+        elif isinstance(correction, Mean):
+            m = (k * m + d) / (k + 1)
+        else:
+            before = gradient(previous, noise) - P @ previous
+            m = 0.7 * m + 0.3 * d + 0.7 * (d - before)
+        previous = w
+        w = np.linalg.solve(P + np.eye(D) / eta, w / eta - m)
+    result = run(ProxyProx(eta, correction), steps=8, stop=Residual(1e-12))
+    np.testing.assert_allclose(result.w, w, atol=1e-10)
+    paid = 8 + 7 * isinstance(correction, Storm)
+    assert result.ledger.target_gradients == paid
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("a", [0.1, 1.0])
+def test_auxmom_is_gradient_steps_on_the_corrected_proxy(a, library):
+    gamma, w, m = 0.05, W0, None
+    for noise in noises(5):
+        d = gradient(w, noise) - P @ w
+        m = d if m is None else (1 - a) * m + a * d
+        y = w
+        for _ in range(4):
+            y = y - gamma * (P @ y + m)
+        w = y
+    make = torch.tensor if library == "torch" else np.array
+    problem = Problem(Quadratic(make(A), make(B), noise=0.5), Quadratic(make(P)))
+    got = minimize(
+        problem, make(W0), method=AuxMom(a=a), steps=5, rng=7,
+        inner=GradientDescent(step_size=gamma), stop=Steps(4),
+    ).w  # fmt: skip
+    np.testing.assert_allclose(np.asarray(got), w, rtol=1e-11)
+
+
+@pytest.mark.parametrize("a", [0.1, 1.0])
+def test_auxmvr_is_the_hand_written_loop(a):
+    gamma, w, m, previous = 0.05, W0, None, None
+    for noise in noises(6):
+        d = gradient(w, noise) - P @ w
+        if m is None:
+            m = d
+        else:
+            before = gradient(previous, noise) - P @ previous
+            m = (1 - a) * m + a * d + (1 - a) * (d - before)
+        previous, y = w, w
+        for _ in range(3):
+            y = y - gamma * (P @ y + m)
+        w = y
+    result = run(AuxMVR(a=a), inner=GradientDescent(step_size=gamma), stop=Steps(3))
+    np.testing.assert_allclose(result.w, w, rtol=1e-11)
+    # One gradient at the first step, two at each of the others; one batch a step.
+    assert result.ledger.target_gradients == 11
+    assert result.ledger.target_samples == 6
+
+
+@pytest.mark.parametrize("eta", [0.5, math.inf])
+@pytest.mark.parametrize("weight", [1.0, 0.6])
+def test_dane_is_its_closed_form(eta, weight):
+    w = W0
+    for _ in range(6):
+        w = w - weight * np.linalg.solve(P + np.eye(D) / eta, A @ w + B)
+    result = run(DANE(eta=eta, gradient_weight=weight), stop=Residual(1e-12))
+    # Full gradients: the noise of the objective is not drawn.
+    np.testing.assert_allclose(result.w, w, rtol=1e-9, atol=1e-10)
+
+
+def test_dane_with_the_target_as_proxy_is_done_in_one_step():
+    problem = Problem(Quadratic(A, B), Quadratic(A))
+    got = minimize(problem, W0, method=DANE(), steps=1).w
+    np.testing.assert_allclose(got, np.linalg.solve(A, -B), atol=1e-10)
+
+
+def test_label_free_proxy_of_logistic_regression_is_newton_like():
+    # δ = 0 and η = ∞: the corrected proxy is the target itself.
+    X = RNG.normal(size=(60, 3))
+    target = logistic_regression(X, np.arange(60) % 2, l2=0.1)
+    got = minimize(Problem(target, target.label_free()), method=DANE(), steps=1,
+                   stop=Residual(1e-11)).w  # fmt: skip
+    assert np.linalg.norm(target.gradient(got)) <= 1e-10
+
+
+@pytest.mark.parametrize("method", [SGD, ProxyProx, AuxMom, DANE])
+@pytest.mark.parametrize("eta", [0.0, -1.0, math.nan])
+def test_step_sizes_must_be_positive(method, eta):
+    with pytest.raises(ValueError, match="eta must be a positive number"):
+        method(eta=eta)
+
+
+def test_schedules_are_checked_when_they_are_used():
+    with pytest.raises(ValueError, match=r"eta\(0\) must be"):
+        run(SGD(lambda k: -1.0))
+
+
+@pytest.mark.parametrize("method", [AuxMom, AuxMVR])
+def test_weights_are_checked(method):
+    with pytest.raises(ValueError, match="a must be"):
+        method(a=0.0)

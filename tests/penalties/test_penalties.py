@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from proxyprox import L1, ElasticNet
+
+numbers = st.floats(-20, 20)
+strengths = st.floats(0, 5)
+steps = st.floats(1e-3, 10)
+ratios = st.floats(0, 1)
+modest = settings(deadline=None, max_examples=60, derandomize=True)
+
+
+def scalar_penalty(u, alpha, ratio):
+    return alpha * (ratio * abs(u) + (1 - ratio) / 2 * u * u)
+
+
+def made(alpha, ratio):
+    return L1(alpha) if ratio == 1 else ElasticNet(alpha, l1_ratio=ratio)
+
+
+def brute_prox(v, step, alpha, ratio):
+    """The better of zero, where the kink is, and the minimum of each smooth branch."""
+
+    def objective(u):
+        return scalar_penalty(u, alpha, ratio) + (u - v) ** 2 / (2 * step)
+
+    branches = [
+        minimize_scalar(objective, bounds=side, method="bounded", options={"xatol": 1e-10}).x
+        for side in ((0, 25), (-25, 0))
+    ]
+    return min([0.0, *branches], key=objective)
+
+
+@modest
+@given(v=numbers, step=steps, alpha=strengths, ratio=st.one_of(st.just(1.0), ratios))
+def test_prox_is_the_brute_force_minimiser(v, step, alpha, ratio):
+    got = made(alpha, ratio).prox(np.array([v]), step)[0]
+    assert got == pytest.approx(brute_prox(v, step, alpha, ratio), abs=2e-5)
+
+
+@modest
+@given(
+    w=st.one_of(st.just(0.0), numbers), slope=numbers, alpha=strengths,
+    ratio=st.one_of(st.just(1.0), ratios),
+)  # fmt: skip
+def test_distance_is_the_least_over_the_subdifferential(w, slope, alpha, ratio):
+    sign = np.sign(w) if w else np.linspace(-1, 1, 20_001)
+    brute = np.min(np.abs(slope + alpha * (ratio * sign + (1 - ratio) * w)))
+    got = made(alpha, ratio).distance(np.array([w]), np.array([slope]))
+    assert got == pytest.approx(brute, abs=alpha * 1e-4 + 1e-12)
+
+
+@modest
+@given(seed=st.integers(0, 10**6), step=steps, ratio=st.one_of(st.just(1.0), ratios))
+def test_prox_is_stationary(seed, step, ratio):
+    rng = np.random.default_rng(seed)
+    alpha = rng.uniform(0, 3, 8) * (rng.random(8) < 0.7)
+    v = 5 * rng.normal(size=8)
+    penalty = made(alpha, ratio)
+    w = penalty.prox(v, step)
+    scale = 1 + np.abs(v).max() / step
+    assert penalty.distance(w, (w - v) / step) <= 1e-14 * scale
+    # And only the prox is: a nudge of any coordinate shows.
+    nudged = w + 0.01 * np.eye(8)[seed % 8]
+    assert penalty.distance(nudged, (nudged - v) / step) > 1e-4 / step
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.25])
+def test_values_by_hand(ratio):
+    alpha, w = np.array([0.0, 1.0, 2.0]), np.array([5.0, -3.0, 0.5])
+    want = sum(scalar_penalty(u, a, ratio) for u, a in zip(w, alpha, strict=True))
+    assert made(alpha, ratio).value(w) == pytest.approx(want, rel=1e-15)
+    assert made(2.0, ratio).value(w) == pytest.approx(sum(scalar_penalty(w, 2.0, ratio)), rel=1e-15)
+
+
+def test_zero_strength_leaves_a_coordinate_alone():
+    alpha = [1.0, 0.0]
+    for penalty in (L1(alpha), ElasticNet(alpha, l1_ratio=0.5)):
+        assert penalty.prox(np.array([0.1, 0.1]), 1.0).tolist() == [0.0, 0.1]
+        # Its subdifferential is a point, at zero too.
+        assert penalty.distance(np.zeros(2), np.array([1.0, 0.3])) == pytest.approx(
+            0.3 if isinstance(penalty, L1) else np.hypot(0.5, 0.3)
+        )
+
+
+def test_pure_ridge_has_no_kink():
+    ridge = ElasticNet(2.0, l1_ratio=0.0)
+    np.testing.assert_allclose(ridge.prox(np.array([3.0, -1.0]), 0.5), [1.5, -0.5])
+    assert ridge.distance(np.zeros(2), np.array([3.0, 4.0])) == 5.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [0.5, [0.5, 0.0, 0.5], np.array([0.5, 0.0, 0.5])], ids=str)
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_library_and_dtype_are_kept(dtype, alpha, ratio):
+    w = np.array([2.0, 0.1, -0.3], dtype=dtype)
+    penalty = made(alpha, ratio)
+    tensor = torch.tensor(w)
+    got, native = penalty.prox(w, 0.5), penalty.prox(tensor, 0.5)
+    assert got.dtype == dtype
+    assert native.dtype == tensor.dtype
+    np.testing.assert_allclose(native.numpy(), got, rtol=1e-6)
+    assert penalty.value(tensor) == pytest.approx(penalty.value(w), rel=1e-6)
+    assert penalty.distance(tensor, tensor) == pytest.approx(penalty.distance(w, w), rel=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, [1.0, -0.1], np.nan, np.inf, [np.nan]])
+def test_strengths_below_zero_are_refused(alpha):
+    for penalty in (L1, ElasticNet):
+        with pytest.raises(ValueError, match="alpha"):
+            penalty(alpha)
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.1, "half"])
+def test_ratio_outside_the_unit_interval_is_refused(ratio):
+    with pytest.raises(ValueError, match="l1_ratio"):
+        ElasticNet(1.0, l1_ratio=ratio)

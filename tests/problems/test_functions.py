@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import torch
+
+from proxyprox import AuxMVR, FunctionObjective, FunctionProxy, Problem, ProxyProx, minimize
+
+
+def test_buffers_that_functions_reuse_are_copied():
+    buffer = np.empty(2)
+
+    def gradient(w, *batch):
+        buffer[:] = w
+        return buffer
+
+    sampled = FunctionObjective(gradient, sample=lambda rng: 0)
+    for made in (FunctionObjective(gradient), FunctionProxy(lambda w: 0.0, gradient), sampled):
+        batch = (0,) if made is sampled else ()
+        first = made.gradient(np.ones(2), *batch)
+        made.gradient(np.zeros(2), *batch)
+        np.testing.assert_array_equal(first, [1.0, 1.0])
+
+
+def test_run_with_reused_buffers_is_the_run_without():
+    A, P = np.diag([1.0, 5.0, 9.0]), np.diag([2.0, 4.0, 9.0])
+    b = np.array([1.0, -2.0, 3.0])
+
+    def problem(answer):
+        return Problem(
+            (None, lambda w: answer(A @ w + b)), (lambda w: w @ P @ w / 2, lambda w: answer(P @ w))
+        )
+
+    buffer = np.empty(3)
+
+    def reused(x):
+        buffer[:] = x
+        return buffer
+
+    options = {"method": AuxMVR(a=0.3, eta=0.1), "steps": 20}
+    fresh = minimize(problem(lambda x: x), np.ones(3), **options)
+    shared = minimize(problem(reused), np.ones(3), **options)
+    np.testing.assert_array_equal(fresh.w, shared.w)
+
+
+def test_objective_without_sampler_is_exact():
+    objective = FunctionObjective(lambda w: 2 * w)
+    assert objective.sample(np.random.default_rng(0)) is None
+    assert objective.everything() is None
+    np.testing.assert_array_equal(objective.gradient(np.ones(2), None), [2.0, 2.0])
+
+
+def test_objective_with_sampler_hands_the_batch_on():
+    objective = FunctionObjective(
+        lambda w, batch: w + batch, sample=lambda rng: rng.normal(size=2), repeatable=False
+    )
+    drawn = objective.sample(np.random.default_rng(4))
+    np.testing.assert_array_equal(drawn, np.random.default_rng(4).normal(size=2))
+    np.testing.assert_array_equal(objective.gradient(np.zeros(2), drawn), drawn)
+    assert objective.everything is None
+    assert not objective.repeatable
+
+
+def test_torch_functions_keep_tensors_and_values_become_floats():
+    target = torch.tensor([1.0, -2.0], dtype=torch.float64)
+
+    def value(w):
+        return ((w - target) ** 2).sum() / 2
+
+    def gradient(w):
+        w = w.detach().requires_grad_(True)
+        return torch.autograd.grad(value(w), w)[0]
+
+    proxy = FunctionProxy(value, gradient)
+    w0 = torch.zeros(2, dtype=torch.float64)
+    assert isinstance(proxy.value(w0), float)
+    assert isinstance(proxy.gradient(w0), torch.Tensor)
+    problem = Problem((value, gradient), proxy)
+    w = minimize(problem, w0, method=ProxyProx(eta=10.0), steps=30).w
+    np.testing.assert_allclose(w.numpy(), target.numpy(), atol=1e-10)
+    assert problem.value(w) == pytest.approx(0.0, abs=1e-15)
+
+
+@pytest.mark.parametrize("answer", [[1.0, 2.0], None, 3.0, "no"])
+def test_answers_that_are_no_arrays_are_handed_on(answer):
+    assert FunctionObjective(lambda w: answer).gradient(np.ones(2)) is answer
+
+
+@pytest.mark.parametrize("name", ["gradient", "value", "sample"])
+def test_parts_that_are_not_functions_are_refused(name):
+    parts = {"gradient": lambda w: w, name: 3}
+    with pytest.raises(TypeError, match=f"{name} must be a function, got 3"):
+        FunctionObjective(**parts)
+
+
+@pytest.mark.parametrize(("name", "value"), [("smoothness", 0.0), ("strong_convexity", -1.0)])
+def test_constants_of_a_proxy_are_checked(name, value):
+    with pytest.raises(ValueError, match=name):
+        FunctionProxy(lambda w: 0.0, lambda w: w, **{name: value})

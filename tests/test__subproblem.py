@@ -1,0 +1,104 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from proxyprox import L1, FunctionProxy, NonFiniteError, Quadratic, Subproblem, logistic_regression
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(15, 4))
+PROXY = logistic_regression(X, np.arange(15) % 2, l2=0.1)
+LINEAR, CENTRE, W, V = RNG.normal(size=(4, 4))
+
+
+def differences(function, w, h=1e-6):
+    return np.array([(function(w + h * e) - function(w - h * e)) / (2 * h) for e in np.eye(len(w))])
+
+
+@pytest.fixture(params=[0.3, math.inf])
+def phi(request):
+    return Subproblem(PROXY, LINEAR, CENTRE, request.param)
+
+
+def test_value_is_the_three_terms(phi):
+    quadratic = 0.0 if math.isinf(phi.eta) else np.sum((W - CENTRE) ** 2) / (2 * phi.eta)
+    want = PROXY.value(W) + LINEAR @ (W - CENTRE) + quadratic
+    assert phi.value(W) == pytest.approx(want, rel=1e-14)
+    penalised = Subproblem(PROXY, LINEAR, CENTRE, phi.eta, L1(0.5))
+    assert penalised.value(W) == pytest.approx(want + 0.5 * np.abs(W).sum(), rel=1e-14)
+
+
+def test_derivatives_are_those_of_the_value(phi):
+    np.testing.assert_allclose(phi.gradient(W), differences(phi.value, W), atol=1e-8)
+    np.testing.assert_allclose(phi.hessian(W), differences(phi.gradient, W), atol=1e-8)
+    np.testing.assert_allclose(phi.hvp(W, V), phi.hessian(W) @ V, atol=1e-13)
+    np.testing.assert_allclose(phi.gradient(CENTRE), differences(phi.value, CENTRE), atol=1e-8)
+
+
+def test_gradient_leaves_the_penalty_out():
+    bare, penalised = (Subproblem(PROXY, LINEAR, CENTRE, 1.0, p) for p in (None, L1(1.0)))
+    np.testing.assert_array_equal(bare.gradient(W), penalised.gradient(W))
+
+
+def test_constants_bound_the_hessian(phi):
+    eigenvalues = np.linalg.eigvalsh(phi.hessian(W))
+    assert phi.strong_convexity <= eigenvalues[0]
+    assert eigenvalues[-1] <= phi.smoothness
+    assert phi.strong_convexity == pytest.approx(0.1 + 1 / phi.eta)
+    assert phi.smoothness == pytest.approx(PROXY.smoothness + 1 / phi.eta)
+
+
+def test_unknown_strong_convexity_counts_as_none():
+    bare = FunctionProxy(lambda w: 0.0, lambda w: w)
+    del bare.strong_convexity
+    assert Subproblem(bare, LINEAR, CENTRE, 0.25).strong_convexity == 4.0
+
+
+def test_residual_is_the_norm_or_the_distance(phi):
+    gradient = np.array([3.0, 0.0, 0.0, 4.0])
+    assert phi.residual(W, gradient) == 5.0
+    penalised = Subproblem(PROXY, LINEAR, CENTRE, 1.0, L1(1.0))
+    # Zero coordinates forgive up to 1; the others are shifted by their sign.
+    w = np.array([0.0, 0.0, -2.0, 5.0])
+    assert penalised.residual(w, gradient) == pytest.approx(math.sqrt(2**2 + 0 + 1 + 5**2))
+
+
+def test_decrease_is_measured_from_the_centre(phi):
+    assert phi.decrease(CENTRE) == 0.0
+    assert phi.decrease(W) == pytest.approx(phi.value(CENTRE) - phi.value(W), rel=1e-12)
+
+
+def test_progress_says_where_the_solve_stands(phi):
+    first = phi.progress(W, phi.gradient(W), 0)
+    assert first.residual == first.start_residual == pytest.approx(np.linalg.norm(phi.gradient(W)))
+    later = phi.progress(CENTRE, phi.gradient(CENTRE), 7, first.start_residual)
+    assert later.steps == 7
+    assert later.displacement == 0.0
+    assert later.eta == phi.eta
+    assert later.start_residual == first.residual
+    assert first.displacement == pytest.approx(np.linalg.norm(W - CENTRE))
+    assert first.decrease() == phi.decrease(W)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_ends_the_solve(phi, bad):
+    gradient = phi.gradient(W)
+    gradient[1] = bad
+    with np.errstate(invalid="ignore"), pytest.raises(NonFiniteError):
+        phi.progress(W, gradient, 1)
+    away = W.copy()
+    away[0] = bad
+    with np.errstate(invalid="ignore"), pytest.raises(NonFiniteError):
+        phi.progress(away, phi.gradient(W), 1)
+
+
+def test_tensors_give_the_same_numbers():
+    proxy = Quadratic(np.diag([1.0, 2.0, 3.0, 4.0]))
+    tensors = [torch.tensor(x) for x in (LINEAR, CENTRE, W, V)]
+    phi = Subproblem(proxy, LINEAR, CENTRE, 0.5)
+    native = Subproblem(Quadratic(torch.tensor(proxy.P)), tensors[0], tensors[1], 0.5)
+    assert native.value(tensors[2]) == pytest.approx(phi.value(W), rel=1e-14)
+    np.testing.assert_allclose(native.gradient(tensors[2]).numpy(), phi.gradient(W), rtol=1e-13)
+    np.testing.assert_allclose(native.hessian(tensors[2]).numpy(), phi.hessian(W), rtol=1e-13)
+    assert native.decrease(tensors[2]) == pytest.approx(phi.decrease(W), rel=1e-12)

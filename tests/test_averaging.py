@@ -1,0 +1,94 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from proxyprox import Geometric, Last, Problem, ProxyProx, Quadratic, Uniform, minimize
+
+
+def shares(averaging, etas):
+    made, share = [], 1.0
+    for k, eta in enumerate(etas, start=1):
+        share = averaging.share(share, eta, k)
+        made.append(share)
+    return made
+
+
+def average(points, shares):
+    w = points[0]
+    for point, share in zip(points[1:], shares[1:], strict=True):
+        w = w + share * (point - w)
+    return w
+
+
+@pytest.mark.parametrize("gain", [Fraction(1, 1000), Fraction(1, 2), Fraction(10)])
+def test_geometric_weights_are_the_theorems(gain):
+    # ημ = gain, in exact arithmetic.
+    K, q = 12, 1 + 2 * gain / 5
+    weights = [q ** (k - 1) for k in range(1, K + 1)]
+    for k, share in enumerate(shares(Geometric(mu=float(gain)), [1.0] * K), start=1):
+        assert share == pytest.approx(float(weights[k - 1] / sum(weights[:k])), rel=1e-14)
+    points = np.random.default_rng(0).normal(size=K)
+    want = sum(w * Fraction(p) for w, p in zip(weights, points, strict=True)) / sum(weights)
+    got = average(points, shares(Geometric(mu=float(gain)), [1.0] * K))
+    assert got == pytest.approx(float(want), rel=1e-13)
+
+
+def test_a_schedule_of_step_sizes_multiplies_the_weights():
+    etas = [1.0, 0.5, 2.0, 0.1]
+    weights = np.cumprod([1.0] + [1 + 2 * eta * 3.0 / 5 for eta in etas[1:]])
+    want = weights / np.cumsum(weights)
+    np.testing.assert_allclose(shares(Geometric(mu=3.0), etas), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("gain", [1e-8, 1e-3, 10.0])
+def test_a_million_steps_do_not_overflow(gain):
+    K = 10**6
+    rule, share = Geometric(mu=gain), 1.0
+    for k in range(1, K + 1):
+        share = rule.share(share, 1.0, k)
+    # α_K/Σα = (q − 1)/(q − q^{1−K}), written without the power that would overflow.
+    q = np.longdouble(1) + np.longdouble(2) * gain / 5
+    want = float((q - 1) / (q - np.exp((1 - K) * np.log(q))))
+    assert share == pytest.approx(want, rel=1e-9)
+
+
+def test_uniform_is_the_mean():
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    got = average(points, shares(Uniform(), [1.0] * 50))
+    np.testing.assert_allclose(got, points.mean(axis=0), rtol=1e-12)
+    zero = average(points, shares(Geometric(mu=0.0), [1.0] * 50))
+    np.testing.assert_allclose(zero, points.mean(axis=0), rtol=1e-12)
+
+
+def test_last_is_the_last():
+    points = np.arange(5.0)
+    assert average(points, shares(Last(), [1.0] * 5)) == 4.0
+
+
+def test_infinite_step_size_means_the_last_iterate_unless_mu_is_zero():
+    assert shares(Geometric(mu=0.1), [math.inf] * 4) == [1.0] * 4
+    np.testing.assert_allclose(shares(Geometric(mu=0.0), [math.inf] * 4), [1, 1 / 2, 1 / 3, 1 / 4])
+
+
+@pytest.mark.parametrize("mu", [-1.0, math.nan, math.inf])
+def test_mu_is_checked(mu):
+    with pytest.raises(ValueError, match="mu"):
+        Geometric(mu)
+
+
+@pytest.mark.parametrize(
+    ("averaging", "weight"),
+    [(Uniform(), lambda k: 1.0), (Geometric(mu=2.0), lambda k: 1.4 ** (k - 1))],
+)
+def test_run_returns_the_weighted_mean_of_its_iterates(averaging, weight):
+    problem = Problem(Quadratic(np.diag([1.0, 3.0]), noise=1.0), Quadratic(np.eye(2)))
+    seen = []
+    result = minimize(
+        problem, np.ones(2), method=ProxyProx(eta=0.5), steps=9, rng=0, averaging=averaging,
+        callback=lambda step: seen.append(step.w),
+    )  # fmt: skip
+    weights = np.array([weight(k) for k in range(1, 10)])
+    np.testing.assert_allclose(result.w, weights @ seen / weights.sum(), rtol=1e-12)
+    np.testing.assert_array_equal(result.last, seen[-1])

@@ -1,0 +1,185 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxyprox import (
+    Convex,
+    NonConvex,
+    RandomSteps,
+    Relative,
+    Residual,
+    SDane,
+    Steps,
+    StronglyConvex,
+)
+from proxyprox.stopping import AllOf, AnyOf, Progress
+
+positive = st.floats(1e-6, 1e6)
+
+
+def progress(residual=1.0, displacement=2.0, eta=0.5, steps=3, start=10.0, decrease=0.0):
+    return Progress(steps, residual, displacement, eta, start, lambda: decrease)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(
+    mu=positive,
+    G=st.floats(0, 1e3),
+    eta=positive,
+    move=st.floats(0, 1e3),
+    K=st.integers(1, 999),
+)
+def test_squared_thresholds_are_the_papers(mu, G, eta, move, K):
+    here = progress(displacement=move, eta=eta)
+    rules = {
+        StronglyConvex(mu, G): mu / (4 * eta) * move**2 + G**2,
+        Convex(K, G): move**2 / (4 * eta**2 * K) + G**2,
+        NonConvex(G): 7 / (16 * eta**2) * move**2 + G**2 / 8,
+        SDane(): (move / (2 * eta)) ** 2,
+    }
+    for rule, squared in rules.items():
+        assert rule.threshold(here) ** 2 == pytest.approx(squared, rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold"),
+    [
+        (StronglyConvex(mu=0.5), 1.0),
+        (StronglyConvex(mu=0.5, G=1.0), math.sqrt(2)),
+        (Convex(steps=4), 1.0),
+        (NonConvex(), math.sqrt(7)),
+        (SDane(), 2.0),
+        (Residual(0.25), 0.25),
+        (Relative(0.1), 1.0),
+    ],
+)
+def test_rules_hold_up_to_their_threshold_and_no_further(rule, threshold):
+    # ‖w − w_k‖ = 2, η = 1/2, first residual 10.
+    assert rule.threshold(progress()) == pytest.approx(threshold, rel=1e-15)
+    below, above = progress(threshold * (1 - 1e-12)), progress(threshold * (1 + 1e-12))
+    assert rule.holds(below) is True
+    assert rule(below) is True
+    assert rule.holds(above) is False
+    assert rule(above) is False
+
+
+def test_exact_solution_meets_every_rule():
+    exact = progress(residual=0.0, displacement=0.0)
+    rules = (StronglyConvex(1.0), Convex(5), NonConvex(), SDane(), Residual(1e-9), Relative(0.5))
+    assert all(rule(exact) for rule in rules)
+
+
+@pytest.mark.parametrize("rule", [StronglyConvex(1.0), Convex(5), NonConvex(), SDane()])
+def test_without_proximal_term_only_exact_solutions_hold(rule):
+    assert rule.threshold(progress(eta=math.inf)) == 0.0
+    assert not rule(progress(residual=1e-9, eta=math.inf))
+
+
+def test_nonconvex_rule_refuses_growth():
+    rule = NonConvex()
+    assert rule(progress(decrease=0.0))
+    assert not rule(progress(decrease=-1e-12))
+    assert rule.needs == ("value",)
+
+
+def test_nonconvex_rule_asks_for_values_only_when_the_gradient_is_small():
+    def forbidden():
+        raise AssertionError("value asked for")
+
+    assert not NonConvex()(progress(residual=1e9)._replace(decrease=forbidden))
+
+
+def test_steps_stop_without_holding():
+    rule = Steps(3)
+    assert rule(progress(steps=3))
+    assert not rule(progress(steps=2))
+    assert rule.threshold(progress()) is None
+    assert rule.holds(progress()) is None
+
+
+class TestComposition:
+    def test_either(self):
+        rule = Residual(0.1) | Steps(5)
+        assert isinstance(rule, AnyOf)
+        cases = [(0.05, 1, True), (0.5, 5, True), (0.5, 4, False), (0.05, 9, True)]
+        for residual, steps, stops in cases:
+            here = progress(residual, steps=steps)
+            assert rule(here) is stops
+            # What is recorded as held is the inexactness rule, not the cap on steps.
+            assert rule.holds(here) is (residual <= 0.1)
+
+    def test_both(self):
+        rule = Residual(0.1) & Steps(5)
+        assert isinstance(rule, AllOf)
+        for residual, steps, stops in [(0.05, 1, False), (0.5, 5, False), (0.05, 5, True)]:
+            here = progress(residual, steps=steps)
+            assert rule(here) is stops
+            assert rule.holds(here) is (residual <= 0.1)
+
+    def test_thresholds_are_the_laxest_and_the_strictest(self):
+        assert (Residual(0.1) | Residual(0.2) | Steps(1)).threshold(progress()) == 0.2
+        assert (Residual(0.1) & Residual(0.2) & Steps(1)).threshold(progress()) == 0.1
+        assert (Steps(1) | Steps(2)).threshold(progress()) is None
+        assert (Steps(1) & Steps(2)).holds(progress()) is None
+
+    def test_two_rules_hold_together_or_one_by_one(self):
+        here = progress(0.15)
+        assert (Residual(0.1) | Residual(0.2)).holds(here) is True
+        assert (Residual(0.1) & Residual(0.2)).holds(here) is False
+
+    def test_needs_are_gathered(self):
+        assert (Steps(1) | NonConvex()).needs == ("value",)
+        assert (NonConvex() & SDane()).needs == ("value",)
+        assert (Steps(1) | SDane()).needs == ()
+
+    def test_nested_random_rules_draw(self):
+        rule = (Residual(1e-9) | RandomSteps(0.5)) & (Steps(1) | RandomSteps(0.1))
+        first, second = (rule.begin(np.random.default_rng(s)) for s in (0, 0))
+        assert first == second
+        drawn = first.rules[0].rules[1]
+        assert isinstance(drawn, Steps)
+        assert drawn.steps >= 1
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 1.0])
+def test_random_steps_are_geometric(p):
+    rng = np.random.default_rng(0)
+    drawn = np.array([RandomSteps(p).begin(rng).steps for _ in range(20_000)])
+    assert drawn.min() == 1
+    deviation = math.sqrt(1 - p) / p
+    assert abs(drawn.mean() - 1 / p) <= 4 * deviation / math.sqrt(20_000)
+    assert drawn.std() == pytest.approx(deviation, rel=0.05, abs=1e-12)
+    assert np.mean(drawn == 1) == pytest.approx(p, abs=0.02)
+
+
+def test_fixed_rules_begin_as_themselves():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    for rule in (Steps(3), SDane(), Residual(0.1)):
+        assert rule.begin(rng) is rule
+    assert rng.bit_generator.state == before
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: StronglyConvex(0.0),
+        lambda: StronglyConvex(1.0, G=-1.0),
+        lambda: Convex(0),
+        lambda: Convex(3, G=math.nan),
+        lambda: NonConvex(-1.0),
+        lambda: Residual(0.0),
+        lambda: Residual(math.inf),
+        lambda: Relative(0.0),
+        lambda: Relative(1.5),
+        lambda: Steps(0),
+        lambda: RandomSteps(0.0),
+        lambda: RandomSteps(1.5),
+    ],
+)
+def test_numbers_out_of_range_are_refused(build):
+    with pytest.raises(ValueError, match="must be"):
+        build()
