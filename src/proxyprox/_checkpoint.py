@@ -57,12 +57,12 @@ class Checkpoint:
         if not isinstance(self.path, (str, os.PathLike)):
             raise TypeError(message("checkpoint", self.path, "a path or a Checkpoint"))
         folder = Path(self.path).parent
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise ValueError(
                 message("checkpoint", str(self.path), "in a folder that exists")[:-1]
                 + f". Create {folder} first."
             )
-        if Path(self.path).is_dir():
+        if os.path.isdir(self.path):
             raise ValueError(message("checkpoint", str(self.path), "a file, not a folder"))
         if self.every_steps is not None:
             whole("every_steps", self.every_steps)
@@ -115,7 +115,7 @@ def save_run(path: str | os.PathLike[str], run: Run) -> None:
 
 def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
     """Read a checkpoint's tree, with one kind of error for all that can be wrong with the file."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise CheckpointError(f"checkpoint must be an existing file, got {os.fspath(path)!r}.")
     try:
         tree = pack.read(Path(path), like)

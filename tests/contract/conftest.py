@@ -1,0 +1,153 @@
+"""The contract's case list: adding a method, solver, correction, rule or average is one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.stopping import AllOf, AnyOf
+
+D, MU, DELTA = 6, 1.0, 0.4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with the outer steps in which it must come within ``accuracy`` of the minimiser."""
+
+    method: Any
+    steps: int = 60
+    accuracy: float = 1e-8
+
+
+METHODS = {
+    "ProxyProx": Case(pp.ProxyProx(eta=2.0)),
+    "ProxyProx+EMA": Case(pp.ProxyProx(eta=1.0, correction=pp.EMA(0.5)), steps=120),
+    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=150, accuracy=2e-2),
+    "ProxyProx+Storm": Case(pp.ProxyProx(eta=1.0, correction=pp.Storm(0.5))),
+    "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 1.0 + 1 / (k + 1))),
+    "SGD": Case(pp.SGD(eta=0.09), steps=300),
+    "AuxMom": Case(pp.AuxMom(a=0.5, eta=1.0), steps=120),
+    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=1.0)),
+    "DANE": Case(pp.DANE(eta=2.0)),
+    "DANE without prox": Case(pp.DANE()),
+    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=160),
+}
+"""Every outer method; each correction with the method that carries it."""
+
+INNERS = {
+    "Auto": pp.Auto(),
+    "ClosedForm": pp.ClosedForm(),
+    "GradientDescent": pp.GradientDescent(),
+    "GradientDescent implicit": pp.GradientDescent(implicit=True),
+    "LBFGS": pp.LBFGS(),
+    "Nesterov": pp.Nesterov(),
+    "Newton": pp.Newton(),
+    "NewtonCG": pp.NewtonCG(),
+    "ProximalGradient": pp.ProximalGradient(),
+    "QuasiNewton": pp.QuasiNewton(),
+    "StochasticGradient": pp.StochasticGradient(steps=60),
+}
+
+CORRECTIONS = {
+    "EMA": pp.EMA(0.3),
+    "Mean": pp.Mean(),
+    "Plain": pp.Plain(),
+    "Storm": pp.Storm(0.3),
+}
+
+CRITERIA = {
+    "AllOf": pp.SDane() & pp.Residual(1e-3),
+    "AnyOf": pp.StronglyConvex(1.0, G=1e-3) | pp.Steps(30),
+    "Convex": pp.Convex(steps=40, G=1e-9),
+    "NonConvex": pp.NonConvex(1e-12),
+    "RandomSteps": pp.RandomSteps(0.2),
+    "Relative": pp.Relative(1e-3),
+    "Residual": pp.Residual(1e-6),
+    "SDane": pp.SDane(),
+    "Steps": pp.Steps(7),
+    "StronglyConvex": pp.StronglyConvex(MU),
+}
+assert isinstance(CRITERIA["AllOf"], AllOf)
+assert isinstance(CRITERIA["AnyOf"], AnyOf)
+
+AVERAGINGS = {"Geometric": pp.Geometric(mu=MU), "Last": pp.Last(), "Uniform": pp.Uniform()}
+
+BACKENDS = ("numpy", "torch")
+
+
+@dataclass
+class Shared:
+    """One strongly convex problem with its minimiser, in one library."""
+
+    problem: pp.Problem
+    w0: Any
+    minimiser: np.ndarray
+    backend: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def as_backend(array: Any, backend: str) -> Any:
+    if backend == "numpy":
+        return np.array(array)
+    torch = pytest.importorskip("torch")
+    return torch.tensor(np.asarray(array))
+
+
+def quadratic(backend: str, noise: float = 0.0) -> Shared:
+    """Return L with eigenvalues in [MU, 10] and a proxy whose Hessian differs by DELTA."""
+    rng = np.random.default_rng(7)
+    basis, _ = np.linalg.qr(rng.normal(size=(D, D)))
+    tilt, _ = np.linalg.qr(rng.normal(size=(D, D)))
+    P = basis @ np.diag(np.linspace(MU, 10.0, D)) @ basis.T
+    P_proxy = P + tilt @ np.diag(DELTA * rng.choice([-1.0, 1.0], size=D)) @ tilt.T
+    P, P_proxy = (P + P.T) / 2, (P_proxy + P_proxy.T) / 2
+    b, b_proxy, w0 = rng.normal(size=(3, D))
+    objective = pp.Quadratic(as_backend(P, backend), b=as_backend(b, backend), noise=noise)
+    proxy = pp.Quadratic(as_backend(P_proxy, backend), b=as_backend(b_proxy, backend))
+    return Shared(
+        pp.Problem(objective, proxy), as_backend(w0, backend), np.linalg.solve(P, -b), backend
+    )
+
+
+def numpy_of(w: Any) -> np.ndarray:
+    return w if isinstance(w, np.ndarray) else w.detach().cpu().numpy()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    tables = {
+        "case": METHODS, "inner": INNERS, "criterion": CRITERIA,
+        "averaging": AVERAGINGS, "correction": CORRECTIONS,
+    }  # fmt: skip
+    for name, table in tables.items():
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, list(table.values()), ids=list(table))
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture
+def shared(backend: str) -> Shared:
+    return quadratic(backend)
+
+
+@pytest.fixture
+def noisy(backend: str) -> Shared:
+    return quadratic(backend, noise=0.1)
+
+
+@pytest.fixture
+def registry() -> dict[str, dict[str, Any]]:
+    methods = {name: case.method for name, case in METHODS.items()}
+    return {
+        "methods": methods, "inner": INNERS, "criteria": CRITERIA,
+        "averaging": AVERAGINGS, "corrections": CORRECTIONS,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def to_numpy() -> Any:
+    return numpy_of

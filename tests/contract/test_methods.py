@@ -1,0 +1,175 @@
+"""Every method × every inner solver × {NumPy, torch}, on one problem whose minimiser is known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+
+STOP = pp.Relative(1e-4) | pp.Residual(1e-11)
+TIMES = ("seconds", "target_seconds")
+
+
+class Counted:
+    """An oracle that counts, on its own, what is asked of it."""
+
+    def __init__(self, oracle):
+        self.oracle = oracle
+        self.calls = {}
+
+    def __getattr__(self, name):
+        attribute = getattr(self.oracle, name)
+        if not callable(attribute):
+            return attribute
+
+        def counted(*args):
+            kind = "sampled" if name == "gradient" and len(args) == 2 else name
+            self.calls[kind] = self.calls.get(kind, 0) + 1
+            return attribute(*args)
+
+        return counted
+
+
+def suits(case, inner):
+    # The zero proxy of SGD has no batches to sample.
+    return not (isinstance(case.method, pp.SGD) and isinstance(inner, pp.StochasticGradient))
+
+
+def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
+    objective, proxy = Counted(shared.problem.objective), Counted(shared.problem.proxy)
+    problem = pp.Problem(objective, proxy)
+    call = {"method": case.method, "inner": inner, "stop": STOP, "steps": case.steps, "rng": 0}
+    if not suits(case, inner):
+        with pytest.raises(TypeError, match=r"needs sampled gradients.* but Zero .*Use ClosedForm"):
+            pp.minimize(problem, shared.w0, **call)
+        return
+    result = pp.minimize(problem, shared.w0, **call)
+
+    error = np.linalg.norm(to_numpy(result.w) - shared.minimiser)
+    assert error <= case.accuracy * np.linalg.norm(shared.minimiser)
+    assert type(result.w) is type(shared.w0)
+    assert result.w.dtype == shared.w0.dtype
+
+    ledger, asked, used = result.ledger, objective.calls, proxy.calls
+    assert ledger.target_gradients == asked["sampled"]
+    assert ledger.target_samples == case.steps
+    assert ledger.proxy_gradients == used.get("gradient", 0)
+    assert ledger.proxy_sampled_gradients == used.get("sampled", 0)
+    assert ledger.proxy_values == used.get("value", 0)
+    assert ledger.proxy_hvps == used.get("hvp", 0)
+    assert ledger.proxy_hessians == used.get("hessian", 0)
+    assert ledger.proxy_solves == used.get("solve_shifted", 0)
+    if isinstance(case.method, pp.SGD):
+        assert used.keys() <= {"zeros"}
+
+    trace = result.trace
+    assert trace["k"].tolist() == list(range(case.steps))
+    two = 2 if case.method.two_points else 1
+    assert trace["target_gradients"].tolist() == [1 + two * k for k in range(case.steps)]
+    assert trace["proxy_gradients"][-1] == ledger.proxy_gradients
+    assert (np.diff(trace["seconds"]) > 0).all()
+    for column in ("residual", "displacement"):
+        assert np.isfinite(trace[column]).all()
+        assert (trace[column] >= 0).all()
+    assert (trace["eta"] > 0).all()
+
+
+def steps_of(run, problem, count):
+    for _ in range(count):
+        query = run.ask()
+        run.tell([problem.objective.gradient(w, query.batch) for w in query.points])
+    return run
+
+
+def bits(run, to_numpy):
+    """Everything a run has computed, as comparable bytes; times are left out."""
+    rows = [row._replace(seconds=0.0) for row in run.trace]
+    counts = {k: v for k, v in run.ledger.as_dict().items() if k not in TIMES}
+    arrays = [run.w, run.result().last]
+    return [to_numpy(a).tobytes() for a in arrays], repr(rows), counts
+
+
+def test_same_seed_same_bits_and_a_save_in_the_middle(
+    case, inner, backend, noisy, to_numpy, tmp_path
+):
+    if not suits(case, inner):
+        pytest.skip("refused at the door, as the test above checks")
+    parts = {"method": case.method, "inner": inner, "stop": STOP, "averaging": pp.Uniform()}
+    whole = steps_of(pp.Run(noisy.problem, noisy.w0, rng=3, **parts), noisy.problem, 8)
+    again = steps_of(pp.Run(noisy.problem, noisy.w0, rng=3, **parts), noisy.problem, 8)
+    assert bits(again, to_numpy) == bits(whole, to_numpy)
+
+    other = steps_of(pp.Run(noisy.problem, noisy.w0, rng=4, **parts), noisy.problem, 8)
+    exact = case.method.exact
+    assert (bits(other, to_numpy)[0] == bits(whole, to_numpy)[0]) == exact
+
+    first = steps_of(pp.Run(noisy.problem, noisy.w0, rng=3, **parts), noisy.problem, 3)
+    first.ask()
+    first.save(tmp_path / "run")
+    if callable(case.method.eta) if hasattr(case.method, "eta") else False:
+        with pytest.raises(pp.CheckpointError, match=r"cannot be loaded on its own.*Build the run"):
+            pp.Run.load(tmp_path / "run", noisy.problem, noisy.w0)
+        return
+    resumed = pp.Run.load(tmp_path / "run", noisy.problem, noisy.w0)
+    assert bits(resumed, to_numpy) == bits(first, to_numpy)
+    assert bits(steps_of(resumed, noisy.problem, 5), to_numpy) == bits(whole, to_numpy)
+
+
+def test_every_rule_runs_and_says_whether_it_held(criterion, backend, shared):
+    result = pp.minimize(
+        shared.problem, shared.w0, method=pp.ProxyProx(eta=2.0), inner=pp.GradientDescent(),
+        stop=criterion, steps=5, rng=0,
+    )  # fmt: skip
+    assert result.trace["held"].all()
+    bounded = np.isfinite(result.trace["threshold"])
+    assert (result.trace["residual"][bounded] <= result.trace["threshold"][bounded]).all()
+    assert bounded.all() or not bounded.any()
+
+
+def test_every_averaging_is_a_convex_combination(averaging, backend, noisy, to_numpy):
+    seen = []
+    result = pp.minimize(
+        noisy.problem, noisy.w0, method=pp.ProxyProx(eta=0.5), averaging=averaging, steps=20,
+        rng=0, callback=lambda step: seen.append(to_numpy(step.w).copy()),
+    )  # fmt: skip
+    q = 1 + 2 * 0.5 * getattr(averaging, "mu", 0.0) / 5
+    weights = {"Last": [0.0] * 19 + [1.0]}.get(type(averaging).__name__, q ** np.arange(20.0))
+    expected = np.average(seen, axis=0, weights=weights)
+    assert np.allclose(to_numpy(result.w), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_every_correction_runs_in_proxyprox(correction, backend, shared):
+    method = pp.ProxyProx(eta=1.0, correction=correction)
+    result = pp.minimize(shared.problem, shared.w0, method=method, steps=4, rng=0)
+    assert result.ledger.target_gradients == (7 if correction.two_points else 4)
+
+
+@pytest.mark.parametrize(
+    ("solver", "missing"),
+    [
+        (pp.ClosedForm(), "a closed form"),
+        (pp.GradientDescent(), "smoothness constant"),
+        (pp.Nesterov(), "smoothness constant"),
+        (pp.Newton(), "the Hessian, hessian"),
+        (pp.QuasiNewton(), "the Hessian, hessian"),
+        (pp.NewtonCG(), "Hessian-vector products"),
+        (pp.StochasticGradient(steps=3), "sampled gradients"),
+    ],
+    ids=lambda item: type(item).__name__ if dataclasses.is_dataclass(item) else "",
+)
+def test_a_missing_capability_is_named_before_anything_is_paid(solver, missing):
+    asked = []
+    objective = pp.FunctionObjective(lambda w: asked.append(w) or w)
+    problem = pp.Problem(objective, (lambda w: 0.5 * float(w @ w), lambda w: w))
+    with pytest.raises(TypeError) as caught:
+        pp.minimize(problem, np.ones(2), method=pp.ProxyProx(eta=1.0), inner=solver, steps=1)
+    text = str(caught.value)
+    assert missing in text
+    assert type(solver).__name__ in text
+    assert "but FunctionProxy does not offer" in text
+    assert "LBFGS()" in text
+    assert "leave inner out" in text
+    assert not asked

@@ -1,0 +1,67 @@
+"""Every public part is in the contract's case list, and is a frozen configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from proxyprox import averaging as averaging_module
+from proxyprox import corrections, methods, stopping
+from proxyprox import inner as inner_package
+from proxyprox._config import NotRebuildableError, decode, encode
+
+PROTOCOLS = {"Method", "InnerSolver", "InnerResult", "Correction", "Averaging", "Criterion"}
+
+
+def public(module):
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, item in vars(module).items()
+        if isinstance(item, type) and item.__module__ == module.__name__ and name[0] != "_"
+    ]
+    return {getattr(module, name) for name in names if name not in PROTOCOLS}
+
+
+@pytest.mark.parametrize(
+    ("part", "module"),
+    [
+        ("methods", methods),
+        ("inner", inner_package),
+        ("corrections", corrections),
+        ("criteria", stopping),
+        ("averaging", averaging_module),
+    ],
+)
+def test_every_public_part_has_a_case(registry, part, module):
+    found = public(module) - {stopping.Progress}
+    assert found, module
+    assert found == {type(item) for item in registry[part].values()}
+
+
+def every_part(registry):
+    return [(f"{part}/{name}", item) for part in registry for name, item in registry[part].items()]
+
+
+def test_every_part_is_frozen(registry):
+    for name, item in every_part(registry):
+        setting = next((f.name for f in dataclasses.fields(item)), "anything")
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(item, setting, 1)
+        assert hash(item) == hash(item), name
+
+
+def test_every_part_survives_encode_and_decode(registry):
+    for name, item in every_part(registry):
+        if "schedule" in name:
+            with pytest.raises(NotRebuildableError, match="can only be given anew"):
+                decode(encode(item))
+        else:
+            assert decode(encode(item)) == item, name
+            assert repr(decode(encode(item))) == repr(item), name
+
+
+def test_the_encoding_tells_different_settings_apart(registry):
+    for part in registry:
+        encodings = [str(encode(item)) for item in registry[part].values()]
+        assert len(set(encodings)) == len(encodings), part

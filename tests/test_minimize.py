@@ -1,0 +1,271 @@
+"""minimize: ends, budgets, callbacks, what is printed, and what survives an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+
+
+class Priced(pp.Quadratic):
+    """A target that knows its own prices."""
+
+    def cost(self, batch):
+        return 2.5
+
+    def samples(self, batch):
+        return 3
+
+    def epsilon(self, n):
+        return 0.1 * n**0.5
+
+
+def problem(noise=0.2):
+    target = Priced(np.diag([1.0, 4.0]), b=np.array([-1.0, 0.5]), noise=noise)
+    return pp.Problem(target, pp.Quadratic(np.diag([1.1, 3.8])))
+
+
+METHODS = [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5), pp.DANE(eta=0.5), pp.AcceleratedSliding(0.3, 1.0)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    ("field", "limit"),
+    [
+        ("target_gradients", 10),
+        ("target_gradients", 11),
+        ("target_samples", 10),
+        ("cost", 12.4),
+        ("cost", 12.5),
+        ("epsilon", 0.35),
+    ],
+)
+def test_a_target_budget_is_used_up_and_never_exceeded(method, field, limit):
+    budget = pp.Budget(**{field: limit})
+    result = pp.minimize(problem(), method=method, budget=budget, rng=0)
+    assert result.status is pp.Status.BUDGET_SPENT
+    assert field in result.message
+    assert result.success
+    used = getattr(result.ledger, field)
+    assert 0 < used <= limit
+    # One more step would have been too much.
+    points = 2 if method.two_points else 1
+    ahead = {
+        "target_gradients": points,
+        "target_samples": 3,
+        "cost": 2.5 * points,
+        "epsilon": 0.1 * (result.ledger.target_gradients + points) ** 0.5 - used,
+    }
+    assert used + ahead[field] > limit
+
+
+@pytest.mark.parametrize("field", ["proxy_gradients", "seconds"])
+def test_a_budget_unknown_ahead_ends_the_run_with_the_step_that_reaches_it(field):
+    limit = {"proxy_gradients": 20, "seconds": 0.01}[field]
+    result = pp.minimize(
+        problem(), method=pp.ProxyProx(0.5), budget=pp.Budget(**{field: limit}), rng=0
+    )
+    assert result.status is pp.Status.BUDGET_SPENT
+    column = result.trace[field]
+    assert column[-1] >= limit
+    assert (column[:-1] < limit).all()
+
+
+@pytest.mark.parametrize("number", [7, 7.0, np.int64(7)])
+def test_a_number_is_a_budget_of_target_gradients(number):
+    result = pp.minimize(problem(), method=pp.AuxMVR(eta=0.5), budget=number, rng=0)
+    assert result.ledger.target_gradients == 7
+
+
+def test_steps_and_budget_whichever_comes_first():
+    call = {"method": pp.ProxyProx(0.5), "rng": 0}
+    assert pp.minimize(problem(), steps=3, budget=9, **call).status is pp.Status.STEPS_DONE
+    assert pp.minimize(problem(), steps=9, budget=3, **call).status is pp.Status.BUDGET_SPENT
+
+
+def test_a_larger_budget_goes_on_from_the_open_question(tmp_path):
+    path = tmp_path / "run"
+    call = {"method": pp.AuxMVR(eta=0.5), "rng": 0, "stop": pp.SDane()}
+    pp.minimize(problem(), budget=6, checkpoint=path, **call)
+    resumed = pp.minimize(problem(), budget=15, checkpoint=path, **call)
+    whole = pp.minimize(problem(), budget=15, **call)
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert resumed.ledger.target_gradients == whole.ledger.target_gradients == 15
+
+
+def stop_at(k, how):
+    def callback(step):
+        if step.record.k == k:
+            if how == "raise":
+                raise StopIteration
+            return how
+        return None
+
+    return callback
+
+
+@pytest.mark.parametrize(("how", "steps"), [(True, 4), ("raise", 4), (False, 8), (None, 8)])
+def test_a_callback_can_stop_the_run(how, steps):
+    result = pp.minimize(
+        problem(), method=pp.ProxyProx(0.5), steps=8, callback=stop_at(3, how), rng=0
+    )
+    assert result.steps == steps
+    stopped = result.status is pp.Status.STOPPED_BY_CALLBACK
+    assert stopped == (steps == 4)
+    assert result.success
+
+
+def test_a_callback_sees_every_step():
+    seen = []
+    result = pp.minimize(
+        problem(), method=pp.ProxyProx(0.5), steps=5, callback=lambda s: seen.append(s), rng=0
+    )
+    assert [step.record for step in seen] == list(result.trace)
+    assert (seen[-1].w == result.last).all()
+    assert [step.ledger.target_gradients for step in seen] == [1, 2, 3, 4, 5]
+    first = seen[0].subproblem
+    linear = seen[0].gradients[0] - pp.Quadratic(np.diag([1.1, 3.8])).gradient(first.centre)
+    assert np.allclose(first.linear, linear)
+
+
+def test_a_callback_that_raises_keeps_the_result():
+    def callback(step):
+        if step.record.k == 2:
+            raise KeyError("mine")
+
+    with pytest.raises(pp.OracleError, match=r"KeyError in outer step 3.*'mine'") as caught:
+        pp.minimize(problem(), method=pp.ProxyProx(0.5), steps=5, callback=callback, rng=0)
+    assert caught.value.result.steps == 3
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_the_result_in_words():
+    result = pp.minimize(problem(), method=pp.ProxyProx(0.5), steps=4, rng=0)
+    text = str(result)
+    assert text.startswith("All the requested outer steps were taken.")
+    assert "4 (inner rule held in 4)" in text
+    assert "4 gradients, 12 samples" in text
+    assert "closed-form solves" in text
+    assert "ClosedForm() (picked because the proxy is quadratic" in text
+    assert "StronglyConvex(mu=1.0, G=0.0) (the default: the objective is strongly convex)" in text
+    assert "nothing" in str(pp.minimize(problem(), method=pp.SGD(0.1), steps=2, rng=0))
+
+
+def test_every_status_is_a_sentence():
+    for status in pp.Status:
+        assert status.value[0].isupper()
+        assert status.value.endswith(".")
+
+
+def test_progress_goes_to_stderr_only(capsys):
+    pp.minimize(problem(), method=pp.ProxyProx(0.5), steps=5, progress=True, rng=0)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "outer steps" in shown.err
+    pp.minimize(problem(), method=pp.ProxyProx(0.5), budget=5, progress=True, rng=0)
+    assert "target gradients" in capsys.readouterr().err
+    pp.minimize(problem(), method=pp.ProxyProx(0.5), steps=5, rng=0)
+    assert capsys.readouterr() == ("", "")
+
+
+class Breaking(Priced):
+    """A target whose n-th gradient is something else."""
+
+    at, what = 0, None
+
+    def gradient(self, w, batch=None):
+        self.at -= 1
+        if self.at == -1:
+            if isinstance(self.what, float):
+                return np.full(2, self.what)
+            raise self.what
+        return super().gradient(w, batch)
+
+
+def breaking(at, what):
+    target = Breaking(np.diag([1.0, 4.0]), b=np.array([-1.0, 0.5]), noise=0.2)
+    target.at, target.what = at, what
+    return pp.Problem(target, problem().proxy)
+
+
+@pytest.mark.parametrize("at", [0, 5])
+@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf, 1e200])
+def test_a_non_finite_target_returns_the_last_good_iterate(at, what, tmp_path):
+    path = tmp_path / "run"
+    call = {"method": pp.ProxyProx(0.5), "rng": 0}
+    result = pp.minimize(breaking(at, what), steps=10, checkpoint=path, **call)
+    assert result.status is pp.Status.TARGET_NOT_FINITE
+    assert f"outer step {at}" in result.message
+    assert not result.success
+    good = pp.minimize(problem(), steps=at, **call).w if at else np.zeros(2)
+    assert result.w.tobytes() == good.tobytes()
+    # With the target mended, the same call goes on where it was.
+    resumed = pp.minimize(problem(), steps=10, checkpoint=path, **call)
+    assert resumed.w.tobytes() == pp.minimize(problem(), steps=10, **call).w.tobytes()
+
+
+@pytest.mark.parametrize("at", [0, 5])
+@pytest.mark.parametrize("what", [RuntimeError("offline"), ValueError("bad row"), OSError(5, "x")])
+def test_an_oracle_that_raises_keeps_result_and_checkpoint(at, what, tmp_path):
+    path = tmp_path / "run"
+    call = {"method": pp.ProxyProx(0.5), "rng": 0, "checkpoint": path}
+    with pytest.raises(pp.OracleError) as caught:
+        pp.minimize(breaking(at, what), steps=10, **call)
+    error = caught.value
+    assert error.__cause__ is what
+    assert f"{type(what).__name__} in outer step {at}" in str(error)
+    assert str(what) in str(error)
+    assert repr(str(path)) in str(error)
+    assert error.result.steps == at
+    assert error.result.status is pp.Status.INTERRUPTED
+    resumed = pp.minimize(problem(), steps=10, **call)
+    whole = pp.minimize(problem(), steps=10, method=pp.ProxyProx(0.5), rng=0)
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert resumed.ledger.target_gradients == 10
+
+
+@pytest.mark.parametrize("what", [KeyboardInterrupt(), SystemExit(1)])
+def test_an_interrupt_passes_through_and_keeps_the_checkpoint(what, tmp_path):
+    path = tmp_path / "run"
+    call = {"method": pp.ProxyProx(0.5), "rng": 0}
+    with pytest.raises(type(what)):
+        pp.minimize(breaking(5, what), steps=10, checkpoint=path, **call)
+    assert pp.Run.load(path, problem()).steps == 5
+    resumed = pp.minimize(problem(), steps=10, checkpoint=path, **call)
+    assert resumed.w.tobytes() == pp.minimize(problem(), steps=10, **call).w.tobytes()
+
+
+def test_a_disk_that_fails_does_not_hide_the_first_error(tmp_path, monkeypatch):
+    def full(self, run):
+        if run.steps >= 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pp.Checkpoint, "save", full)
+    with pytest.raises(pp.OracleError, match=r"RuntimeError.*could not be saved \(OSError") as e:
+        pp.minimize(
+            breaking(5, RuntimeError("offline")), method=pp.ProxyProx(0.5), steps=10, rng=0,
+            checkpoint=tmp_path / "run",
+        )  # fmt: skip
+    assert e.value.result.steps == 5
+    with pytest.raises(pp.OracleError, match=r"OSError.*No space left") as e:
+        pp.minimize(
+            problem(), method=pp.ProxyProx(0.5), steps=10, rng=0, checkpoint=tmp_path / "run"
+        )
+    assert e.value.result.steps == 10
+
+
+def test_a_batch_that_cannot_be_saved_is_refused_before_it_is_paid_for(tmp_path):
+    asked = []
+    target = pp.FunctionObjective(lambda w, b: asked.append(1) or w, sample=lambda rng: object())
+    with pytest.raises(TypeError, match="a object cannot be saved in a checkpoint; use numbers"):
+        pp.minimize(
+            pp.Problem(target), np.ones(2), method=pp.SGD(0.1), steps=1, checkpoint=tmp_path / "r"
+        )
+    assert not asked
+
+
+def test_divergence_is_a_status_not_an_error():
+    result = pp.minimize(problem(0.0), np.ones(2), method=pp.SGD(100.0), steps=500)
+    assert result.status in (pp.Status.DIVERGED, pp.Status.TARGET_NOT_FINITE)
+    assert np.isfinite(result.w).all()

@@ -1,0 +1,217 @@
+"""Run: questions and answers in the user's hands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+
+
+def problem(noise=0.1, **options):
+    target = pp.Quadratic(np.diag([1.0, 4.0, 9.0]), b=np.array([-1.0, 0.5, 2.0]), noise=noise)
+    return pp.Problem(target, pp.Quadratic(np.diag([1.2, 4.0, 8.5])), **options)
+
+
+def answered(run, target):
+    query = run.ask()
+    return run.tell([target.gradient(w, query.batch) for w in query.points])
+
+
+def snapshot(run):
+    state = {name: np.array(v) for name, v in vars(run._state).items() if v is not None}
+    return (
+        {name: v.tobytes() for name, v in state.items()},
+        repr(run._rng.bit_generator.state),
+        {name: np.asarray(v).tobytes() for name, v in run._memory.items()},
+        repr(list(run.trace)),
+        run.w.tobytes(),
+    )
+
+
+def test_asking_twice_is_asking_once():
+    given = problem()
+    run = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
+    first = run.ask()
+    assert run.ask() is first
+    answered(run, given.objective)
+    assert run.ask() is not first
+    other = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
+    assert answered(other, given.objective).w.tobytes() == run._state.w.tobytes()
+
+
+@pytest.mark.parametrize("method", [pp.AuxMVR(eta=0.5), pp.ProxyProx(0.5, pp.Storm(0.2))])
+def test_variance_reduction_asks_about_two_points_of_one_batch(method):
+    given = problem()
+    run = pp.Run(given, np.ones(3), method=method, rng=0)
+    assert len(run.ask().points) == 1
+    before = run.ask().points[0]
+    after = answered(run, given.objective).w
+    now, earlier = run.ask().points
+    assert now.tobytes() == after.tobytes()
+    assert earlier.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ((), TypeError, ["either gradients or observations"]),
+        (([1.0, 2.0],), ValueError, ["gradients", "2 of them", "one for each of the 1 points"]),
+        (([[1.0, 2.0, 3.0]],), TypeError, ["target's gradient", "a list", "ndarray"]),
+        ((np.ones(2),), ValueError, ["target's gradient", "shape (2,)", "(3,)"]),
+        ((np.ones((3, 1)),), ValueError, ["target's gradient", "shape (3, 1)", "(3,)"]),
+        ((np.ones(3, dtype=np.float32),), TypeError, ["dtype float32", "dtype, float64"]),
+        ((np.ones(3) * 1j,), TypeError, ["dtype complex128", "float64"]),
+        ((3.0,), TypeError, ["target's gradient", "a float", "ndarray"]),
+    ],
+)
+def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
+    run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
+    query, before = run.ask(), snapshot(run)
+    with pytest.raises(kind) as caught:
+        run.tell(*answer)
+    for word in words:
+        assert word in str(caught.value)
+    assert snapshot(run) == before
+    assert run.ask() is query
+    assert run.ledger.target_gradients == 0
+
+
+def test_gradients_and_observations_exclude_each_other():
+    run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
+    with pytest.raises(TypeError, match="not both"):
+        run.tell(np.ones(3), observations=[1])
+    with pytest.raises(TypeError, match=r"gradient_from.*Quadratic has none.*Tell gradients"):
+        run.tell(observations=[1])
+
+
+@pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
+@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5)])
+def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    labels = {
+        "linear": rng.normal(size=40),
+        "logistic": rng.choice(["no", "yes"], size=40),
+        "softmax": rng.choice(["a", "b", "c"], size=40),
+        "poisson": rng.poisson(2.0, size=40),
+    }[family]
+    build = getattr(pp, f"{family}_regression")
+    classes = {"logistic": ("no", "yes"), "softmax": ("a", "b", "c")}.get(family)
+    options = {"l2": 0.1, "batch_size": 8, **({"classes": classes} if classes else {})}
+    told, bought = build(X, labels, **options), build(X, **options)
+    direct = pp.Run(pp.Problem(told, told.label_free()), method=method, inner=pp.Newton(), rng=1)
+    blind = pp.Run(pp.Problem(bought, bought.label_free()), method=method, inner=pp.Newton(), rng=1)
+    for _ in range(6):
+        answered(direct, told)
+        blind.tell(observations=labels[blind.ask().batch])
+    assert blind.w.tobytes() == direct.w.tobytes()
+    assert blind.ledger.target_samples == direct.ledger.target_samples == 48
+
+
+def test_labels_outside_the_family_change_nothing():
+    target = pp.logistic_regression(np.eye(4), classes=("no", "yes"), batch_size=2)
+    run = pp.Run(pp.Problem(target, target.label_free()), method=pp.ProxyProx(1.0), rng=0)
+    query, before = run.ask(), snapshot(run)
+    with pytest.raises(ValueError, match=r"y must be one of the classes \['no', 'yes'\].*maybe"):
+        run.tell(observations=["no", "maybe"])
+    assert snapshot(run) == before
+    assert run.ask() is query
+    run.tell(observations=["no", "yes"])
+    assert run.steps == 1
+
+
+def test_the_users_arrays_are_copied():
+    w0, given = np.ones(3), problem()
+    run = pp.Run(given, w0, method=pp.ProxyProx(0.5), rng=0)
+    w0[:] = 99.0
+    other = pp.Run(given, np.ones(3), method=pp.ProxyProx(0.5), rng=0)
+    for _ in range(3):
+        answered(run, given.objective)
+        run.result().w[:] = -1.0
+        run.result().last[:] = -1.0
+        answered(other, given.objective)
+    assert run.w.tobytes() == other.w.tobytes()
+
+
+def test_a_result_stays_what_it_was():
+    given = problem()
+    run = pp.Run(given, method=pp.ProxyProx(0.5), averaging=pp.Uniform(), rng=0)
+    step = answered(run, given.objective)
+    early = run.result()
+    w = early.w.copy()
+    answered(run, given.objective)
+    assert early.steps == len(early.trace) == early.ledger.target_gradients == 1
+    assert step.ledger.target_gradients == 1
+    assert (early.w == w).all()
+    assert early.status is pp.Status.RUNNING
+    assert not early.success
+
+
+class Reusing:
+    """An oracle that answers in one buffer, every time."""
+
+    repeatable, dim = True, 3
+
+    def __init__(self, loss):
+        self.loss, self.buffer = loss, np.empty(3)
+        self.hessian, self.hvp = loss.hessian, loss.hvp
+        self.value, self.sample, self.everything = loss.value, loss.sample, loss.everything
+        self.smoothness, self.samples = loss.smoothness, loss.samples
+        self.strong_convexity = loss.strong_convexity
+
+    def gradient(self, w, *batch):
+        self.buffer[:] = self.loss.gradient(w, *batch)
+        return self.buffer
+
+
+@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5), pp.SGD(0.05)])
+@pytest.mark.parametrize("inner", [pp.QuasiNewton(), pp.LBFGS(), pp.Nesterov()])
+def test_an_oracle_may_reuse_its_buffer(method, inner):
+    plain = problem()
+    reusing = pp.Problem(Reusing(plain.objective), Reusing(plain.proxy))
+    call = {"method": method, "inner": inner, "stop": pp.SDane(), "steps": 10, "rng": 2}
+    expected = pp.minimize(plain, np.ones(3), **call)
+    assert pp.minimize(reusing, np.ones(3), **call).w.tobytes() == expected.w.tobytes()
+
+
+@pytest.mark.parametrize("inner", [pp.QuasiNewton(), pp.StochasticGradient(steps=5)])
+@pytest.mark.parametrize("fault", [np.nan, KeyboardInterrupt, RuntimeError])
+def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
+    plain, armed = problem(), []
+
+    class Failing(Reusing):
+        def gradient(self, w, *batch):
+            if armed and armed.pop() == 0:
+                armed.append(0)
+                if isinstance(fault, float):
+                    return np.full(3, fault)
+                raise fault
+            return self.loss.gradient(w, *batch)
+
+    given = pp.Problem(plain.objective, Failing(plain.proxy))
+    stop = pp.RandomSteps(0.3) | pp.Residual(1e-9)
+    parts = {"method": pp.ProxyProx(0.5), "inner": inner, "stop": stop, "rng": 0}
+    run, calm = pp.Run(given, np.ones(3), **parts), pp.Run(plain, np.ones(3), **parts)
+    run.ask()
+    before = snapshot(run)
+    armed.extend([0, 1])  # the second call fails: by then the solver has filled its memory
+    kind = pp.NonFiniteError if isinstance(fault, float) else fault
+    with pytest.raises(kind):
+        answered(run, given.objective)
+    assert snapshot(run) == before
+    armed.clear()
+    for _ in range(3):
+        answered(run, given.objective)
+        answered(calm, plain.objective)
+    assert run.w.tobytes() == calm.w.tobytes()
+
+
+def test_torch_gradients_that_carry_a_graph_are_cut_loose():
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    target = pp.FunctionObjective(lambda w: weight * (w - 1))
+    w0 = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    result = pp.minimize(pp.Problem(target), w0, method=pp.SGD(0.5), steps=30)
+    assert not result.w.requires_grad
+    assert torch.allclose(result.w, torch.ones(2, dtype=torch.float64), atol=1e-8)

@@ -1,0 +1,126 @@
+"""ProxyProx as a method of scipy.optimize.minimize."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import proxyprox as pp
+
+A, B = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0])
+SOLUTION = np.linalg.solve(A, B)
+PROXY = pp.Quadratic(A + 0.1 * np.eye(3))
+
+
+def fun(x, scale=1.0):
+    return x @ A @ x / 2 - scale * B @ x
+
+
+def jac(x, scale=1.0):
+    return A @ x - scale * B
+
+
+def both(x):
+    return fun(x), jac(x)
+
+
+def solve(fun=fun, *, method=None, **call):
+    solver = method or pp.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0))
+    return scipy.optimize.minimize(fun, np.zeros(3), method=solver, **call)
+
+
+@pytest.mark.parametrize(
+    "call", [{"jac": jac}, {"fun": both, "jac": True}, {"jac": jac, "args": (3.0,)}]
+)
+def test_finds_the_minimiser(call):
+    answer = solve(**call)
+    assert isinstance(answer, scipy.optimize.OptimizeResult)
+    scale = call.get("args", (1.0,))[0]
+    assert np.allclose(answer.x, scale * SOLUTION, atol=1e-8)
+    assert answer.success
+    assert answer.status == 0
+    assert answer.fun == pytest.approx(fun(scale * SOLUTION, scale))
+    assert np.linalg.norm(answer.jac) < 1e-6
+    assert answer.nit == answer.njev == 100
+    assert answer.message == answer.proxyprox.message
+
+
+def test_maxiter():
+    assert solve(jac=jac, options={"maxiter": 7}).nit == 7
+    with pytest.raises(ValueError, match="steps must be a whole number, 1 or more, got 0"):
+        solve(jac=jac, options={"maxiter": 0})
+
+
+def test_tol_stops_at_a_small_gradient_and_says_whether_it_did():
+    answer = solve(jac=jac, tol=1e-3)
+    assert answer.success
+    assert 1 < answer.nit < 100
+    assert np.linalg.norm(answer.jac) <= 1e-3
+    short = solve(jac=jac, tol=1e-12, options={"maxiter": 3})
+    assert not short.success
+    assert short.status == 1
+    assert short.nit == 3
+
+
+def test_a_budget_is_an_end_too():
+    solver = pp.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0), budget=150)
+    assert solve(jac=jac, method=solver).nit == 150
+    assert solve(jac=jac, method=solver, options={"maxiter": 5}).nit == 5
+
+
+def test_a_pair_of_callables_is_a_proxy_and_a_penalty_is_minimised():
+    pair = (lambda w: float(w @ A @ w) / 2, lambda w: A @ w)
+    loose = {"method": pp.ProxyProx(eta=2.0), "stop": pp.Residual(1e-6)}
+    answer = solve(jac=jac, method=pp.scipy_method(pair, **loose))
+    assert np.allclose(answer.x, SOLUTION, atol=1e-5)
+    sparse = pp.scipy_method(PROXY, penalty=pp.L1(1.5), **loose)
+    expected = np.sign(B) * np.maximum(np.abs(B) - 1.5, 0) / np.diag(A)
+    assert np.allclose(solve(jac=jac, method=sparse).x, expected, atol=1e-5)
+
+
+def test_the_callback_gets_the_iterate_and_can_stop():
+    seen = []
+    answer = solve(jac=jac, callback=lambda x: seen.append(x.copy()), options={"maxiter": 4})
+    assert len(seen) == 4
+    assert (seen[-1] == answer.x).all()
+
+    def stop(x):
+        raise StopIteration
+
+    assert solve(jac=jac, callback=stop).nit == 1
+    assert solve(jac=jac, callback=lambda x: True).nit == 1
+
+
+@pytest.mark.parametrize("given", [None, False, "2-point"])
+def test_a_gradient_is_needed(given):
+    with pytest.raises(TypeError, match=r"jac must be a function that returns the gradient"):
+        solve(jac=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("bounds", [(0, 1)] * 3),
+        ("bounds", scipy.optimize.Bounds(0, 1)),
+        ("constraints", [{"type": "eq", "fun": lambda x: x[0]}]),
+        ("constraints", scipy.optimize.LinearConstraint(np.eye(3), 0, 1)),
+    ],
+)
+def test_constraints_are_refused(name, given):
+    with pytest.raises(ValueError, match=f"{name} must be left out: ProxyProx is unconstrained"):
+        solve(jac=jac, **{name: given})
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(ValueError, match=r"options must be made of maxiter and tol.*'maxitr'"):
+        solve(jac=jac, options={"maxitr": 5})
+
+
+def test_a_divergent_run_is_no_success():
+    with np.errstate(all="ignore"):
+        answer = solve(
+            jac=jac, method=pp.scipy_method(pp.Zero(), method=pp.SGD(1e3)), options={"maxiter": 500}
+        )
+    assert not answer.success
+    assert np.isfinite(answer.x).all()

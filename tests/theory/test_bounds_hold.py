@@ -1,0 +1,257 @@
+"""Measured errors against the theorems, where δ, σ and μ are known exactly.
+
+An expectation is estimated by a mean over 50 seeds or more; the bound must exceed the mean by three
+standard errors, so that the expectation itself lies below it with about 99.8 % confidence.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize as scipy_minimize
+
+import proxyprox as pp
+from proxyprox import theory
+
+SEEDS = 60
+
+
+def spectrum(rng, values):
+    basis, _ = np.linalg.qr(rng.normal(size=(len(values),) * 2))
+    P = (basis * values) @ basis.T
+    return (P + P.T) / 2
+
+
+def quadratics(seed, mu, noise):
+    """Return a pair whose Hessians differ by exactly δ in spectral norm, and δ."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 9))
+    P = spectrum(rng, np.r_[mu, rng.uniform(mu, 20.0, size=d - 1)])
+    delta = float(rng.uniform(0.05, 2.0))
+    h = spectrum(rng, delta * np.r_[rng.choice([-1, 1]), rng.uniform(-1, 1, size=d - 1)])
+    target = pp.Quadratic(P, b=rng.normal(size=d), noise=noise)
+    return target, pp.Quadratic(P - h, b=rng.normal(size=d)), delta, d
+
+
+def mean_and_error(samples):
+    return np.mean(samples), np.std(samples, ddof=1) / math.sqrt(len(samples))
+
+
+def suboptimalities(problem, target, best, w0, seeds=SEEDS, **call):
+    found = []
+    for seed in range(seeds):
+        result = pp.minimize(problem, w0, rng=seed, **call)
+        assert result.trace["held"].all()
+        found.append(target.value(result.w) - best)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_strongly_convex(seed):
+    mu, sigma = (0.05, 0.5, 2.0)[seed % 3], (0.0, 0.3, 2.0)[seed // 3 % 3]
+    target, proxy, delta, d = quadratics(seed, mu, sigma)
+    G, K = (0.0, 0.05)[seed % 2], (5, 20, 60)[seed % 3]
+    eta = theory.largest_step_size(delta) * (1.0, 0.3)[seed % 2]
+    w0, best = np.ones(d), target.minimiser()
+    B = float(np.linalg.norm(w0 - best))
+    bound = theory.strongly_convex_guarantee(
+        eta=eta, steps=K, mu=mu, B=B, sigma=sigma, delta=delta, G=G
+    )
+    errors = suboptimalities(
+        pp.Problem(target, proxy), target, target.value(best), w0, method=pp.ProxyProx(eta),
+        steps=K, averaging=pp.Geometric(mu), stop=pp.StronglyConvex(mu, G), inner=pp.Nesterov(),
+    )  # fmt: skip
+    mean, error = mean_and_error(errors)
+    assert mean + 3 * error <= bound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_convex_by_regularisation(seed):
+    sigma, K = (0.0, 0.5, 2.0)[seed % 3], (4, 15, 50)[seed % 3]
+    rng = np.random.default_rng(seed)
+    d = 5
+    # Two flat directions: L is convex, not strongly so, and b keeps it bounded below.
+    P = spectrum(rng, np.r_[0.0, 0.0, rng.uniform(0.5, 10.0, size=d - 2)])
+    best = rng.normal(size=d)
+    delta = float(rng.uniform(0.05, 1.0))
+    h = spectrum(rng, delta * np.r_[1.0, rng.uniform(-1, 1, size=d - 1)])
+    target = pp.Quadratic(P, b=-P @ best, noise=sigma)
+    proxy = pp.Quadratic(P - h, b=rng.normal(size=d))
+    w0 = np.zeros(d)
+    # The nearest minimiser to w0 = 0.
+    B = float(np.linalg.norm(np.linalg.pinv(P) @ P @ best))
+    eta, G = theory.largest_step_size(delta), 0.0
+    mu = theory.convex_regularization(eta=eta, steps=K)
+    errors = suboptimalities(
+        pp.regularized(pp.Problem(target, proxy), mu, w0), target, target.value(best), w0,
+        method=pp.ProxyProx(eta), steps=K, averaging=pp.Uniform(), stop=pp.Convex(K, G),
+        inner=pp.GradientDescent(),
+    )  # fmt: skip
+    mean, error = mean_and_error(errors)
+    bound = theory.convex_guarantee(eta=eta, steps=K, B=B, sigma=sigma, delta=delta, G=G)
+    assert mean + 3 * error <= bound
+
+
+class Wavy:
+    """``Σ a w²/2 + c cos w``, non-convex for c > a, with an exact constant for the difference."""
+
+    def __init__(self, a, c, noise=0.0):
+        self.a, self.c, self.noise = a, c, noise
+
+    def value(self, w):
+        return float(np.sum(self.a * w**2 / 2 + self.c * np.cos(w)))
+
+    def gradient(self, w, batch=0.0):
+        return self.a * w - self.c * np.sin(w) + batch
+
+    def hvp(self, w, v):
+        return (self.a - self.c * np.cos(w)) * v
+
+    def sample(self, rng):
+        return rng.normal(scale=self.noise / 2, size=4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nonconvex(seed):
+    rng = np.random.default_rng(seed)
+    a, c = 1.0, float(rng.uniform(1.5, 3.0))
+    shift_a, shift_c = rng.uniform(-0.3, 0.3, size=2)
+    sigma, K = (0.0, 0.3, 1.0)[seed % 3], (3, 10, 40)[seed % 3]
+    target, proxy = Wavy(a, c, sigma), Wavy(a - shift_a, c - shift_c)
+    # h = shift_a w²/2 + shift_c cos w per coordinate: |h''| ≤ |shift_a| + |shift_c|.
+    delta = abs(shift_a) + abs(shift_c)
+    eta = theory.largest_step_size(delta)
+    grid = np.linspace(-7, 7, 20001)
+    best = 4 * float(np.min(a * grid**2 / 2 + c * np.cos(grid)))
+    w0 = rng.normal(scale=2.0, size=4)
+    bound = theory.nonconvex_guarantee(
+        eta=eta, steps=K, initial_gap=target.value(w0) - best, sigma=sigma, delta=delta
+    )
+    squares = []
+    for run in range(SEEDS):
+        seen = []
+        result = pp.minimize(
+            pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
+            stop=pp.NonConvex(), inner=pp.NewtonCG(),
+            callback=lambda step, seen=seen: seen.append(target.gradient(step.w)),
+        )  # fmt: skip
+        assert result.trace["held"].all()
+        squares.append(np.mean([g @ g for g in seen]))
+    mean, error = mean_and_error(squares)
+    assert mean + 3 * error <= bound
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_least_squares_with_sampled_rows(seed):
+    """δ is the norm of the two Gram matrices' difference; σ² a bound over where the run goes."""
+    rng = np.random.default_rng(seed)
+    n, d, mu = 200, 4, 0.5
+    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    target = pp.linear_regression(X, y, l2=mu, batch_size=5)
+    proxy = target.subsample(80, rng=seed)
+    delta = float(np.linalg.norm(target.hessian(np.zeros(d)) - proxy.hessian(np.zeros(d)), 2))
+    mu = target.strong_convexity
+    best = np.linalg.solve(target.hessian(np.zeros(d)), X.T @ y / n)
+    eta, K, w0 = 0.2 / (4 * delta), 30, np.zeros(d)
+    variances, errors = [], []
+
+    def record(step):
+        rows = X * (X @ step.w - y)[:, None]
+        variances.append(np.mean(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)) / 5)
+
+    for run in range(SEEDS):
+        result = pp.minimize(
+            pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
+            averaging=pp.Geometric(mu), stop=pp.StronglyConvex(mu), callback=record,
+        )  # fmt: skip
+        errors.append(target.value(result.w) - target.value(best))
+    record(type("At", (), {"w": w0}))
+    bound = theory.strongly_convex_guarantee(
+        eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(best)),
+        sigma=math.sqrt(max(variances)), delta=delta,
+    )  # fmt: skip
+    mean, error = mean_and_error(errors)
+    assert mean + 3 * error <= bound
+
+
+@pytest.mark.parametrize("family", ["logistic", "softmax"])
+def test_label_free_classification_has_no_similarity_limit(family):
+    """δ = 0 exactly: the bound holds for any η, however large."""
+    rng = np.random.default_rng(1)
+    n, d, mu = 120, 3, 0.05
+    X = rng.normal(size=(n, d))
+    classes = 2 if family == "logistic" else 3
+    y = np.r_[np.arange(classes), rng.integers(0, classes, n - classes)]
+    build = pp.logistic_regression if family == "logistic" else pp.softmax_regression
+    target = build(X, y, l2=mu, batch_size=10)
+    w0 = np.zeros(target.dim)
+    exact = scipy_minimize(target.value, w0, jac=target.gradient, method="BFGS", tol=1e-10).x
+    # Each row's gradient is x (p − t): E‖·‖² ≤ 2 max‖x‖² over the batch of 10, for any w.
+    sigma = math.sqrt(2 * np.mean(np.sum(X**2, axis=1)) / 10)
+    for eta, K in ((0.5, 40), (20.0, 10)):
+        errors = suboptimalities(
+            pp.Problem(target, target.label_free()), target, target.value(exact), w0,
+            method=pp.ProxyProx(eta), steps=K, averaging=pp.Geometric(mu),
+            stop=pp.StronglyConvex(mu), seeds=50,
+        )  # fmt: skip
+        bound = theory.strongly_convex_guarantee(
+            eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(exact)), sigma=sigma, delta=0.0
+        )
+        mean, error = mean_and_error(errors)
+        assert mean + 3 * error <= bound
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 0.05])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_strongly_convex_plan_reaches_its_accuracy(seed, epsilon):
+    target, proxy, delta, d = quadratics(seed, 1.0, 0.2)
+    w0, best = np.ones(d), target.minimiser()
+    plan = theory.plan_strongly_convex(
+        epsilon=epsilon, mu=1.0, B=float(np.linalg.norm(w0 - best)), sigma=0.2, delta=delta
+    )
+    errors = suboptimalities(
+        pp.Problem(target, proxy), target, target.value(best), w0, seeds=50,
+        method=pp.ProxyProx(plan.eta), steps=plan.steps, averaging=pp.Geometric(1.0),
+        stop=pp.StronglyConvex(plan.mu, plan.G),
+    )  # fmt: skip
+    mean, error = mean_and_error(errors)
+    assert mean + 3 * error <= plan.guarantee <= epsilon
+
+
+def test_the_convex_plan_reaches_its_accuracy():
+    P, best = np.diag([0.0, 1.0, 5.0]), np.array([0.0, 1.0, -1.0])
+    target = pp.Quadratic(P, b=-P @ best, noise=0.1)
+    proxy = pp.Quadratic(P + np.diag([0.2, -0.2, 0.1]))
+    plan = theory.plan_convex(epsilon=0.3, B=math.sqrt(2), sigma=0.1, delta=0.2)
+    errors = suboptimalities(
+        pp.regularized(pp.Problem(target, proxy), plan.mu, np.zeros(3)), target,
+        target.value(best), np.zeros(3), seeds=50, method=pp.ProxyProx(plan.eta),
+        steps=plan.steps, averaging=pp.Uniform(), stop=pp.Convex(plan.steps, plan.G),
+    )  # fmt: skip
+    mean, error = mean_and_error(errors)
+    assert mean + 3 * error <= plan.guarantee <= 0.3
+
+
+def test_the_step_size_condition_is_not_idle():
+    """With h concave the step 1/η must outweigh it: at η = 1/(4δ) fine, at 2/δ it diverges."""
+    delta = 1.0
+    target = pp.Quadratic(np.diag([1.0, 1.0 + 4 * delta]))
+    proxy = pp.Quadratic(np.diag([1.0, 1.0]))  # δ = 4 in the second coordinate
+    w0 = np.ones(2)
+
+    def final(eta):
+        result = pp.minimize(pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=60)
+        return target.value(result.w)
+
+    allowed = theory.largest_step_size(4 * delta)
+    bound = theory.strongly_convex_guarantee(
+        eta=allowed, steps=60, mu=1.0, B=math.sqrt(2), sigma=0.0, delta=4.0
+    )
+    assert final(allowed) <= bound
+    assert final(32 * allowed) > 1e3 * bound
+    with pytest.raises(ValueError, match="eta must be at most"):
+        theory.strongly_convex_guarantee(
+            eta=32 * allowed, steps=60, mu=1.0, B=math.sqrt(2), sigma=0.0, delta=4.0
+        )
