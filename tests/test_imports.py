@@ -30,7 +30,7 @@ LAYERS = [
     ["_subproblem"],
     ["inner"],
     ["methods"],
-    ["_config", "_pack", "_oracles", "_door", "_result"],
+    ["_config", "_pack", "_oracles", "_door", "_result", "_exchange"],
     ["_checkpoint"],
     ["_run"],
     ["_minimize"],

@@ -10,10 +10,11 @@ True
 """
 
 from proxyprox._checkpoint import Checkpoint, CheckpointError
+from proxyprox._exchange import Query, Step
 from proxyprox._ledger import Budget, Ledger
 from proxyprox._minimize import OracleError, minimize
 from proxyprox._result import Result, Status
-from proxyprox._run import Query, Run, Step
+from proxyprox._run import Run
 from proxyprox._scipy import scipy_method
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import StepRecord, Trace

@@ -15,9 +15,10 @@ from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector, copied
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
+from proxyprox._exchange import Query, Step
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._result import Result, Status
-from proxyprox._run import Query, Run, Step
+from proxyprox._run import Run
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
 from proxyprox.problems import Problem, Zero

@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from proxyprox._arrays import Vector, copied, namespace, norm
 from proxyprox._checks import message, nonnegative
 from proxyprox._config import encode
 from proxyprox._door import admit, generator, starting_point
+from proxyprox._exchange import Query, Step
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy, checked_gradient
 from proxyprox._result import Result, Status
@@ -26,39 +26,6 @@ from proxyprox._trace import StepRecord, Trace
 from proxyprox.averaging import Averaging, Last
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
-
-
-@dataclass(frozen=True)
-class Query:
-    """What a run wants to know: the gradient of one batch at one or two points."""
-
-    batch: Any
-    points: tuple[Vector, ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One finished outer step, as a callback sees it.
-
-    Attributes
-    ----------
-    record : StepRecord
-        The step's numbers, as in ``Result.trace``.
-    w : array
-        The new iterate.
-    gradients : tuple of arrays
-        What the target answered.
-    subproblem : Subproblem or None
-        What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was.
-    ledger : Ledger
-        What has been paid so far.
-    """
-
-    record: StepRecord
-    w: Vector
-    gradients: tuple[Vector, ...]
-    subproblem: Subproblem | None
-    ledger: Ledger
 
 
 class Run:
@@ -198,7 +165,7 @@ class Run:
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
         subproblem = None if self._solved is None else self._solved[0]
-        return Step(record, state.w, tuple(answers), subproblem, copy.copy(self.ledger))
+        return Step(record, state.w, self.w, tuple(answers), subproblem, copy.copy(self.ledger))
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""

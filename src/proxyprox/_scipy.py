@@ -9,8 +9,8 @@ import numpy as np
 import scipy.optimize
 
 from proxyprox._checks import message
+from proxyprox._exchange import Step
 from proxyprox._minimize import minimize
-from proxyprox._run import Step
 from proxyprox.problems import FunctionObjective, Problem
 
 

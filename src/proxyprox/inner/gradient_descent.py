@@ -10,6 +10,7 @@ import numpy as np
 from proxyprox._arrays import Vector
 from proxyprox._checks import positive, whole
 from proxyprox._subproblem import Subproblem
+from proxyprox.inner._patience import Patience
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -54,12 +55,12 @@ class GradientDescent:
     ) -> InnerResult:
         """Descend until the criterion is met."""
         gamma = self._effective_step(phi)
-        w, first = start, None
+        w, first, patience = start, None, Patience(200)
         for t in range(self.max_steps + 1):
             gradient = phi.gradient(w)
             progress = phi.progress(w, gradient, t, first)
             first = progress.start_residual
-            if stop(progress) or t == self.max_steps:
+            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
                 break
             w = w - gamma * gradient
         return InnerResult(w, progress)

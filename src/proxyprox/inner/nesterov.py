@@ -11,6 +11,7 @@ import numpy as np
 from proxyprox._arrays import Vector
 from proxyprox._checks import whole
 from proxyprox._subproblem import Subproblem
+from proxyprox.inner._patience import Patience
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -52,13 +53,15 @@ class Nesterov:
         """Descend with momentum until the criterion is met."""
         root = math.sqrt(phi.strong_convexity / phi.smoothness)
         momentum = (1 - root) / (1 + root)
+        # Momentum makes waves of about √κ steps: several of them without a new low are the end.
+        patience = Patience(200 + math.ceil(10 / max(root, 1e-6)))
         w = y = start
         first = None
         for t in range(self.max_steps + 1):
             gradient = phi.gradient(y)
             progress = phi.progress(y, gradient, t, first)
             first = progress.start_residual
-            if stop(progress) or t == self.max_steps:
+            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
                 break
             before, w = w, y - gradient / phi.smoothness
             y = w + momentum * (w - before)

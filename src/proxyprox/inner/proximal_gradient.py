@@ -11,8 +11,9 @@ import numpy as np
 from proxyprox._arrays import Vector, dot, norm
 from proxyprox._checks import has, whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
+from proxyprox.inner._patience import Patience
 from proxyprox.inner.base import InnerResult, Memory
-from proxyprox.stopping import Criterion
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,17 @@ class ProximalGradient:
         known = has(phi.proxy, "smoothness")
         bound = bound if bound > 0 else max(first, 1e-8)
         weight = 1.0
+        patience = Patience(1000)
         for t in range(1, self.max_steps + 1):
             if stop(progress):
                 break
             before = w
             w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
-            if self._worth_measuring(phi, w, move, bound, t, first, stop) or t == self.max_steps:
-                gradient_w = phi.gradient(w)
-                progress = phi.progress(w, gradient_w, t, first)
-                if stop(progress) or t == self.max_steps:
+            spent = t == self.max_steps or patience.lost(bound * norm(move))
+            if spent or self._worth_measuring(phi, w, bound * norm(move), t, first, stop):
+                progress = phi.progress(w, phi.gradient(w), t, first)
+                if stop(progress) or spent:
                     break
             if dot(move, w - before) > 0:
                 # Momentum points uphill: start it afresh.
@@ -111,15 +113,21 @@ class ProximalGradient:
         self,
         phi: Subproblem,
         w: Vector,
-        move: Vector,
-        bound: float,
+        prox_gradient: float,
         t: int,
         first: float,
         stop: Criterion,
     ) -> bool:
-        hopeful = bound * norm(move) / 10
-        here = phi.progress(w, move, t, first)
-        return stop(here._replace(residual=hopeful)) or t % 50 == 0
+        """Tell whether the criterion would hold at a tenth of the prox step's gradient."""
+        hopeful = Progress(
+            steps=t,
+            residual=prox_gradient / 10,
+            displacement=norm(w - phi.centre),
+            eta=phi.eta,
+            start_residual=first,
+            decrease=lambda: phi.decrease(w),
+        )
+        return stop(hopeful) or t % 50 == 0
 
 
 def _smooth_value(phi: Subproblem, w: Vector) -> float:
