@@ -70,7 +70,7 @@ def test_harder_problems_take_more_steps(name, harder):
 
 @pytest.mark.parametrize("name", ["epsilon", "B"])
 def test_errors_name_the_argument(name):
-    with pytest.raises(ValueError, match=rf"^{name} must be finite and > 0, got -1"):
+    with pytest.raises(ValueError, match=rf"^{name} must be a positive number, got -1"):
         plan_convex(**{**BASE, name: -1.0})
 
 

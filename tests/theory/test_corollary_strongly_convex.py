@@ -77,7 +77,7 @@ def test_a_distant_start_does_not_overflow():
 
 @pytest.mark.parametrize("name", ["epsilon", "mu", "B"])
 def test_errors_name_the_argument(name):
-    with pytest.raises(ValueError, match=rf"^{name} must be finite and > 0, got 0"):
+    with pytest.raises(ValueError, match=rf"^{name} must be a positive number, got 0"):
         plan_strongly_convex(**{**BASE, name: 0.0})
 
 

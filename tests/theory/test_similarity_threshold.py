@@ -35,7 +35,7 @@ def test_strongly_convex_threshold_lies_between_the_curvatures():
 
 
 def test_errors_name_the_argument():
-    with pytest.raises(ValueError, match=r"^B must be finite and > 0"):
+    with pytest.raises(ValueError, match=r"^B must be a positive number"):
         similarity_threshold_convex(epsilon=1.0, H=1.0, B=0.0)
     with pytest.raises(ValueError, match=r"^H must be at least 2\.0, got 1\.0"):
         similarity_threshold_strongly_convex(H=1.0, mu=2.0)

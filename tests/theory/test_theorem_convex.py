@@ -48,5 +48,5 @@ def test_errors_name_the_argument(name, value):
 
 
 def test_regularization_refuses_a_step_size_of_zero():
-    with pytest.raises(ValueError, match="eta must be finite and > 0, got 0"):
+    with pytest.raises(ValueError, match="eta must be a positive number, got 0"):
         convex_regularization(eta=0, steps=1)

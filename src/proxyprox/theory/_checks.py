@@ -1,80 +1,14 @@
-"""Argument checks of the theory functions, and the wording of their errors."""
+"""Argument checks that only the theory needs; the plain ones are the package's own."""
 
 from __future__ import annotations
 
-import math
 import operator
+
+from proxyprox._checks import positive
 
 # 1/(4δ) is computed in floating point by the caller and again here.
 _ROUNDING = 1e-12
 _MOST_STEPS = 10**300
-
-
-def positive(name: str, value: float) -> float:
-    """Return ``value`` as a finite float above zero.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, used in the message.
-    value : float
-        Value to check.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    ValueError
-        If the value is not finite or not above zero.
-
-    Examples
-    --------
-    >>> positive("eta", 2)
-    2.0
-    """
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(
-            f"{name} must be finite and > 0, got {value!r}: pass a positive number for {name}."
-        )
-    return number
-
-
-def nonnegative(name: str, value: float) -> float:
-    """Return ``value`` as a finite float of at least zero.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, used in the message.
-    value : float
-        Value to check.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    ValueError
-        If the value is not finite or below zero.
-
-    Examples
-    --------
-    >>> nonnegative("sigma", 0)
-    0.0
-    """
-    number = float(value)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(
-            f"{name} must be finite and >= 0, got {value!r}: "
-            f"pass 0 when there is none, else a positive number for {name}."
-        )
-    return number
 
 
 def step_count(name: str, value: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.theory._checks import nonnegative, positive
+from proxyprox._checks import nonnegative, positive
 from proxyprox.theory._search import smallest_integer
 from proxyprox.theory.plan import Plan
 from proxyprox.theory.step_size import largest_step_size

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from proxyprox.theory._checks import at_least, nonnegative, positive
+from proxyprox._checks import nonnegative, positive
+from proxyprox.theory._checks import at_least
 
 
 def inner_steps_sgd(

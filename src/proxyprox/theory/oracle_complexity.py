@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.theory._checks import nonnegative, positive, smoothness_and_convexity
+from proxyprox._checks import nonnegative, positive
+from proxyprox.theory._checks import smoothness_and_convexity
 
 
 def sgd_steps_convex(*, epsilon: float, H: float, B: float, sigma: float) -> float:

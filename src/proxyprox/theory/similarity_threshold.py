@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.theory._checks import positive, smoothness_and_convexity
+from proxyprox._checks import positive
+from proxyprox.theory._checks import smoothness_and_convexity
 
 
 def similarity_threshold_convex(*, epsilon: float, H: float, B: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.theory._checks import nonnegative
+from proxyprox._checks import nonnegative
 
 
 def largest_step_size(delta: float) -> float:

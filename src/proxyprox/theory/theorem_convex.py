@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxyprox.theory._checks import nonnegative, positive, step_count, step_size
+from proxyprox._checks import nonnegative, positive
+from proxyprox.theory._checks import step_count, step_size
 
 
 def convex_regularization(*, eta: float, steps: int) -> float:

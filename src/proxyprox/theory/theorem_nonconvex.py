@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxyprox.theory._checks import nonnegative, step_count, step_size
+from proxyprox._checks import nonnegative
+from proxyprox.theory._checks import step_count, step_size
 
 PRINTED_NOISE_FACTOR = 8.0
 """The factor of σ² that the theorem prints; its proof does not give it."""

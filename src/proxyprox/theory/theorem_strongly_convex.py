@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.theory._checks import nonnegative, positive, step_count, step_size
+from proxyprox._checks import nonnegative, positive
+from proxyprox.theory._checks import step_count, step_size
 
 
 def strongly_convex_guarantee(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxyprox.theory._checks import nonnegative, positive, smoothness_and_convexity
+from proxyprox._checks import nonnegative, positive
+from proxyprox.theory._checks import smoothness_and_convexity
 
 
 @dataclass(frozen=True)
