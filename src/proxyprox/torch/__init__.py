@@ -1,0 +1,40 @@
+"""ProxyProx for people who train networks: one optimiser, an ordinary training loop.
+
+>>> import torch
+>>> from torch.nn.functional import mse_loss
+>>> from proxyprox.torch import EMA, ProxyProx, Proxy
+>>> _ = torch.manual_seed(0)
+>>> model = torch.nn.Linear(3, 1)
+>>> x = torch.randn(64, 3)
+>>> y = x.sum(1, keepdim=True)
+>>> cheap = [(x[i : i + 8], y[i : i + 8]) for i in (0, 8)]
+>>> proxy = Proxy(cheap, lambda batch: mse_loss(model(batch[0]), batch[1]))
+>>> optimizer = ProxyProx(model.parameters(), lr=0.5, proxy=proxy, correction=EMA(0.2), model=model)
+>>> for _ in range(40):
+...     optimizer.zero_grad()
+...     loss = mse_loss(model(x), y)
+...     loss.backward()
+...     optimizer.step()
+>>> bool(loss < 1e-2)
+True
+"""
+
+from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.torch._optimizer import ProxyProx
+from proxyprox.torch._probe import RandomProxyWarning
+from proxyprox.torch._proxy import Proxy
+from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
+from proxyprox.torch.inner import ImplicitStep
+
+__all__ = [
+    "EMA",
+    "ImplicitStep",
+    "Mean",
+    "Plain",
+    "Proxy",
+    "ProxyProx",
+    "RandomProxyWarning",
+    "Storm",
+    "WeightAverage",
+    "refreshed_batchnorm",
+]

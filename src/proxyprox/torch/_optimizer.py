@@ -1,0 +1,300 @@
+"""ProxyProx as a torch optimiser: the class validates, plain functions compute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from proxyprox._ledger import Ledger
+from proxyprox._trace import StepRecord
+from proxyprox.corrections import Correction, Plain
+from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.torch import _checks as checks
+from proxyprox.torch._gather import Part, gather, shift_estimates
+from proxyprox.torch._linear import remembers
+from proxyprox.torch._measure import step_record
+from proxyprox.torch._modes import proxy_mode
+from proxyprox.torch._outer import Settings, explicit_step, proximal_step
+from proxyprox.torch._proxy import Oracle, as_oracle
+from proxyprox.torch._saving import EXTRA, extra_of, pack, unpack
+from proxyprox.torch._two_points import target_gradients
+from proxyprox.torch.inner import ImplicitStep, as_stepper
+
+PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
+
+
+class ProxyProx(Optimizer):  # type: ignore[misc]
+    r"""Proximal-point steps on a cheap proxy, corrected by the gradients in ``.grad``.
+
+    .. math:: w_{k+1} \approx \arg\min_w\; \hat L(w) + \theta\langle m_k, w - w_k\rangle
+              + \frac{1}{2\eta}\|w - w_k\|^2, \qquad m_k \text{ an estimate of }
+              \nabla L(w_k) - \nabla\hat L(w_k)
+
+    ``.grad`` holds ``g_k``, a stochastic gradient of the expensive loss, from an ordinary
+    ``loss.backward()``; the optimiser evaluates the proxy itself.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters, or groups of them; a group may have its own ``lr``, ``weight_decay`` and
+        ``decoupled_weight_decay``.
+    lr : float or one-element tensor
+        η, so that every scheduler works. 0 leaves a group where it is; ``math.inf`` drops the
+        proximal term (AuxMom, AuxMVR as published).
+    proxy : callable, Proxy or None
+        ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
+        stands for L̂ = 0, which makes the plain method SGD, bit for bit.
+    correction : Correction
+        ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Storm(a)`` AuxMVR (needs a closure, for
+        the batch's gradient at the previous point), ``Mean()`` the running mean.
+    correction_weight : float
+        θ. Below 1 the subproblem leans towards the proxy: the fixed point is no longer a
+        stationary point of L but one of ``θ L + (1 − θ) L̂``. That is a bias, and it does not
+        vanish with η; it may pay in short runs, as the noise of the correction shrinks by θ.
+    inner : ImplicitStep or callable
+        How inner steps are taken. A callable makes a torch optimiser from parameters:
+        ``functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9)``.
+    stop : int, Criterion or callable
+        When an inner solve ends: a number of steps, one of the core's criteria (``Steps``,
+        ``RandomSteps``, the paper's rules, joined by ``|`` and ``&``), or a function of the outer
+        step that returns either. Rules on the residual cost a full proxy gradient a look.
+    anchor : {"full", "paired"}
+        ∇L̂(w_k) by a full pass, or each inner minibatch evaluated at w and at w_k (as SVRG does),
+        which needs no full pass with ``Plain`` but two gradients an inner step.
+    weight_decay : float
+        λ. Coupled, λ w_k is added to g_k as in ``torch.optim.SGD``.
+    decoupled_weight_decay : bool
+        Subtract ``η λ w_k`` after the inner solve instead, as AdamW does.
+    model : torch.nn.Module, optional
+        The network, so that its BatchNorm and Dropout can be switched during proxy passes; without
+        it they are not, and running statistics see the proxy's data.
+    proxy_mode : {"frozen", "eval", "train"}
+        During proxy passes of ``model``: batch statistics, with running ones left untouched; or
+        evaluation mode; or nothing switched. Dropout stays random in the first and the last.
+    measure_residual : bool
+        Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
+    max_inner_steps : int
+        Where rules on the residual give up.
+    check_every : int
+        Inner steps between two looks at the residual.
+    keep_inner_state : bool
+        Let a torch inner optimiser keep its momentum from one subproblem to the next.
+    probe : bool
+        Evaluate the proxy twice at the first step, and warn if the two differ.
+    rng : int
+        Seed of random rules such as ``RandomSteps``.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        Target gradients, full and sampled proxy gradients, and seconds so far (as the host sees
+        them: work queued on a GPU is not waited for).
+    record : StepRecord or None
+        The last step's numbers; the residual is NaN unless it was measured.
+
+    Notes
+    -----
+    Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
+    in all, for ``Plain`` and ``EMA``; a torch inner optimiser adds its own state, ``Storm`` adds
+    w_{k−1}, ∇L̂(w_{k−1}) and the second target gradient. There is no second network.
+    ``.grad`` is left as it was. Gradient clipping clips ``g_k``.
+
+    References
+    ----------
+    Woodworth, Mishchenko and Bach, "Two Losses Are Better Than One: Faster Optimization Using a
+    Cheaper Proxy", ICML 2023.
+
+    Examples
+    --------
+    >>> import torch
+    >>> w = torch.nn.Parameter(torch.tensor([3.0, -2.0], dtype=torch.float64))
+    >>> a, b = torch.tensor([1.0, 30.0]), torch.tensor([1.1, 29.0])
+    >>> optimizer = ProxyProx([w], lr=1.0, proxy=lambda: (b * w**2).sum() / 2,
+    ...                       inner=ImplicitStep(0.03), stop=50)
+    >>> for _ in range(30):
+    ...     optimizer.zero_grad()
+    ...     ((a * (w - 1) ** 2).sum() / 2).backward()
+    ...     optimizer.step()
+    >>> [round(x, 3) for x in w.tolist()], optimizer.ledger.target_gradients
+    ([1.0, 1.0], 30)
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any,
+        *,
+        proxy: Any,
+        correction: Correction = PLAIN,
+        correction_weight: float = 1.0,
+        inner: Any = IMPLICIT,
+        stop: int | Criterion | Callable[[int], int | Criterion] = TWENTY,
+        anchor: str = "full",
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        model: Any | None = None,
+        proxy_mode: str = "frozen",
+        measure_residual: bool = False,
+        max_inner_steps: int = 10_000,
+        check_every: int = 1,
+        keep_inner_state: bool = False,
+        probe: bool = True,
+        rng: int = 0,
+    ) -> None:
+        self._oracle = as_oracle(proxy)
+        checks.settings(
+            correction, correction_weight, anchor, self._oracle, model, proxy_mode,
+            max_inner_steps, check_every,
+        )  # fmt: skip
+        checks.rule(stop, 0)
+        self.correction = correction
+        self.correction_weight = float(correction_weight)
+        self.stop = stop
+        self.anchor = anchor
+        self.model = model
+        self.proxy_mode = proxy_mode
+        self.measure_residual = measure_residual
+        self.max_inner_steps = max_inner_steps
+        self.check_every = check_every
+        self.ledger = Ledger()
+        self.record: StepRecord | None = None
+        self._keeps = remembers(correction)
+        self._probe = probe
+        self._rng = np.random.default_rng(rng)
+        self._k = 0
+        self._stepper: Any = None
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        checks.group(defaults, self._oracle)
+        super().__init__(params, defaults)
+        groups = [group["params"] for group in self.param_groups]
+        self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
+
+    # -- the step ---------------------------------------------------------------------------
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one outer step with the gradients in ``.grad``.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Clears the gradients, computes the loss, calls ``backward`` and returns the loss. A
+            correction that compares two points calls it twice.
+
+        Returns
+        -------
+        loss : tensor or None
+            What the closure returned.
+        """
+        begun = time.perf_counter()
+        loss, before = target_gradients(
+            closure, self.correction, self.param_groups, self.state, self.model
+        )
+        parts = gather(self.param_groups, self.state)
+        if parts:
+            for part in parts:
+                part.before = [before[p] for p in part.params] if before else None
+            rule = checks.rule(self.stop, self._k).begin(self._rng)
+            steps, seen = self._update(parts, rule)
+            self._k += 1
+            self.ledger.target_gradients += 2 if before else 1
+            self.ledger.seconds += time.perf_counter() - begun
+            eta = max(part.eta for part in parts)
+            self.record = step_record(self._k - 1, eta, steps, seen, rule, self.ledger)
+        return loss
+
+    def _update(self, parts: list[Part], rule: Criterion) -> tuple[int, Progress | None]:
+        settings = Settings(
+            self.correction, self.correction_weight, self._keeps, self.anchor == "paired",
+            self.measure_residual, self.max_inner_steps, self.check_every,
+        )  # fmt: skip
+        if self._oracle is None:
+            explicit_step(parts, self._k, settings)
+            return 0, None
+        look = self._probe and self._k == 0
+        try:
+            with proxy_mode(self.model, self.proxy_mode):
+                return proximal_step(
+                    parts, self._k, self._oracle, self._stepper, rule, settings, self.ledger,
+                    look=look,
+                )  # fmt: skip
+        finally:
+            for part in parts:
+                for p, g in zip(part.params, part.target, strict=True):
+                    p.grad = g
+
+    # -- groups and proxies -----------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step."""
+        if isinstance(param_group, dict):
+            checks.group({**self.defaults, **param_group}, self._oracle)
+        super().add_param_group(param_group)
+        params = self.param_groups[-1]["params"]
+        try:
+            checks.parameters(params)
+        except TypeError:
+            self.param_groups.pop()
+            raise
+        if self._stepper is not None:
+            self._stepper.add_params(params)
+
+    @property
+    def proxy(self) -> Oracle | None:
+        """The proxy in use."""
+        return self._oracle
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def swap_proxy(self, proxy: Any) -> None:
+        """Go on with another proxy, e.g. a fresh subsample of the training data.
+
+        A remembered estimate m of ∇L − ∇L̂ is carried over exactly,
+        ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each.
+
+        Parameters
+        ----------
+        proxy : callable or Proxy
+            The new proxy, of the kind the optimiser has (with batches or without).
+        """
+        old, new = self._oracle, as_oracle(proxy)
+        if old is None or new is None or old.sampled != new.sampled:
+            raise TypeError(
+                "swap_proxy exchanges a proxy for one of the same kind (with batches, or a "
+                "function). Make a new optimiser to change the kind."
+            )
+        known = [p for p, state in self.state.items() if "estimate" in state]
+        if known:
+            shift_estimates(known, self.state, old, new, self.ledger, self.model, self.proxy_mode)
+        self._oracle = new
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of a run depends on, as numbers, text and tensors.
+
+        The parameters, the loaders' global random state and the scheduler are saved by their own
+        means, as with every torch optimiser.
+        """
+        saved: dict[str, Any] = super().state_dict()
+        saved[EXTRA] = pack(self._k, self.ledger, self._rng, self._oracle, self._stepper)
+        return saved
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on, bit for bit, from a saved state."""
+        extra = extra_of(state_dict)
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
+        self._k, self.ledger = unpack(extra, self._rng, self._oracle, self._stepper)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Optimizer's own keeps three entries only; hooks are left out as it does.
+        own = {k: v for k, v in self.__dict__.items() if "hooks" not in k and k != "step"}
+        return {**own, **super().__getstate__()}

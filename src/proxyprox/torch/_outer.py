@@ -1,0 +1,152 @@
+"""One outer step on lists of tensors: the function behind the optimiser's ``step``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from proxyprox._ledger import Ledger
+from proxyprox.corrections import Correction
+from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.torch._block import Block, copy_of
+from proxyprox.torch._gather import Part, update_correction
+from proxyprox.torch._inner_solve import InnerSolve, Rules
+from proxyprox.torch._probe import probe
+from proxyprox.torch._proxy import Oracle, clear, gradients
+from proxyprox.torch.inner import Stepper
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What stays the same from step to step; see the optimiser's parameters."""
+
+    correction: Correction
+    weight: float
+    keeps: bool
+    paired: bool
+    measure: bool
+    max_steps: int
+    check_every: int
+
+
+def explicit_step(parts: list[Part], k: int, settings: Settings) -> None:
+    """Minimise ``θ⟨m, w⟩ + ‖w − w_k‖²/(2η)``: without a proxy the plain method is SGD."""
+    for part in parts:
+        update_correction(part, settings.correction, k, anchor=False, keep=settings.keeps)
+        if part.decoupled and part.weight_decay:
+            torch._foreach_mul_(part.params, 1 - part.eta * part.weight_decay)
+        alpha = -part.eta * settings.weight
+        torch._foreach_add_(part.params, part.correction, alpha=alpha)
+
+
+def proximal_step(
+    parts: list[Part],
+    k: int,
+    oracle: Oracle,
+    stepper: Stepper,
+    rule: Criterion,
+    settings: Settings,
+    ledger: Ledger,
+    *,
+    look: bool,
+) -> tuple[int, Progress | None]:
+    """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The parameters with their target gradients; changed in place, or not at all if anything
+        fails on the way. ``.grad`` is used for the proxy's gradients.
+    k : int
+        Outer step.
+    oracle, stepper, rule, settings
+        The proxy, how inner steps are taken, when they end, and the rest.
+    ledger : Ledger
+        Counts the proxy's gradients.
+    look : bool
+        Probe the proxy first.
+
+    Returns
+    -------
+    steps : int
+        Inner steps taken.
+    seen : Progress or None
+        Where the solve ended, if it was measured.
+    """
+    moving = [part for part in parts if part.moves]
+    centres = [copy_of(part.params) for part in moving]
+    try:
+        blocks, value = _subproblem(
+            parts, moving, centres, k, oracle, rule, settings, ledger, look=look
+        )
+        if not moving:
+            return 0, None
+        rules = Rules(
+            stop=rule,
+            max_steps=settings.max_steps,
+            check_every=settings.check_every,
+            measure=settings.measure,
+            weight=settings.weight,
+            paired=settings.paired,
+            pair_weight=1.0 if _needs_full(rule, settings) else settings.weight,
+            probe=look,
+        )
+        stepper.begin(k)
+        corrections = [part.correction for part in moving]
+        solve = InnerSolve(blocks, corrections, oracle, stepper, rules, ledger, value)
+        steps, seen = solve.run()
+    except BaseException:
+        for part, centre in zip(moving, centres, strict=True):
+            torch._foreach_copy_(part.params, centre)
+        raise
+    for part, centre in zip(moving, centres, strict=True):
+        if part.decoupled and part.weight_decay:
+            torch._foreach_add_(part.params, centre, alpha=-part.eta * part.weight_decay)
+    return steps, seen
+
+
+def _needs_full(rule: Criterion, settings: Settings) -> bool:
+    """Tell whether ∇L̂(w_k) is wanted as a whole."""
+    measured = settings.measure or not isinstance(rule, Steps)
+    return not settings.paired or settings.keeps or measured
+
+
+def _subproblem(
+    parts: list[Part],
+    moving: list[Part],
+    centres: list[list[Any]],
+    k: int,
+    oracle: Oracle,
+    rule: Criterion,
+    settings: Settings,
+    ledger: Ledger,
+    *,
+    look: bool,
+) -> tuple[list[Block], Any | None]:
+    """Return the blocks of φ_k, and L̂(w_k) if its gradient is still in ``.grad``."""
+    full, value = _needs_full(rule, settings), None
+    if look and not oracle.sampled:
+        probe(oracle)
+    if full:
+        params = [p for part in parts for p in part.params]
+        value = oracle.full(params)
+        gradients(params)
+        ledger.proxy_gradients += 1
+    for part in parts:
+        update_correction(part, settings.correction, k, anchor=full, keep=settings.keeps)
+        if not part.moves:
+            clear(part.params)  # or a torch inner optimiser would move it
+    blocks = []
+    for part, centre in zip(moving, centres, strict=True):
+        linear, weight = part.correction, settings.weight
+        if settings.paired and full:
+            # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
+            linear, weight = [p.grad for p in part.params], 1.0
+            if getattr(oracle, "static", False):
+                linear = copy_of(linear)  # the next gradient will lie in the same memory
+            torch._foreach_add_(linear, part.correction, alpha=settings.weight)
+            clear(part.params)
+        blocks.append(Block(part.params, centre, linear, weight, part.eta))
+    return blocks, None if settings.paired else value

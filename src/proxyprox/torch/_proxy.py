@@ -1,0 +1,242 @@
+"""The proxy as the optimiser sees it: something whose gradient it can put into ``.grad``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from proxyprox._checks import message
+from proxyprox.torch._linear import Tensors
+from proxyprox.torch._position import Position
+
+
+class Oracle(Protocol):
+    """What a step asks of a proxy; gradients are left in the parameters' ``.grad``."""
+
+    sampled: bool
+    """Whether inner steps see minibatches; otherwise every gradient is full."""
+
+    def full(self, params: Tensors) -> Any:
+        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
+
+    def sample(self) -> Any:
+        """Draw a minibatch."""
+
+    def partial(self, batch: Any, params: Tensors) -> Any:
+        """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
+
+    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
+        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
+
+    def loss(self, batch: Any) -> Any:
+        """Return a loss without its gradient, of a batch or (for None) of everything."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the sampling stands."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Proxy:
+    """A cheap loss given by batches of data and a function.
+
+    Parameters
+    ----------
+    batches : iterable
+        A ``DataLoader`` or anything that can be iterated over again and again.
+    loss : callable
+        ``loss(batch)`` returns the batch's mean loss as a scalar tensor, e.g.
+        ``lambda batch: F.cross_entropy(model(batch[0]), batch[1])``. Device transfer and autocast
+        belong in it; under distributed training use the unwrapped module.
+    full : iterable, optional
+        What a full pass goes over, usually the same data in larger batches and not shuffled; by
+        default ``batches``, which must then cover the whole proxy (no ``drop_last``).
+    size : callable, optional
+        ``size(batch)``, the batch's weight in the mean; by default its number of rows.
+    sampled : bool
+        Let inner steps use one batch each; if False they use full passes.
+
+    Notes
+    -----
+    The position in ``batches`` is part of the optimiser's ``state_dict``. It is restored exactly
+    for loaders with a ``state_dict`` of their own, and for a ``DataLoader`` by replaying its
+    shuffling up to there: give it a ``generator``, since without one the order comes from
+    torch's global generator, which is the user's to save.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        loss: Callable[[Any], Any],
+        *,
+        full: Iterable[Any] | None = None,
+        size: Callable[[Any], float] | None = None,
+        sampled: bool = True,
+    ) -> None:
+        for name, given in (("batches", batches), ("full", full)):
+            if given is not None and (not isinstance(given, Iterable) or _one_shot(given)):
+                allowed = "iterable again and again, such as a DataLoader or a list of batches"
+                raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
+        if not callable(loss):
+            raise TypeError(message("loss", loss, "a function of a batch"))
+        self.batches = batches
+        self.full_batches: Iterable[Any] = batches if full is None else full
+        self.loss_of = loss
+        self.size = size or rows
+        self.sampled = sampled
+        self._position = Position(batches)
+
+    def full(self, params: Tensors) -> Any:
+        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
+        total, value = 0.0, 0.0
+        clear(params)
+        for batch in self.full_batches:
+            weight = self.size(batch)
+            total, value = total + weight, value + backward(self._loss(batch), params, weight)
+        if total == 0:
+            raise ValueError(message("batches", self.full_batches, "at least one batch, not empty"))
+        torch._foreach_div_(gradients(params), total)
+        return value / total
+
+    def sample(self) -> Any:
+        """Draw the next minibatch, starting over at the end."""
+        return self._position.next()
+
+    def partial(self, batch: Any, params: Tensors) -> Any:
+        """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
+        clear(params)
+        return backward(self._loss(batch), params)
+
+    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
+        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
+        backward(self._loss(batch), params, -weight)
+
+    def loss(self, batch: Any) -> Any:
+        """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
+        with torch.no_grad():
+            if batch is not None:
+                return self.loss_of(batch)
+            weighed = [(self.size(b), self.loss_of(b)) for b in self.full_batches]
+            return sum(n * value for n, value in weighed) / sum(n for n, _ in weighed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position in the batches."""
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to a saved position."""
+        self._position.load_state_dict(state)
+
+    def _loss(self, batch: Any) -> Any:
+        with torch.enable_grad():
+            return self.loss_of(batch)
+
+
+class FunctionProxy:
+    """A cheap loss given by one function, without arguments, of the whole proxy."""
+
+    sampled = False
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+
+    def full(self, params: Tensors) -> Any:
+        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
+        clear(params)
+        with torch.enable_grad():
+            value = self.function()
+        return backward(value, params)
+
+    def sample(self) -> Any:
+        """Refuse: there are no minibatches; a step never asks, as ``sampled`` is False."""
+        raise NotImplementedError
+
+    def partial(self, batch: Any, params: Tensors) -> Any:
+        """Refuse, as :meth:`sample`."""
+        raise NotImplementedError
+
+    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
+        """Refuse, as :meth:`sample`."""
+        raise NotImplementedError
+
+    def loss(self, batch: Any) -> Any:
+        """Return the loss without its gradient."""
+        with torch.no_grad():
+            return self.function()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: a function has no position."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+def as_oracle(proxy: Any) -> Oracle | None:
+    """Accept a proxy, a function, or None for no proxy (which is SGD)."""
+    methods = ("full", "sample", "partial", "subtract", "loss")
+    if proxy is None or all(callable(getattr(proxy, name, None)) for name in methods):
+        return proxy  # type: ignore[no-any-return]
+    if callable(proxy) and not isinstance(proxy, type) and not isinstance(proxy, torch.nn.Module):
+        return FunctionProxy(proxy)
+    allowed = "a function that returns the proxy loss, a Proxy(batches, loss), or None"
+    remedy = (
+        "Write proxy=lambda: loss(model(x), y)."
+        if isinstance(proxy, torch.nn.Module)
+        else "Write proxy=Proxy(loader, loss)."
+    )
+    raise TypeError(message("proxy", proxy, allowed, remedy))
+
+
+def rows(batch: Any) -> int:
+    """Return the number of rows of a batch: of its first tensor, however it is wrapped."""
+    found = batch
+    while not isinstance(found, torch.Tensor):
+        parts: Iterator[Any] = iter(
+            found.values() if isinstance(found, Mapping) else found
+            if isinstance(found, (list, tuple)) else ()
+        )  # fmt: skip
+        found = next(parts, None)
+        if found is None:
+            raise TypeError(
+                message("batch", batch, "a tensor, or a tuple, list or dict of them")
+                + " Give Proxy(..., size=...) for other batches."
+            )
+    return int(found.shape[0]) if found.ndim else 1
+
+
+def clear(params: Tensors) -> None:
+    """Drop the gradients, so that the next backward pass writes instead of adding."""
+    for p in params:
+        p.grad = None
+
+
+def gradients(params: Tensors) -> list[Any]:
+    """Return the gradients; zeros where the proxy does not depend on a parameter."""
+    for p in params:
+        if p.grad is None:
+            p.grad = torch.zeros_like(p)
+    return [p.grad for p in params]
+
+
+def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
+    """Add ``weight`` times the gradient of a loss to ``.grad`` and return the weighted loss."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        got = f"a tensor of shape {tuple(loss.shape)}" if hasattr(loss, "shape") else loss
+        raise TypeError(message("the proxy's loss", got, "a scalar tensor", "Take its mean."))
+    if not loss.requires_grad:
+        raise ValueError(
+            "the proxy's loss must depend on the parameters through autograd, got one without a "
+            "graph. Do not detach it; for no proxy at all, pass proxy=None."
+        )
+    with torch.enable_grad():
+        weighted = loss if weight == 1.0 else weight * loss
+        weighted.backward(inputs=list(params))
+    return weighted.detach()
+
+
+def _one_shot(iterable: Any) -> bool:
+    return isinstance(iterable, Iterator)

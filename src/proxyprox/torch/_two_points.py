@@ -1,0 +1,110 @@
+"""The same batch at the previous point, for corrections that compare the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from proxyprox.corrections import Correction
+from proxyprox.torch._block import copy_of
+from proxyprox.torch._modes import proxy_mode
+from proxyprox.torch._proxy import clear
+
+
+class Replay:
+    """Random states around a closure, so that its second call draws what the first one drew."""
+
+    def __init__(self) -> None:
+        self.begin = _random_states()
+        self.end = self.begin
+
+    def finish(self) -> None:
+        """Note the states after the first call."""
+        self.end = _random_states()
+
+    def rewind(self) -> None:
+        """Go back to before the first call."""
+        _set_random_states(self.begin)
+
+    def forward(self) -> None:
+        """Go to after the first call."""
+        _set_random_states(self.end)
+
+
+def target_gradients(
+    closure: Callable[[], Any] | None,
+    correction: Correction,
+    groups: Iterable[Mapping[str, Any]],
+    state: Mapping[Any, Mapping[str, Any]],
+    model: Any | None,
+) -> tuple[Any, dict[Any, Any]]:
+    """Call the closure, if there is one, and again at the previous point if that is asked for.
+
+    Returns
+    -------
+    loss : tensor or None
+        What the closure returned.
+    before : dict
+        The batch's gradient at w_{k−1} by parameter; empty where it is not asked for.
+    """
+    if closure is None:
+        if correction.two_points:
+            raise TypeError(
+                f"step() with correction={correction!r} needs a closure, since the same batch is "
+                "evaluated at the previous point too: call step(closure), or use EMA(), which "
+                "needs none."
+            )
+        return None, {}
+    replay = Replay() if correction.two_points else None
+    with torch.enable_grad():
+        loss = closure()
+    if replay is None:
+        return loss, {}
+    replay.finish()
+    params = [p for group in groups for p in group["params"]]
+    return loss, gradients_at_previous(closure, state, params, replay, model)
+
+
+def gradients_at_previous(
+    closure: Callable[[], Any],
+    state: Mapping[Any, Mapping[str, Any]],
+    params: list[Any],
+    replay: Replay,
+    model: Any | None,
+) -> dict[Any, Any]:
+    """Return the batch's gradient at w_{k−1} by parameter; w and ``.grad`` stay as they are.
+
+    Dropout masks and augmentation are drawn as in the first call, and the running statistics of
+    ``model`` see the batch only once.
+    """
+    known = [p for p in params if p.grad is not None and "previous" in state[p]]
+    if not known:
+        return {}
+    here, found = copy_of(known), [p.grad for p in params]
+    torch._foreach_copy_(known, [state[p]["previous"] for p in known])
+    clear(params)
+    replay.rewind()
+    try:
+        with proxy_mode(model, "frozen"), torch.enable_grad():
+            closure()
+        return {p: torch.zeros_like(p) if p.grad is None else p.grad for p in known}
+    finally:
+        replay.forward()
+        torch._foreach_copy_(known, here)
+        for p, gradient in zip(params, found, strict=True):
+            p.grad = gradient
+
+
+def _random_states() -> tuple[Any, list[Any]]:
+    # Asking an uninitialised CUDA for its state would initialise it.
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return torch.get_rng_state(), cuda
+
+
+def _set_random_states(states: tuple[Any, list[Any]]) -> None:
+    cpu, cuda = states
+    torch.set_rng_state(cpu)
+    if cuda:
+        torch.cuda.set_rng_state_all(cuda)

@@ -1,0 +1,122 @@
+"""An average of the weights along the way, and BatchNorm statistics that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from proxyprox._checks import fraction
+from proxyprox.torch._block import copy_of
+
+
+class WeightAverage:
+    """``v ← v + (1 − decay)(w − v)``: smoother weights, for one more copy of them.
+
+    Parameters
+    ----------
+    params : iterable of tensors
+        The weights; the average starts at their values.
+    decay : float
+        In (0, 1); the average looks back over about ``1/(1 − decay)`` updates.
+
+    Examples
+    --------
+    >>> w = torch.nn.Parameter(torch.zeros(2))
+    >>> average = WeightAverage([w], decay=0.5)
+    >>> with torch.no_grad():
+    ...     _ = w.fill_(1.0)
+    >>> average.update()
+    >>> with average.applied():
+    ...     w.tolist()
+    [0.5, 0.5]
+    >>> w.tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, params: Iterable[Any], decay: float) -> None:
+        self.params = list(params)
+        self.decay = fraction("decay", decay)
+        with torch.no_grad():
+            self.values = copy_of(self.params)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def update(self) -> None:
+        """Take the present weights in."""
+        torch._foreach_lerp_(self.values, self.params, 1 - self.decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Put the average into the parameters for the time of a block."""
+        with torch.no_grad():
+            held = copy_of(self.params)
+            torch._foreach_copy_(self.params, self.values)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(self.params, held)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average."""
+        return {"values": list(self.values)}
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the average."""
+        for value, saved in zip(self.values, state["values"], strict=True):
+            value.copy_(saved)
+
+
+@contextmanager
+def refreshed_batchnorm(
+    model: Any, batches: Iterable[Any], forward: Callable[[Any], Any]
+) -> Iterator[None]:
+    """Give BatchNorm the statistics of the present weights for the time of a block.
+
+    Running statistics lag behind weights that move fast, and mean nothing for averaged ones. They
+    are replaced by the plain mean over the batches, and put back afterwards.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    batches : iterable
+        Data to measure on; the proxy's costs nothing.
+    forward : callable
+        ``forward(batch)`` runs the network on a batch.
+    """
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    held = [
+        (
+            m,
+            m.momentum,
+            m.running_mean.clone(),
+            m.running_var.clone(),
+            m.num_batches_tracked.clone(),
+        )
+        for m in layers
+    ]
+    training = [(m, m.training) for m in model.modules()]
+    try:
+        with torch.no_grad():
+            for m in layers:
+                m.reset_running_stats()
+                m.momentum = None  # a cumulative mean
+            model.train()
+            for batch in batches:
+                forward(batch)
+        for m, flag in training:
+            m.training = flag
+        yield
+    finally:
+        for m, momentum, mean, variance, count in held:
+            m.momentum = momentum
+            m.running_mean.copy_(mean)
+            m.running_var.copy_(variance)
+            m.num_batches_tracked.copy_(count)
+        for m, flag in training:
+            m.training = flag

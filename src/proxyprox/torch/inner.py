@@ -1,0 +1,152 @@
+"""How one inner step is taken: the implicit step, or any of torch's optimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from proxyprox._checks import message, positive
+from proxyprox.torch._block import Block
+
+StepSize = float | Callable[[int], float]
+"""A number, or a function of the outer step k = 0, 1, …"""
+
+
+@dataclass(frozen=True)
+class ImplicitStep:
+    """``w ← (w/γ + w_k/η − [∇L̂(w) + m]) / (1/γ + 1/η)``: stable for every η.
+
+    The proximal term is taken exactly, so that γ need only suit the proxy, and an annealed η
+    (the optimiser's ``lr``) anneals the inner steps with it.
+
+    Parameters
+    ----------
+    step_size : float or callable
+        γ > 0, or a function of the outer step; as a learning rate for the proxy alone.
+
+    Examples
+    --------
+    >>> ImplicitStep(0.05)
+    ImplicitStep(step_size=0.05)
+    """
+
+    step_size: StepSize = 0.01
+
+    def __post_init__(self) -> None:
+        """Check γ."""
+        if not callable(self.step_size):
+            positive("step_size", self.step_size)
+
+
+class Stepper(Protocol):
+    """An inner step in use."""
+
+    def begin(self, k: int) -> None:
+        """Prepare for outer step k."""
+
+    def step(self, blocks: Sequence[Block], t: int) -> None:
+        """Take inner step t, with ∇L̂(w) (or its estimate) in ``.grad``."""
+
+    def add_params(self, params: Sequence[Any]) -> None:
+        """Take a new parameter group in."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is kept from one outer step to the next."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
+class ImplicitStepper:
+    """Takes the implicit step on every block."""
+
+    def __init__(self, inner: ImplicitStep) -> None:
+        self.inner = inner
+        self.gamma = 0.0
+
+    def begin(self, k: int) -> None:
+        """Look the step size up."""
+        gamma = self.inner.step_size
+        self.gamma = positive(f"step_size({k})", gamma(k)) if callable(gamma) else gamma
+
+    def step(self, blocks: Sequence[Block], t: int) -> None:
+        """Step."""
+        for block in blocks:
+            block.implicit_step(self.gamma)
+
+    def add_params(self, params: Sequence[Any]) -> None:
+        """Do nothing: the blocks carry the parameters."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+class TorchStepper:
+    """Takes the steps of a torch optimiser on ∇φ.
+
+    Parameters
+    ----------
+    factory : callable
+        Makes the optimiser from parameter groups.
+    groups : iterable of lists
+        Parameters of each group.
+    fresh : bool
+        Forget momentum and the like at the start of every subproblem.
+    """
+
+    def __init__(
+        self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]], *, fresh: bool
+    ) -> None:
+        self.optimizer = factory([{"params": list(params)} for params in groups])
+        if not isinstance(self.optimizer, torch.optim.Optimizer):
+            allowed = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
+            raise TypeError(message("inner", self.optimizer, allowed))
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            raise TypeError(
+                message("inner", factory, "an optimiser that needs no closure", "Use SGD or Adam.")
+            )
+        self.fresh = fresh
+
+    def begin(self, k: int) -> None:
+        """Forget, if that is wanted."""
+        if self.fresh:
+            self.optimizer.state.clear()
+
+    def step(self, blocks: Sequence[Block], t: int) -> None:
+        """Complete the gradient, step."""
+        for block in blocks:
+            block.complete_gradient(at_centre=t == 0)
+        self.optimizer.step()
+
+    def add_params(self, params: Sequence[Any]) -> None:
+        """Give the inner optimiser a new group too."""
+        self.optimizer.add_param_group({"params": list(params)})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the inner optimiser's state, unless every subproblem starts without."""
+        return {} if self.fresh else dict(self.optimizer.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the inner optimiser."""
+        if state:
+            self.optimizer.load_state_dict(dict(state))
+
+
+def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> Stepper:
+    """Accept an ImplicitStep, or a factory of torch optimisers."""
+    if isinstance(inner, ImplicitStep):
+        return ImplicitStepper(inner)
+    if isinstance(inner, torch.optim.Optimizer):
+        remedy = "Pass functools.partial(torch.optim.SGD, lr=0.01), not the optimiser itself."
+        raise TypeError(message("inner", inner, "an ImplicitStep or a factory", remedy))
+    if not callable(inner):
+        allowed = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
+        raise TypeError(message("inner", inner, allowed))
+    return TorchStepper(inner, groups, fresh=fresh)

@@ -1,0 +1,105 @@
+"""The experiment in miniature: from configuration to report, with interruptions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from proxyprox.experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
+from proxyprox.experiments.cifar10 import run as experiment  # noqa: E402
+from proxyprox.experiments.cifar10.model import ResNet18  # noqa: E402
+from proxyprox.experiments.cifar10.training import Training  # noqa: E402
+
+SMALL = {"batch_size": 16, "proxy_size": 32, "anchor_batch": 16, "inner_steps": 2}
+RECIPES = (
+    Recipe("SGD", "sgd", lr=0.1, batch_size=16),
+    Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1, batch_size=16),
+    Recipe("ProxyProx", **SMALL),
+    Recipe(
+        "everything at once", **SMALL, correction="ema", resample_every=2, average=0.5, refresh=2,
+        augment=True, proxy_augment=True, label_smoothing=0.1, warmup=0.2, inner_lr_end=0.001,
+        inner_steps_end=1, weight_decay=1e-3, schedule="linear",
+    ),
+)  # fmt: skip
+CONFIG = replace(
+    TINY, recipes=RECIPES, passes=1.0, width=4, train_images=96, test_images=32,
+    train_evaluation=32, image_size=8,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_network_is_resnet_18():
+    assert sum(p.numel() for p in ResNet18().parameters()) == 11_173_962
+    assert ResNet18(width=4)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_from_configuration_to_report(tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("plotly")
+    lines = []
+    records = experiment.run(CONFIG, tmp_path, device="cpu", progress=lines.append)
+    assert len(lines) == 4
+    for name in ("records.jsonl", "summary.json", "figure_passes.png", "report.html"):
+        assert (tmp_path / name).stat().st_size > 500, name
+    ends = {p["method"]: p for p in records if p["passes"] == 1.0}
+    assert set(ends) == {recipe.name for recipe in RECIPES}
+    assert ends["SGD"]["residual"] is None
+    assert ends["ProxyProx"]["residual"] > 0
+    assert ends["ProxyProx"]["proxy_sampled_gradients"] == 6 * 2
+    assert all(p["target_samples"] == 96 for p in ends.values())
+    rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
+    assert {row["panel"] for row in rows} == {"train loss", "test accuracy", "‖∇φ_k(w_{k+1})‖"}
+    # A second call finds everything done.
+    assert experiment.run(CONFIG, tmp_path, device="cpu", report=False) == records
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, recipe):
+    train, test, _ = experiment.device_data(CONFIG, "cpu")
+    whole = Training(CONFIG, recipe, 0, train, test)
+    expected = whole.run()
+    first = Training(CONFIG, recipe, 0, train, test)
+    first.run(tmp_path / "c.pt", stop=lambda: first.step >= 3)
+    assert first.step == 3
+    second = Training(CONFIG, recipe, 0, train, test)
+    assert second.load(tmp_path / "c.pt")
+    found = second.run()
+    for a, b in zip(found, expected, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+    for p, q in zip(second.params, whole.params, strict=True):
+        assert torch.equal(p, q)
+    other = Training(CONFIG, recipe, 1, train, test)
+    assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
+
+
+def test_configurations_are_checked():
+    with pytest.raises(ValueError, match="anchor_batch must be a divisor"):
+        Recipe("x", anchor_batch=100)
+    with pytest.raises(ValueError, match="optimizer must be one of"):
+        Recipe("x", "lion")
+    with pytest.raises(ValueError, match="recipes must be one or more, of different names"):
+        Config(recipes=(PAPER[0], PAPER[0]))
+    with pytest.raises(ValueError, match="image_size must be a divisor of 32"):
+        Config(image_size=7)
+    with pytest.raises(ValueError, match="data must be one of"):
+        Config(data="mnist")
+
+
+def test_the_defaults_are_the_papers():
+    by_name = {recipe.name: recipe for recipe in PAPER}
+    assert by_name["SGD"].lr == 0.1
+    assert (by_name["AdamW"].lr, by_name["AdamW"].weight_decay) == (1e-3, 0.1)
+    assert by_name["ProxyProx, 40 inner steps"].inner_steps == 40
+    assert all(r.proxy_size == 2560 and r.batch_size == 128 for r in PAPER)
+    assert all(r.schedule == "cosine" for r in PAPER)

@@ -1,0 +1,183 @@
+"""Images on the device, captured gradients and averages; the graphs themselves need CUDA."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
+from proxyprox.torch.averaging import refreshed_batchnorm
+from proxyprox.torch.device_data import DeviceImages, Plans
+from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def pictures(count=24, device="cpu", **options):
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (count, 8, 8, 3), generator=generator).byte()
+    labels = torch.arange(count) % 3
+    return DeviceImages(pixels, labels, pad=2, device=device, **options), pixels, labels
+
+
+def test_plain_plans_give_the_images_normalised():
+    data, pixels, labels = pictures()
+    x, y = data.batch(data.plain_plan(torch.tensor([5, 0])))
+    expected = pixels[[5, 0]].double() / 255
+    expected = (expected - torch.tensor(data.mean)) / torch.tensor(data.std)
+    torch.testing.assert_close(x.permute(0, 2, 3, 1).double(), expected, rtol=1e-4, atol=1e-5)
+    assert y.tolist() == labels[[5, 0]].tolist()
+    assert x.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_crops_and_flips_are_of_the_mirrored_image():
+    data, pixels, _ = pictures(mean=(0.0,) * 3, std=(1 / 255,) * 3)
+    plan = torch.tensor([[3, 0, 4, 0], [3, 2, 2, 1]])
+    x, _ = data.batch(plan)
+    padded = nn.functional.pad(pixels[3].permute(2, 0, 1)[None].float(), (2,) * 4, mode="reflect")
+    torch.testing.assert_close(x[0], padded[0, :, 0:8, 4:12])
+    torch.testing.assert_close(x[1], pixels[3].permute(2, 0, 1).flip(2).float())
+
+
+def test_random_plans_stay_inside_and_vary():
+    data, _, _ = pictures()
+    plan = data.random_plan(torch.arange(24).repeat(20), torch.Generator().manual_seed(0))
+    assert plan[:, 1:3].min() == 0
+    assert plan[:, 1:3].max() == 4
+    assert set(plan[:, 3].tolist()) == {0, 1}
+
+
+def test_a_pass_covers_the_subset_once_and_positions_are_saved():
+    data, _, _ = pictures()
+    plans = Plans(data, torch.arange(4, 16), 4, augment=True, seed=1)
+    seen = [plans.next() for _ in range(3)]
+    assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(4, 16))
+    plans.next()
+    saved = plans.state_dict()
+    expected = [plans.next() for _ in range(4)]
+    again = Plans(data, torch.arange(12), 4, augment=True, seed=9)
+    again.load_state_dict(saved)
+    assert all(torch.equal(a, again.next()) for a in expected)
+    with pytest.raises(ValueError, match="batch_size must be at most"):
+        Plans(data, torch.arange(3), 4, augment=False, seed=0)
+    with pytest.raises(ValueError, match="images must be uint8"):
+        DeviceImages(torch.zeros(2, 3), [0, 1])
+
+
+def network(device="cpu"):
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)
+    )
+    return layers.to(device=device, memory_format=torch.channels_last)
+
+
+def losses(data, model):
+    def loss(plan):
+        x, y = data.batch(plan)
+        return cross_entropy(model(x), y)
+
+    return loss
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_captured_gradient_is_the_gradient_and_leaves_statistics(device):
+    data, _, _ = pictures(device=device)
+    model, reference = network(device), network(device)
+    first, second = data.plain_plan(torch.arange(6)), data.plain_plan(torch.arange(6, 12))
+    captured = CapturedGradient(
+        losses(data, model), list(model.parameters()), first, buffers=list(model.buffers())
+    )
+    assert int(model[1].num_batches_tracked) == 0
+    for plan in (first, second):
+        value = captured(plan)
+        expected = losses(data, reference)(plan)
+        found = torch.autograd.grad(expected, list(reference.parameters()))
+        torch.testing.assert_close(value, expected.detach())
+        torch.testing.assert_close(captured.gradients, list(found))
+    torch.testing.assert_close(model[1].running_mean, reference[1].running_mean)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3)])
+@pytest.mark.parametrize("anchor", ["full", "paired"])
+def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction, anchor):
+    ends = []
+    for graphed in (True, False):
+        data, _, _ = pictures(device=device)
+        model = network(device)
+        loss = losses(data, model)
+        plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
+        if graphed:
+            proxy = GraphedProxy(plans, loss, model.parameters(), full_batch=6, model=model)
+        else:
+            order = Plans(data, torch.arange(12), 4, augment=False, seed=3)
+            proxy = Proxy([order.next() for _ in range(3)], loss, full=plans.everything(6))
+        optimizer = ProxyProx(
+            model.parameters(), 0.2, proxy=proxy, correction=correction, anchor=anchor, stop=3,
+            inner=ImplicitStep(0.02), model=model, measure_residual=True,
+        )  # fmt: skip
+        optimizer.zero_grad()
+        loss(data.plain_plan(torch.arange(24))).backward()
+        optimizer.step()
+        ends.append(([p.detach() for p in model.parameters()], optimizer.record.residual))
+    torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-6)
+    assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-3)
+
+
+def test_gradients_are_laid_out_like_their_parameters():
+    """Or the fused updates would fall back to one launch a parameter."""
+    weight = nn.Parameter(torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last))
+    x = torch.randn(5, 48)
+    captured = CapturedGradient(
+        lambda x: (x @ weight.contiguous().reshape(48)).square().mean(), [weight], x
+    )
+    captured(x)
+    (found,) = captured.gradients
+    assert found.stride() == weight.stride()
+    (expected,) = torch.autograd.grad((x @ weight.contiguous().reshape(48)).square().mean(), weight)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_graphed_proxy_on_another_subset():
+    data, _, _ = pictures()
+    model = network()
+    loss = losses(data, model)
+    plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
+    proxy = GraphedProxy(plans, loss, model.parameters(), full_batch=12, model=model)
+    other = proxy.on(torch.arange(12, 24))
+    torch.testing.assert_close(
+        other.loss(None), loss(data.plain_plan(torch.arange(12, 24))).detach()
+    )
+    with pytest.raises(ValueError, match="indices must be as many as before"):
+        proxy.on(torch.arange(4))
+    with pytest.raises(ValueError, match="full_batch must be a divisor"):
+        GraphedProxy(plans, loss, model.parameters(), full_batch=5)
+
+
+def test_an_average_of_weights():
+    w = nn.Parameter(torch.zeros(3))
+    average = WeightAverage([w], decay=0.75)
+    with torch.no_grad():
+        w.fill_(4.0)
+    average.update()
+    again = WeightAverage([nn.Parameter(torch.ones(3))], decay=0.75)
+    again.load_state_dict(average.state_dict())
+    assert again.values[0].tolist() == [1.0] * 3
+
+
+def test_refreshed_statistics_are_those_of_the_batches_and_go_away():
+    model = network()
+    x = torch.randn(8, 3, 8, 8)
+    model(x)
+    held = {k: v.clone() for k, v in model.state_dict().items()}
+    model.eval()
+    model[2].train()
+    with refreshed_batchnorm(model, [x[:4], x[4:]], model):
+        assert [m.training for m in model] == [False, False, True, False, False]
+        means = [model[0](part).mean(dim=(0, 2, 3)) for part in (x[:4], x[4:])]
+        torch.testing.assert_close(model[1].running_mean, (means[0] + means[1]).detach() / 2)
+    assert all(torch.equal(v, held[k]) for k, v in model.state_dict().items())
+    assert model[1].momentum == 0.1

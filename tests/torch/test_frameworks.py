@@ -1,0 +1,239 @@
+"""The loops and tools that people use around an optimiser."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, TensorDataset
+
+from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx, Storm
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(32, 4, generator=GENERATOR)
+Y = X.sum(1, keepdim=True) + 0.1 * torch.randn(32, 1, generator=GENERATOR)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def optimizer_for(model, **options):
+    batches = [(X[:8], Y[:8]), (X[8:16], Y[8:16])]
+    proxy = Proxy(batches, lambda batch: mse_loss(model(batch[0]), batch[1]))
+    options = {"correction": EMA(0.3), "inner": ImplicitStep(0.02), "stop": 3, **options}
+    return ProxyProx(model.parameters(), 0.5, proxy=proxy, model=model, **options)
+
+
+def loader():
+    return DataLoader(TensorDataset(X, Y), batch_size=8)
+
+
+def plain_loop(model, optimizer, epochs=2):
+    for _ in range(epochs):
+        for x, y in loader():
+            optimizer.zero_grad()
+            mse_loss(model(x), y).backward()
+            optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def equal(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+needs_lightning = pytest.mark.skipif(
+    importlib.util.find_spec("lightning") is None, reason="lightning is not installed"
+)
+needs_accelerate = pytest.mark.skipif(
+    importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed"
+)
+
+
+@needs_lightning
+@pytest.mark.filterwarnings("ignore")  # of Lightning's own, about workers and loggers
+@pytest.mark.parametrize(
+    ("automatic", "correction"),
+    [(True, EMA(0.3)), (True, Storm(0.3)), (False, EMA(0.3))],
+    ids=["automatic", "automatic-storm", "manual"],
+)
+def test_lightning(tmp_path, automatic, correction):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = network()
+            self.automatic_optimization = automatic
+
+        def training_step(self, batch, index):
+            loss = mse_loss(self.model(batch[0]), batch[1])
+            if not automatic:
+                optimizer = self.optimizers()
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                optimizer.step()
+            return loss
+
+        def configure_optimizers(self):
+            optimizer = optimizer_for(self.model, correction=correction)
+            return [optimizer], [torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)]
+
+    module = Module()
+    trainer = lightning.Trainer(
+        max_epochs=2, logger=False, enable_progress_bar=False, enable_model_summary=False,
+        accelerator="cpu", default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(module, loader())
+    found = [p.detach() for p in module.model.parameters()]
+    reference = network()
+    if correction.two_points:
+        optimizer = optimizer_for(reference, correction=correction)
+        for _ in range(2):
+            for x, y in loader():
+
+                def closure(x=x, y=y):
+                    optimizer.zero_grad()
+                    loss = mse_loss(reference(x), y)
+                    loss.backward()
+                    return loss
+
+                optimizer.step(closure)
+        assert equal(found, [p.detach() for p in reference.parameters()])
+    else:
+        assert equal(found, plain_loop(reference, optimizer_for(reference)))
+    saved = torch.load(next(tmp_path.rglob("*.ckpt")), weights_only=False, map_location="cpu")[
+        "optimizer_states"
+    ][0]
+    optimizer_for(network(), correction=correction).load_state_dict(saved)
+
+
+@needs_accelerate
+@pytest.mark.filterwarnings("ignore")  # of Accelerate's own
+def test_accelerate():
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = network()
+    optimizer = optimizer_for(model)
+    prepared, wrapped, batches = accelerator.prepare(model, optimizer, loader())
+    for _ in range(2):
+        for x, y in batches:
+            with accelerator.accumulate(prepared):
+                loss = mse_loss(prepared(x), y)
+                accelerator.backward(loss)
+                accelerator.clip_grad_norm_(prepared.parameters(), 1e6)
+                wrapped.step()
+                wrapped.zero_grad()
+    reference = network()
+    expected = plain_loop(reference, optimizer_for(reference))
+    for p, q in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), q, rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_accumulation_as_trainers_do_it():
+    model, optimizer = network(), None
+    optimizer = optimizer_for(model)
+    before = mse_loss(model(X), Y).item()
+    for epoch in range(10):
+        for i, (x, y) in enumerate(loader()):
+            (mse_loss(model(x), y) / 2).backward()
+            if i % 2:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                model.zero_grad()
+        assert optimizer.ledger.target_gradients == 2 * (epoch + 1)
+    assert mse_loss(model(X), Y).item() < before / 2
+
+
+def test_bf16_autocast():
+    model = network()
+
+    def loss_of(batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return mse_loss(model(batch[0]).float(), batch[1])
+
+    proxy = Proxy([(X[:16], Y[:16])], loss_of)
+    optimizer = ProxyProx(
+        model.parameters(), 0.5, proxy=proxy, model=model, inner=ImplicitStep(0.02), stop=3,
+        measure_residual=True,
+    )  # fmt: skip
+    before = loss_of((X, Y)).item()
+    for _ in range(12):
+        optimizer.zero_grad()
+        loss_of((X, Y)).backward()
+        optimizer.step()
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert loss_of((X, Y)).item() < before / 2
+
+
+def test_bf16_grad_scaler_without_a_closure():
+    model = network()
+    optimizer = optimizer_for(model)
+    scaler = torch.amp.GradScaler("cpu")
+    start = model[0].weight.detach().clone()
+    scaler.scale(mse_loss(model(X), Y)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(model[0].weight, start)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_model(backend):
+    torch._dynamo.reset()
+    model = network()
+    compiled = torch.compile(model, backend=backend)
+    proxy = Proxy([(X[:8], Y[:8]), (X[8:16], Y[8:16])],
+                  lambda batch: mse_loss(compiled(batch[0]), batch[1]))  # fmt: skip
+    optimizer = ProxyProx(
+        model.parameters(), 0.5, proxy=proxy, model=model, correction=EMA(0.3),
+        inner=ImplicitStep(0.02), stop=3,
+    )  # fmt: skip
+    for x, y in loader():
+        optimizer.zero_grad()
+        mse_loss(compiled(x), y).backward()
+        optimizer.step()
+    reference = network()
+    expected = plain_loop(reference, optimizer_for(reference), epochs=1)
+    for p, q in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), q, rtol=1e-4, atol=1e-5)
+    assert int(model[1].num_batches_tracked) == 4, "the proxy's passes are not counted"
+
+
+def test_channels_last_weights_keep_their_layout():
+    model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    optimizer = ProxyProx(
+        model.parameters(), 0.1, proxy=lambda: model(x[:1]).square().mean(), correction=EMA(0.5)
+    )
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    assert model.weight.is_contiguous(memory_format=torch.channels_last)
+    kept = optimizer.state[model.weight]["estimate"]
+    assert kept.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_cuda_agrees_with_the_cpu():
+    ends = []
+    for device in ("cpu", "cuda"):
+        model = network().double().to(device)
+        x, y = X.double().to(device), Y.double().to(device)
+        optimizer = ProxyProx(
+            model.parameters(), 0.5, proxy=lambda m=model, x=x, y=y: mse_loss(m(x[:16]), y[:16]),
+            correction=EMA(0.3), model=model, measure_residual=True,
+        )  # fmt: skip
+        for _ in range(5):
+            optimizer.zero_grad()
+            mse_loss(model(x), y).backward()
+            optimizer.step()
+        ends.append([p.detach().cpu() for p in model.parameters()])
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,99 @@
+"""At most three extra copies of the parameters, and no second network."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import proxyprox as pp
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx
+
+WIDTH = 64
+
+
+class Live(TorchDispatchMode):
+    """Follows every storage that operations make, and the largest total alive at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.known, self.bytes, self.peak = {}, 0, 0
+
+    def _gone(self, key):
+        self.bytes -= self.known.pop(key)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                key = storage._cdata
+                if key not in self.known:
+                    self.known[key] = storage.nbytes()
+                    self.bytes += storage.nbytes()
+                    weakref.finalize(storage, self._gone, key)
+        self.peak = max(self.peak, self.bytes)
+        return result
+
+
+def network():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(12)]
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["function", "loader"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"correction": Plain()},
+        {"correction": EMA(0.2)},
+        {"correction": Mean()},
+        {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
+        {"correction": EMA(0.2), "measure_residual": True},
+        {"correction": EMA(0.2), "stop": pp.NonConvex() | pp.Steps(3)},
+        {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
+    ],
+    ids=["plain", "ema", "mean", "decay", "measured", "criterion", "sgd"],
+)
+def test_at_most_three_extra_copies(options, sampled):
+    model = network()
+    x = torch.randn(2, WIDTH)
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    one_layer = size / 12
+
+    def loss(batch):
+        return model(batch).square().mean()
+
+    proxy = Proxy([x[:1], x[1:]], loss) if sampled else (lambda: loss(x))
+    given = {"inner": ImplicitStep(0.01), "stop": 3, **options}
+    optimizer = ProxyProx(model.parameters(), 0.1, proxy=proxy, probe=False, **given)
+    with Live() as live:
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=False)
+            loss(x).backward()
+            gc.collect()
+            before, live.peak = live.bytes, live.bytes
+            optimizer.step()
+            kept = sum(t.untyped_storage().nbytes() for s in optimizer.state.values()
+                       for t in s.values())  # fmt: skip
+            # What the step adds at its worst moment, with what it carries from the step before.
+            carried = kept if optimizer.record.k > 0 else 0
+            assert live.peak - before + carried <= 3 * size + 4 * one_layer
+    gc.collect()
+    assert kept <= size
+
+
+def test_nothing_is_kept_by_the_plain_correction():
+    model = network()
+    optimizer = ProxyProx(
+        model.parameters(), 0.1, proxy=lambda: model(torch.ones(1, WIDTH)).square().mean()
+    )
+    model(torch.ones(1, WIDTH)).sum().backward()
+    optimizer.step()
+    assert not any(optimizer.state.values())

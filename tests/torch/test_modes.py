@@ -1,0 +1,139 @@
+"""BatchNorm and Dropout during proxy passes, and the probe for a random proxy."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from proxyprox.torch import (
+    EMA,
+    ImplicitStep,
+    Proxy,
+    ProxyProx,
+    RandomProxyWarning,
+    Storm,
+)
+from proxyprox.torch._modes import proxy_mode
+
+
+def network(dropout: float = 0.0):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(dropout), nn.ReLU(), nn.Linear(4, 1)
+    )
+
+
+X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+
+
+def loss_of(model, rows=slice(None)):
+    return (model(X[rows]) - 1).square().mean()
+
+
+def one_step(network, **options):
+    options = {"proxy": lambda: loss_of(network, slice(0, 6)), **options}
+    optimizer = ProxyProx(network.parameters(), 0.1, inner=ImplicitStep(0.01), stop=3, **options)
+    optimizer.zero_grad()
+    loss_of(network).backward()
+    optimizer.step()
+    return optimizer
+
+
+def test_running_statistics_see_the_target_only():
+    model, reference = network(), network()
+    one_step(model, model=model)
+    loss_of(reference)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        assert torch.equal(getattr(model[1], name), getattr(reference[1], name)), name
+    assert model[1].track_running_stats
+
+
+def test_frozen_passes_use_the_statistics_of_the_batch():
+    model = network()
+    loss_of(model)
+    expected = loss_of(copy.deepcopy(model))
+    with proxy_mode(model, "frozen"):
+        assert torch.equal(loss_of(model), expected)
+
+
+def test_train_mode_touches_them_and_eval_mode_uses_them():
+    model = network()
+    one_step(model, model=model, proxy_mode="train")
+    # The target's pass, the probe's two, the anchor's (also the first inner step's), two more.
+    assert int(model[1].num_batches_tracked) == 6
+    model, seen = network(), []
+
+    def proxy():
+        seen.append([m.training for m in model])
+        return loss_of(model, slice(0, 6))
+
+    model[2].eval()
+    one_step(model, model=model, proxy=proxy, proxy_mode="eval")
+    assert not any(any(flags) for flags in seen)
+    assert [m.training for m in model] == [True, True, False, True, True]
+    assert int(model[1].num_batches_tracked) == 1
+
+
+def test_instance_norm_is_frozen_too():
+    model = nn.Sequential(nn.Conv1d(1, 2, 1), nn.InstanceNorm1d(2, track_running_stats=True))
+    before = model[1].running_mean.clone()
+    with proxy_mode(model, "frozen"):
+        model(torch.randn(2, 1, 5))
+    assert torch.equal(model[1].running_mean, before)
+    assert model[1].momentum == 0.1
+
+
+def test_modes_come_back_after_an_error():
+    model = network()
+    with pytest.raises(RuntimeError, match="no"), proxy_mode(model, "frozen"):
+        raise RuntimeError("no")
+    assert model[1].track_running_stats
+
+
+def test_storm_counts_a_batch_once_in_the_running_statistics():
+    model = network()
+    optimizer = ProxyProx(
+        model.parameters(), 0.1, proxy=lambda: loss_of(model, slice(0, 6)), model=model,
+        correction=Storm(0.3), inner=ImplicitStep(0.01), stop=2,
+    )  # fmt: skip
+
+    def closure():
+        optimizer.zero_grad()
+        loss_of(model).backward()
+
+    for _ in range(3):
+        optimizer.step(closure)
+    assert int(model[1].num_batches_tracked) == 3
+
+
+@pytest.mark.parametrize("loader", [False, True], ids=["function", "loader"])
+def test_the_probe_warns_of_dropout(loader):
+    model = network(dropout=0.5)
+    given = (
+        {"proxy": Proxy([X[:6], X[6:]], lambda b: (model(b) - 1).square().mean())} if loader else {}
+    )
+    with pytest.warns(RandomProxyWarning, match=r"differs between two.*proxy_mode=.eval"):
+        one_step(model, model=model, **given)
+
+
+@pytest.mark.parametrize("loader", [False, True], ids=["function", "loader"])
+def test_the_probe_is_silent_for_a_deterministic_proxy_and_on_request(loader):
+    model = network(dropout=0.5)
+    given = (
+        {"proxy": Proxy([X[:6], X[6:]], lambda b: (model(b) - 1).square().mean())} if loader else {}
+    )
+    one_step(model, model=model, proxy_mode="eval", **given)
+    one_step(model, model=model, probe=False, **given)
+
+
+def test_probing_does_not_change_the_run():
+    ends = []
+    for probe in (True, False):
+        model = network()
+        torch.manual_seed(3)
+        one_step(model, model=model, probe=probe, correction=EMA(0.1))
+        ends.append((torch.rand(1), model[0].weight.detach().clone()))
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))

@@ -1,0 +1,322 @@
+"""torch's own table of optimiser inputs and errors, adapted: what every optimiser must pass.
+
+The checks follow the names of those in torch's test suite; the table's classes and its list of
+inputs that every optimiser must refuse are torch's.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import sys
+import types
+import unittest
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch.nn import Parameter
+
+if find_spec("expecttest") is None:
+    # torch's testing package imports it for a base class that nothing here uses.
+    sys.modules["expecttest"] = types.ModuleType("expecttest")
+    sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
+
+from torch.testing._internal.common_optimizers import (
+    ErrorOptimizerInput,
+    OptimizerErrorEnum,
+    OptimizerInfo,
+    OptimizerInput,
+    get_error_inputs_for_all_optims,
+)
+
+import proxyprox as pp
+from proxyprox.torch import EMA, ImplicitStep, Mean, ProxyProx
+
+
+def inputs(device, dtype=None):
+    return [
+        OptimizerInput(params=None, kwargs={}, desc="default"),
+        OptimizerInput(params=None, kwargs={"lr": 1e-2}, desc="non-default lr"),
+        OptimizerInput(params=None, kwargs={"lr": torch.tensor(0.01)}, desc="tensor lr"),
+        OptimizerInput(params=None, kwargs={"lr": math.inf}, desc="infinite lr"),
+        OptimizerInput(params=None, kwargs={"weight_decay": 0.1}, desc="weight_decay"),
+        OptimizerInput(
+            params=None,
+            kwargs={"weight_decay": 0.1, "decoupled_weight_decay": True},
+            desc="decoupled weight_decay",
+        ),
+        OptimizerInput(params=None, kwargs={"correction": EMA(0.3)}, desc="EMA"),
+        OptimizerInput(params=None, kwargs={"correction": Mean()}, desc="mean"),
+        OptimizerInput(params=None, kwargs={"correction_weight": 0.5}, desc="weight"),
+        OptimizerInput(
+            params=None,
+            kwargs={"inner": functools.partial(torch.optim.SGD, lr=1e-2, momentum=0.5)},
+            desc="torch inner",
+        ),
+        OptimizerInput(
+            params=None,
+            kwargs={"inner": functools.partial(torch.optim.Adam, lr=1e-2), "keep_inner_state": 1},
+            desc="kept torch inner",
+        ),
+        OptimizerInput(params=None, kwargs={"stop": pp.RandomSteps(0.4)}, desc="random steps"),
+        OptimizerInput(
+            params=None, kwargs={"stop": pp.SDane(), "measure_residual": True}, desc="criterion"
+        ),
+    ]
+
+
+def refused(desc, error_type, regex, **kwargs):
+    return ErrorOptimizerInput(
+        OptimizerInput(params=None, kwargs=kwargs, desc=desc),
+        error_type=error_type,
+        error_regex=regex,
+    )
+
+
+def error_inputs(device, dtype):
+    return [
+        *get_error_inputs_for_all_optims(device, dtype),
+        refused("lr < 0", ValueError, "lr must be a positive number.*got -0.5", lr=-0.5),
+        refused("lr NaN", ValueError, "lr must be a positive number", lr=math.nan),
+        refused("lr text", TypeError, "lr must be a positive number", lr="0.1"),
+        refused("decay < 0", ValueError, "weight_decay must be a finite number", weight_decay=-1.0),
+        refused("flag", TypeError, "decoupled_weight_decay", decoupled_weight_decay="yes"),
+        refused(
+            "decoupled at infinity", ValueError, "lr must be finite where weight decay",
+            lr=math.inf, weight_decay=0.1, decoupled_weight_decay=True,
+        ),
+        refused("class", TypeError, "correction must be.*Add parentheses", correction=EMA),
+        refused("not a correction", TypeError, "correction must be", correction="ema"),
+        refused("weight > 1", ValueError, "correction_weight must be", correction_weight=1.5),
+        refused("anchor", ValueError, "anchor must be one of", anchor="half"),
+        refused("paired", ValueError, 'anchor must be "full".*Use Proxy', anchor="paired"),
+        refused("mode", ValueError, "proxy_mode must be one of", proxy_mode="off"),
+        refused("eval", ValueError, "proxy_mode.*Pass model", proxy_mode="eval"),
+        refused("model", TypeError, "model must be a torch.nn.Module", model=3),
+        refused("stop 0", ValueError, "stop must be a whole number", stop=0),
+        refused("stop text", TypeError, "stop must be a number of inner steps", stop="20"),
+        refused("stop class", TypeError, "stop.*Add parentheses", stop=pp.SDane),
+        refused("stop(k)", TypeError, r"stop\(0\) must be", stop=lambda k: 2.5),
+        refused("max", ValueError, "max_inner_steps", max_inner_steps=0),
+        refused("every", ValueError, "check_every", check_every=0),
+        refused("inner", TypeError, "inner must be", inner=0.01),
+        refused("inner class", TypeError, "inner must be", inner=lambda params: 3),
+        refused(
+            "inner optimiser", TypeError, "not the optimiser itself",
+            inner=torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
+        ),
+        refused("lbfgs", TypeError, "needs no closure", inner=lambda g: torch.optim.LBFGS(
+            g[0]["params"]
+        )),
+        refused("proxy", TypeError, "proxy must be a function", proxy=3.0),
+        refused("proxy model", TypeError, "proxy=lambda", proxy=torch.nn.Linear(1, 1)),
+        ErrorOptimizerInput(
+            OptimizerInput(
+                params=[Parameter(torch.zeros(2, dtype=torch.complex64))],
+                kwargs={},
+                desc="complex parameters",
+            ),
+            error_type=TypeError,
+            error_regex="params must be dense tensors of a real floating-point dtype",
+        ),
+    ]  # fmt: skip
+
+
+INFO = OptimizerInfo(
+    ProxyProx,
+    optim_inputs_func=inputs,
+    optim_error_inputs_func=error_inputs,
+    supported_impls=("foreach",),
+    supports_complex=False,
+)
+
+
+class Case:
+    """The linear least-squares problem of torch's tests, with a proxy beside it."""
+
+    def __init__(self, contiguous: bool = True) -> None:
+        generator = torch.Generator().manual_seed(1)
+        weight = torch.randn(10, 5, generator=generator)
+        if not contiguous:
+            weight = torch.randn(5, 10, generator=generator).t()
+        self.weight, self.bias = Parameter(weight), Parameter(torch.randn(10, generator=generator))
+        self.input = torch.randn(5, generator=generator)
+
+    @property
+    def params(self):
+        return [self.weight, self.bias]
+
+    def loss(self):
+        return (self.weight.mv(self.input) + self.bias).pow(2).sum()
+
+    def proxy(self):
+        return (0.9 * self.weight.mv(self.input) + self.bias).pow(2).sum()
+
+    def make(self, params=None, **kwargs):
+        given = {"lr": 0.05, "proxy": self.proxy, "inner": ImplicitStep(0.02), "stop": 3, **kwargs}
+        return ProxyProx(self.params if params is None else params, **given)
+
+    def closure(self, optimizer):
+        def evaluate():
+            optimizer.zero_grad()
+            loss = self.loss()
+            loss.backward()
+            return loss
+
+        return evaluate
+
+
+CASES = pytest.mark.parametrize("case", inputs("cpu"), ids=lambda case: case.desc)
+
+
+@CASES
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("with_lrsched", [True, False])
+def test_forloop_goes_right_direction(case, contiguous, with_lrsched):
+    for make_scheduler in INFO.scheduler_inputs[0] if with_lrsched else [None]:
+        problem = Case(contiguous)
+        optimizer = problem.make(**copy.deepcopy(case.kwargs))
+        scheduler = make_scheduler(optimizer) if make_scheduler else None
+        start = problem.loss().item()
+        for _ in range(20):
+            loss = optimizer.step(problem.closure(optimizer))
+            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                scheduler.step(loss.item())
+            elif scheduler:
+                scheduler.step()
+        assert problem.loss().item() < start
+
+
+@pytest.mark.parametrize("index", range(len(error_inputs("cpu", torch.float32))))
+def test_errors(index):
+    error = error_inputs("cpu", torch.float32)[index]
+    given, problem = error.optimizer_error_input, Case()
+    assert error.error_on == OptimizerErrorEnum.CONSTRUCTION_ERROR
+    kind = pytest.warns if issubclass(error.error_type, Warning) else pytest.raises
+    with kind(error.error_type, match=error.error_regex):
+        problem.make(given.params, **given.kwargs)
+
+
+@CASES
+def test_param_groups_lr_and_weight_decay(case):
+    kwargs = {k: v for k, v in case.kwargs.items() if k not in ("lr", "weight_decay")}
+    problem = Case()
+    groups = [
+        {"params": [problem.weight], "lr": 0.05, "weight_decay": 0.0},
+        {"params": [problem.bias], "lr": 1e-3, "weight_decay": 0.5},
+    ]
+    optimizer = problem.make(groups, **kwargs)
+    start = problem.loss().item()
+    for _ in range(20):
+        optimizer.step(problem.closure(optimizer))
+    assert problem.loss().item() < start
+
+
+@CASES
+def test_state_dict_deterministic(case):
+    """Loading into a fresh optimiser goes on as if nothing had happened."""
+    one, two = Case(), Case()
+    first = one.make(**copy.deepcopy(case.kwargs))
+    for _ in range(3):
+        first.step(one.closure(first))
+    second = two.make(**copy.deepcopy(case.kwargs))
+    with torch.no_grad():
+        for p, q in zip(two.params, one.params, strict=True):
+            p.copy_(q)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for _ in range(3):
+        first.step(one.closure(first))
+        second.step(two.closure(second))
+        assert all(torch.equal(p, q) for p, q in zip(one.params, two.params, strict=True))
+
+
+@CASES
+def test_step_is_noop_when_params_have_no_grad(case):
+    problem = Case()
+    before = [p.detach().clone() for p in problem.params]
+    optimizer = problem.make(**copy.deepcopy(case.kwargs))
+    optimizer.step()
+    assert all(torch.equal(p, q) for p, q in zip(problem.params, before, strict=True))
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"correction": EMA(0.3)}])
+def test_step_is_noop_for_zero_grads_without_a_proxy(kwargs):
+    p = Parameter(torch.randn(3))
+    before = p.detach().clone()
+    optimizer = ProxyProx([p], 0.1, proxy=None, **kwargs)
+    p.grad = torch.zeros_like(p)
+    optimizer.step()
+    assert torch.equal(p, before)
+
+
+@CASES
+def test_empty_tensors_and_scalars(case):
+    empty, scalar = Parameter(torch.empty(0)), Parameter(torch.tensor(2.0))
+    optimizer = ProxyProx(
+        [empty, scalar],
+        **{"lr": 0.05, **copy.deepcopy(case.kwargs)},
+        proxy=lambda: scalar**2 + empty.sum(),
+    )
+    for _ in range(3):
+        optimizer.zero_grad()
+        (scalar**2 + empty.sum()).backward()
+        optimizer.step()
+    assert abs(scalar.item()) < 2
+
+
+def test_named_parameters():
+    problem = Case()
+    named = [("weight", problem.weight), ("bias", problem.bias)]
+    optimizer = problem.make(named)
+    optimizer.step(problem.closure(optimizer))
+    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
+
+
+def test_a_generator_of_parameters_and_mixed_dtypes():
+    low = Parameter(torch.ones(4, dtype=torch.bfloat16))
+    high = Parameter(torch.ones(4, dtype=torch.float64))
+
+    def loss():
+        return (low.double() ** 2).sum() + (high**2).sum()
+
+    optimizer = ProxyProx(
+        (p for p in (low, high)), 0.1, proxy=loss, correction=EMA(0.5), inner=ImplicitStep(0.1)
+    )
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    assert low.dtype == torch.bfloat16
+    assert high.dtype == torch.float64
+    assert float(high.detach().abs().max()) < 0.5
+
+
+def test_state_dict_survives_torch_save_with_weights_only(tmp_path):
+    problem = Case()
+    optimizer = problem.make(correction=EMA(0.3), stop=pp.RandomSteps(0.4))
+    for _ in range(3):
+        optimizer.step(problem.closure(optimizer))
+    torch.save(optimizer.state_dict(), tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt", weights_only=True)
+    again = problem.make(correction=EMA(0.3), stop=pp.RandomSteps(0.4))
+    again.load_state_dict(loaded)
+    assert again.ledger == optimizer.ledger
+
+
+def test_another_optimisers_state_is_refused():
+    problem = Case()
+    other = torch.optim.SGD(problem.params, lr=0.1)
+    with pytest.raises(ValueError, match="saved by another optimiser"):
+        problem.make().load_state_dict(other.state_dict())
+
+
+def test_a_failed_add_param_group_changes_nothing():
+    problem = Case()
+    optimizer = problem.make()
+    with pytest.raises(TypeError, match="real floating-point"):
+        optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.complex64)]})
+    with pytest.raises(ValueError, match="lr must be a positive number"):
+        optimizer.add_param_group({"params": [Parameter(torch.zeros(2))], "lr": -1.0})
+    assert len(optimizer.param_groups) == 1
