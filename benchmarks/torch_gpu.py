@@ -156,8 +156,8 @@ class Bench:
                     loss, list(model.parameters()), x, graph=not self.given.no_graphs
                 )
             name = "compiled, graph" if compiled else "graph"
-            replay = captured._graph.replay if captured._graph else (lambda c=captured: c(x))
-            variants[name] = replay
+            # The lambda keeps what the graph reads alive; the graph itself does not.
+            variants[name] = lambda c=captured: c._graph.replay() if c._graph else c(x)
         return variants
 
     def eager(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,22 @@ def check_config(path: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
         ) from error
     if held == wanted:
         return
+    there, now = dict(_flat(held)), dict(_flat(wanted))
     differing = ", ".join(
-        f"{name} (there {held.get(name)!r}, now {wanted.get(name)!r})"
-        for name in sorted(wanted.keys() | held.keys())
-        if held.get(name) != wanted.get(name)
+        f"{name} (there {there.get(name)!r}, now {now.get(name)!r})"
+        for name in sorted(there.keys() | now.keys())
+        if there.get(name) != now.get(name)
     )
     raise RecordsError(
         f"{path.parent} holds records of another configuration; they differ in {differing}. "
         "Choose another folder, or repeat the command that made them."
     )
+
+
+def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Name nested settings with dots, so that a difference is shown where it lies."""
+    if not isinstance(tree, dict):
+        yield prefix[:-1], tree
+        return
+    for name, value in tree.items():
+        yield from _flat(value, f"{prefix}{name}.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from proxyprox import GLM, Problem, Step, minimize
+from proxyprox import Budget, Problem, Result, Step, minimize
 from proxyprox._arrays import Vector
 from proxyprox.experiments._exact import minimiser
 from proxyprox.experiments.contenders import ERM, Contender
@@ -35,24 +37,55 @@ def play(
     *,
     optimum: float,
     budget: int,
-    seed: int,
+    seed: Any,
     at: Sequence[int],
 ) -> list[Point]:
     """Run a contender within a budget of target gradients and measure it at the marks.
 
-    At a mark the answer is the last iterate paid for by then: a method that spends two gradients
+    At a mark the answer is the last one paid for by then: a method that spends two gradients
     a step is not helped by the rounding.
     """
     watch = _Watch(problem, optimum, at)
     if contender.name == ERM:
-        _empirical_risk(problem.objective, budget, seed, watch)
+        _empirical_risk(problem, seed, watch)
     else:
-        assert eta is not None
-        result = minimize(
-            problem, budget=budget, rng=seed, callback=watch.after, **contender.build(eta)
-        )
-        watch.close(result.last, result.ledger.as_dict(), diverged=not result.success)
+        _minimised(contender, eta, problem, Budget(target_gradients=budget), seed, watch)
     return watch.points
+
+
+def play_and_keep(
+    contender: Contender,
+    eta: float,
+    problem: Problem,
+    *,
+    optimum: float,
+    budget: Budget,
+    seed: Any,
+    at: Sequence[int],
+) -> tuple[list[Point], Result]:
+    """Do the same within any budget, and return the run's result besides its points.
+
+    Where something else than target gradients ends the run, the marks ahead repeat its answer.
+    """
+    watch = _Watch(problem, optimum, at)
+    return watch.points, _minimised(contender, eta, problem, budget, seed, watch)
+
+
+def _minimised(
+    contender: Contender,
+    eta: float | None,
+    problem: Problem,
+    budget: Budget,
+    seed: Any,
+    watch: _Watch,
+) -> Result:
+    assert eta is not None
+    settings = contender.build(eta)
+    # A step size that is too large is tried on purpose, and found out by its numbers.
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = minimize(problem, budget=budget, rng=seed, callback=watch.after, **settings)
+        watch.close(result.w, result.ledger.as_dict(), diverged=not result.success)
+    return result
 
 
 class _Watch:
@@ -60,53 +93,50 @@ class _Watch:
 
     def __init__(self, problem: Problem, optimum: float, at: Sequence[int]) -> None:
         self.points: list[Point] = []
+        self.left = list(at)
         self._problem, self._optimum = problem, optimum
-        self._left = list(at)
-        objective = problem.objective
-        self._latest: tuple[Vector, dict[str, float]] = (objective.zeros(), {})
+        self._answer: Vector = problem.objective.zeros()
+        self._ledger: Mapping[str, float] = {}
 
     def after(self, step: Step) -> None:
         spent = step.ledger.target_gradients
-        while self._left and self._left[0] < spent:
-            self._measure(*self._latest)
-        self._latest = (step.w, step.ledger.as_dict())
-        while self._left and self._left[0] == spent:
-            self._measure(*self._latest)
+        while self.left and self.left[0] < spent:
+            self.measure(self._answer, self._ledger)
+        self._answer, self._ledger = step.answer, step.ledger.as_dict()
+        while self.left and self.left[0] == spent:
+            self.measure(self._answer, self._ledger)
 
     def close(self, w: Vector, ledger: Mapping[str, float], *, diverged: bool) -> None:
-        while self._left:
-            self._measure(w, ledger, diverged=diverged)
+        while self.left:
+            self.measure(w, ledger, diverged=diverged)
 
-    def _measure(self, w: Vector, ledger: Mapping[str, float], *, diverged: bool = False) -> None:
+    def measure(self, w: Vector, ledger: Mapping[str, float], *, diverged: bool = False) -> None:
         value = self._problem.value(w) - self._optimum
-        point: Point = {"target_gradients": self._left.pop(0)}
+        point: Point = {"target_gradients": self.left.pop(0)}
         point |= {name: ledger.get(name, 0) for name in LEDGER_FIELDS}
         # A run that broke off has no answer: its last good iterate would flatter it.
         point["suboptimality"] = None if diverged else value
         self.points.append(point)
 
 
-def _empirical_risk(objective: GLM, budget: int, seed: int, watch: _Watch) -> None:
+def _empirical_risk(problem: Problem, seed: Any, watch: _Watch) -> None:
     """Fit, at each mark, the rows drawn so far; re-fits start from the last answer."""
-    import time
-
+    objective = problem.objective
     rng = np.random.default_rng(seed)
     counts = np.zeros(objective.design.rows)
-    begun, w, spent, passes = time.perf_counter(), objective.zeros(), 0, 0
-    while watch._left:
-        mark = watch._left[0]
-        while spent < mark:
-            np.add.at(counts, objective.sample(rng), 1.0)
+    begun, w, spent = time.perf_counter(), objective.zeros(), 0
+    while watch.left:
+        while spent < watch.left[0]:
+            drawn = objective.sample(rng)
+            counts += 1.0 if drawn is None else np.bincount(drawn, minlength=len(counts))
             spent += 1
         if spent:
             seen = np.flatnonzero(counts)
             weights = counts[seen] * objective.sample_weight[seen]
             part = objective.rows(seen, sample_weight=weights)
-            w = minimiser(part, w, tol=1e-9)
-            passes += 1
+            w = minimiser(part, w, tol=1e-9, penalty=problem.penalty)
         ledger = {
             "target_samples": int(counts.sum()),
             "seconds": time.perf_counter() - begun,
         }
-        watch._latest = (w, ledger)
-        watch._measure(w, ledger)
+        watch.measure(w, ledger)

@@ -5,23 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proxyprox.experiments.contenders import ERM
 from proxyprox.experiments.summary import Row, end_points, first_reaching
 
 BASELINES = ("SGD", "gradient descent")
 
 
-def sentences(rows: Sequence[Mapping[str, Any]], *, metric: str = "suboptimality") -> list[str]:
-    """Return one sentence for each panel: the best method against the proxy-free baseline."""
+def sentences(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    metric: str = "suboptimality",
+    main: str | None = None,
+) -> list[str]:
+    """Return a few sentences for each panel: a method against the baseline and the yardstick.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of a summary.
+    metric : str
+        What is compared; less is better.
+    main : str, optional
+        The method to speak of; by default the best ProxyProx of the panel.
+    """
     said = []
     last = end_points(rows)
     for panel in dict.fromkeys(row["panel"] for row in last):
-        here = [row for row in last if row["panel"] == panel]
-        base = next((row for row in here if row["method"] in BASELINES), None)
-        ours = [r for r in here if r["method"].startswith("ProxyProx") and _value(r, metric)]
-        if base is None or not ours or not _value(base, metric):
+        here = {row["method"]: row for row in last if row["panel"] == panel}
+        ours = [
+            row
+            for name, row in here.items()
+            if (name == main if main else name.startswith("ProxyProx"))
+            and _value(row, metric) is not None
+        ]
+        if not ours:
             continue
-        best = min(ours, key=lambda row: _value(row, metric) or 0.0)
-        said.append(_sentence(panel, base, best, rows, metric))
+        best = min(ours, key=lambda row: float(row[f"{metric}_median"]))
+        base = next((here[name] for name in BASELINES if name in here), None)
+        said.append(" ".join(_about(panel, best, base, here.get(ERM), rows, metric)))
     return said
 
 
@@ -46,27 +67,69 @@ def to_reach(rows: Sequence[Mapping[str, Any]], *, metric: str = "suboptimality"
     return table
 
 
-def _sentence(
+def _about(
     panel: str,
-    base: Mapping[str, Any],
     best: Mapping[str, Any],
+    base: Mapping[str, Any] | None,
+    yardstick: Mapping[str, Any] | None,
     rows: Sequence[Mapping[str, Any]],
     metric: str,
-) -> str:
-    low, high = float(best[f"{metric}_median"]), float(base[f"{metric}_median"])
-    budget = base["target_gradients"]
-    text = (
-        f"{panel.capitalize()}: after {budget:,} target gradients {best['method']} stands at "
-        f"{low:.2g} above the optimum and {base['method']} at {high:.2g}, "
-        f"{high / low:.3g} times as much"
-    )
-    hit = first_reaching(rows, high, metric=metric)[panel, best["method"]]
-    if hit is not None:
-        text += (
-            f"; it needed {hit['target_gradients']:,} target gradients (and "
-            f"{hit['proxy_gradients']:,.0f} of the proxy) to get as low as {base['method']}'s end"
-        )
-    return text + "."
+) -> list[str]:
+    name, low, budget = best["method"], float(best[f"{metric}_median"]), best["target_gradients"]
+    said = [
+        f"{panel[:1].upper()}{panel[1:]}: after {budget:,} target gradients, “{name}” is "
+        f"{_height(low)}"
+    ]
+    if base is not None and base is not best and base["method"] != name:
+        said[0] += f"; {base['method']} {_compared(low, _value(base, metric))}."
+        said += _shortcut(panel, best, base, rows, metric)
+    else:
+        said[0] += "."
+    fitted = None if yardstick is None else _value(yardstick, metric)
+    if fitted is not None:
+        said.append(f"Fitting the rows seen by then, without any proxy, gives {_plain(fitted)}.")
+    return said
+
+
+def _shortcut(
+    panel: str,
+    best: Mapping[str, Any],
+    base: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+) -> list[str]:
+    """Say what it took to get where the baseline ends."""
+    level = _value(base, metric)
+    if level is None:
+        return []
+    hit = first_reaching(rows, level, metric=metric)[panel, best["method"]]
+    if hit is None:
+        return []
+    return [
+        f"It got as low as {base['method']}'s end with {hit['target_gradients']:,} target "
+        f"gradients and {hit['proxy_gradients']:,.0f} proxy gradients."
+    ]
+
+
+def _compared(low: float, high: float | None) -> str:
+    if high is None:
+        return "broke off"
+    if low <= 0 or high <= 0:
+        return f"is {_height(high)}"
+    ratio = high / low
+    if ratio < 1:
+        return f"is closer, {_plain(high)} above it"
+    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+    return f"is {_plain(high)} above it, {times} times as far"
+
+
+def _height(value: float) -> str:
+    # A reference solved to rounding error can lie above an answer by as much.
+    return "at the optimum to rounding" if value <= 0 else f"{_plain(value)} above the optimum"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.2g}"
 
 
 def _value(row: Mapping[str, Any], metric: str) -> float | None:

@@ -24,15 +24,40 @@ def publish(
     command: str,
     config: Mapping[str, Any],
     notes: Sequence[str] = (),
+    lead: Sequence[str] | None = None,
 ) -> list[Row]:
-    """Write ``summary.json``, the figures and ``report.html``, and return the summary's rows."""
+    """Write ``summary.json``, the figures and ``report.html``, and return the summary's rows.
+
+    Parameters
+    ----------
+    folder : Path
+        Where everything goes; it must exist.
+    outcome : Outcome
+        What the tournament returned.
+    title : str
+        Heading of the report.
+    command : str
+        Command that makes it again.
+    config : mapping
+        Settings to show.
+    notes : sequence of str
+        Remarks to be read with the numbers.
+    lead : sequence of str, optional
+        What was found; by default composed from the rows.
+
+    Raises
+    ------
+    MissingExtraError
+        Without the ``report`` extra, when the summary has been written and only figures and
+        report are missing.
+    """
     rows = summarise(outcome.records)
     write_summary(folder / "summary.json", rows, command=command, config=dict(config))
     save_figures(folder, rows)
     write_report(
         folder,
         title=title,
-        lead=findings.sentences(rows),
+        lead=findings.sentences(rows) if lead is None else lead,
         command=command,
         config=config,
         rows=rows,

@@ -28,7 +28,7 @@ from proxyprox.experiments._sections import (
 )
 from proxyprox.experiments._style import COSTS, in_order
 
-__all__ = ["write_report"]
+__all__ = ["page", "write_report"]
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -125,7 +125,7 @@ def write_report(
             {"Versions": versions(), "Machine": machine()},
         ),
     ]
-    page = _page(
+    content = page(
         title,
         paragraphs,
         "".join(sections),
@@ -133,7 +133,7 @@ def write_report(
         plotly.get_plotlyjs(),
     )
     path = Path(folder) / "report.html"
-    atomic_write_text(path, page)
+    atomic_write_text(path, content)
     return path
 
 
@@ -148,10 +148,35 @@ def _ledger_section(
     return f'<section aria-labelledby="ledger"><h2 id="ledger">Ledger</h2>{inside}</section>'
 
 
-def _page(title: str, lead: Sequence[str], body: str, data: str, plotly_js: str) -> str:
+def page(
+    title: str,
+    lead: Sequence[str],
+    body: str,
+    data: str,
+    plotly_js: str,
+    *,
+    script: str = "report.js",
+) -> str:
+    """Return a page that needs nothing from outside.
+
+    Parameters
+    ----------
+    title : str
+        Heading.
+    lead : sequence of str
+        Paragraphs under it.
+    body, data : str
+        Sections and embedded data, as `proxyprox.experiments._sections` makes them.
+    plotly_js : str
+        The plotting library.
+    script : str
+        Which of the assets draws the figures.
+    """
     assets = files("proxyprox.experiments") / "assets"
     css = (assets / "report.css").read_text(encoding="utf-8")
-    script = (assets / "report.js").read_text(encoding="utf-8")
+    drawing, sorting = (
+        (assets / name).read_text(encoding="utf-8") for name in (script, "tables.js")
+    )
     paragraphs = "".join(f'<p class="lead">{escape(text)}</p>' for text in lead)
     # The policy's img-src allows the data: icon, without which browsers ask for /favicon.ico.
     return (
@@ -162,5 +187,5 @@ def _page(title: str, lead: Sequence[str], body: str, data: str, plotly_js: str)
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1>{paragraphs}</header>\n<main>{body}</main>\n"
-        f"{data}\n<script>{plotly_js}</script>\n<script>\n{script}</script>\n</body>\n</html>\n"
+        f"{data}\n<script>{plotly_js}</script>\n<script>\n{drawing}{sorting}</script>\n</body>\n</html>\n"
     )

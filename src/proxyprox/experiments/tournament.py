@@ -11,14 +11,17 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
+from proxyprox import __version__
 from proxyprox.experiments.records import Point, RecordStore
 
 TUNING_SEED = 1_000_000
@@ -113,7 +116,8 @@ def hold(
     metric : str
         What is minimised by tuning, at the end of the grid runs.
     """
-    settings = asdict(config)
+    # Another version may compute other numbers: its records are not mixed in.
+    settings = {"proxyprox": __version__, **asdict(config)}
     grid = RecordStore(folder / "grid.jsonl", config=settings)
     final = RecordStore(folder / "records.jsonl", config=settings)
     tuning = [
@@ -179,10 +183,11 @@ def _results(
             for job in jobs:
                 yield job, play(config, job)
         return
-    with _pool(workers) as pool:
-        waiting: dict[Future[list[Point]], Job] = {
-            pool.submit(play, config, job): job for job in jobs
-        }
+    with _pool(min(workers, len(jobs))) as pool:
+        with _interrupt_held_back():
+            waiting: dict[Future[list[Point]], Job] = {
+                pool.submit(play, config, job): job for job in jobs
+            }
         while waiting:
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
@@ -206,10 +211,35 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
+@contextlib.contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Deliver a Ctrl-C after the block; processes started inside never see one.
+
+    A worker that is interrupted while it still imports would print a traceback of its own.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _quiet_worker() -> None:
-    """One thread a worker, and leave Ctrl-C to the parent."""
+    """One thread a worker, leave Ctrl-C to the parent, and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     threadpool_limits(1)
+
+
+def _end_with_parent() -> None:
+    # A parent killed outright cannot end its workers; they would wait for jobs for ever.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for_any([parent.sentinel])
+        os._exit(1)
 
 
 def cores() -> int:

@@ -1,0 +1,66 @@
+"""The command line: ``proxyprox demo``, ``reproduce``, ``run`` and ``plan``.
+
+A command is a file of this package and a line below. It imports what it needs when it is called,
+so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from proxyprox import __version__
+from proxyprox.cli import demo, plan, reproduce, run
+from proxyprox.cli._help import examples, prose
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="proxyprox",
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo", help=prose(demo.demo.__doc__), epilog=demo.EPILOG)(demo.demo)
+app.add_typer(reproduce.app, name="reproduce")
+app.command("run", help=prose(run.run.__doc__), epilog=run.EPILOG)(run.run)
+app.command("plan", help=prose(plan.plan.__doc__), epilog=plan.EPILOG)(plan.plan)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"proxyprox {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=examples(
+        "proxyprox demo                      see what a proxy is worth",
+        "proxyprox run --example > my.toml   a configuration to make your own",
+        "",
+        "PROXYPROX_DEBUG=1 shows the traceback of an error.",
+    ),
+)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line; what the ``proxyprox`` script calls."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show η gets a question mark, not an error.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="proxyprox")

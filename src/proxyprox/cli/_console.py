@@ -1,0 +1,55 @@
+"""What goes to the terminal: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+WIDEST = 100
+"""Columns beyond which lines get hard to read."""
+
+
+def stdout() -> Console:
+    """Return a console for results."""
+    return _narrowed(Console(highlight=False))
+
+
+def stderr() -> Console:
+    """Return a console for progress and errors."""
+    return _narrowed(Console(stderr=True, highlight=False))
+
+
+def _narrowed(console: Console) -> Console:
+    if console.width > WIDEST:
+        console.width = WIDEST
+    return console
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print text as it is: results wrapped, messages in a log left in one piece.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    text : str
+        Anything; brackets in it are no markup.
+    style : str
+        Colour or weight, dropped where there is no terminal.
+    """
+    console.print(Text(text, style=style), soft_wrap=console.stderr and not console.is_terminal)
+
+
+def emit(content: dict[str, Any]) -> None:
+    """Print the one JSON object of ``--json``.
+
+    Parameters
+    ----------
+    content : dict
+        JSON values.
+    """
+    typer.echo(json.dumps(content, allow_nan=False))

@@ -1,0 +1,21 @@
+"""``proxyprox reproduce``: the experiments, one file each.
+
+To add one, write its file beside this one and register it with a line below.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from proxyprox.cli._help import prose
+from proxyprox.cli.reproduce import mushrooms
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Run an experiment of the paper, and write its records, figures and report.",
+)
+app.callback()(lambda: None)  # a single command would otherwise swallow its own name
+app.command("mushrooms", help=prose(mushrooms.mushrooms.__doc__), epilog=mushrooms.EPILOG)(
+    mushrooms.mushrooms
+)

@@ -1,0 +1,108 @@
+"""``proxyprox run``: one's own data, without writing Python."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxyprox.cli._command_line import command_line
+from proxyprox.cli._console import say, stderr, stdout
+from proxyprox.cli._errors import BAD_RUN, CommandError, guarded
+from proxyprox.cli._help import examples
+from proxyprox.cli._options import Json, Output, Workers
+
+EPILOG = examples(
+    "proxyprox run --example > my.toml",
+    "proxyprox run my.toml",
+    "proxyprox run my.toml --output runs/mine --json",
+    "",
+    "The configuration has five sections: \\[model] family, l2, l1, intercept, standardize, "
+    "classes; \\[target] file, label, features, weight, format; \\[proxy] kind, file, label, "
+    "weight, format, fraction, rows; \\[method] name, eta, correction, a, batch_size, averaging, "
+    "inner, inner_steps, inner_tolerance; \\[run] target_gradients, tuning_gradients, seconds, "
+    "seeds, seed, compare. --example explains every one.",
+    "",
+    "Data: CSV, TSV, Parquet, svmlight and npz. Written: records.jsonl, summary.json, figures, "
+    "report.html, and the weights for the raw columns as weights.json and weights.npz.",
+)
+
+
+@guarded
+def run(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.toml", help="What to fit, to what, and how.")
+    ] = None,
+    output: Output = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a commented configuration that works.")
+    ] = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Fit a model to your own rows with few target gradients.
+
+    Without --output the folder is runs/ and the name of the configuration.
+    """
+    from proxyprox.experiments.own_example import EXAMPLE
+
+    if example:
+        typer.echo(EXAMPLE, nl=False)
+        return
+    if config is None:
+        raise CommandError(
+            "which configuration? Begin with: proxyprox run --example > my.toml, then "
+            "proxyprox run my.toml"
+        )
+    _run(config, output or Path("runs") / config.stem, command_line(context), workers, as_json)
+
+
+def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
+    from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
+    from proxyprox.experiments import own_data
+    from proxyprox.experiments.own_toml import read_config
+    from proxyprox.experiments.own_weights import write_weights
+
+    settings, base = read_config(path), path.parent.absolute()
+    usable_folder(folder)
+    settings = own_data.prepare(settings, base)
+    entries = own_data.entries(settings, base)
+    contest = Contest(
+        title=f"proxyprox: {path.name}",
+        config=settings,
+        entries=entries,
+        play=partial(own_data.run_job, base=base, keep=folder.absolute()),
+        seeds=settings.run.seeds,
+        tuning_budget=settings.run.tuning_budget,
+        budget=settings.run.target_gradients,
+        shown={**asdict(settings), "facts": own_data.facts(settings, base)},
+        notes=own_data.notes(settings, base),
+        main=entries[0].method,
+    )
+    done = conduct(contest, folder=folder, workers=workers, command=command, as_json=as_json)
+    main = entries[0]
+    eta = done.outcome.chosen[main.panel, main.method]
+    assert eta is not None
+    answer = own_data.fit(settings, base, folder, eta, main.batch_size)
+    weights = write_weights(folder, settings, own_data.study(settings, base), answer)
+    more = {
+        "weights": [str(file) for file in weights],
+        "status": answer["message"],
+        "success": answer["success"],
+        "eta": eta,
+    }
+    present(done, as_json=as_json, more=more)
+    if not as_json:
+        say(stdout(), f"Weights: {weights[0]} and {weights[1].name}", style="bold")
+    if not answer["success"]:
+        say(
+            stderr(),
+            f"Error: {main.method} did not end well (eta = {eta:g}). {answer['message']} The "
+            "weights written are those of its last good iterate, marked as not usable.",
+            style="bold red",
+        )
+        raise typer.Exit(BAD_RUN)

@@ -1,0 +1,93 @@
+"""Commands run inside this process, a small LIBSVM set and a small CSV of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from proxyprox.cli import app
+
+Invoke = Callable[..., Any]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("PROXYPROX_DEBUG", raising=False)
+
+    def call(*args: str | Path) -> Any:
+        return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="proxyprox")
+
+    return call
+
+
+def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and noisy binary labels: two classes that overlap."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
+    y = (X[:, 0] - (X[:, 1] - 5) / 10 + rng.standard_normal(rows) > 0).astype(int)
+    return X, y
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the drawing, which takes longer than the runs; the demo's test draws."""
+    monkeypatch.setattr("proxyprox.experiments.publish.save_figures", lambda *_: [])
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder, named by PROXYPROX_DATA, with the set ``tiny`` and nothing to download."""
+    X, y = table(160)
+    lines = [
+        f"{label + 1} " + " ".join(f"{j + 1}:{value:.6g}" for j, value in enumerate(row))
+        for row, label in zip(X, y, strict=True)
+    ]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "tiny.svm").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("PROXYPROX_DATA", str(folder))
+    monkeypatch.setenv("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    X, y = table(80)
+    lines = ["a,b,c,d,bought"] + [
+        ",".join(f"{value:.6g}" for value in row) + f",{'yes' if label else 'no'}"
+        for row, label in zip(X, y, strict=True)
+    ]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+CONFIG = """
+[model]
+family = "logistic"
+l2 = 1e-2
+[target]
+file = "rows.csv"
+label = "bought"
+[method]
+eta = 5.0
+batch_size = 16
+[run]
+target_gradients = 10
+tuning_gradients = 3
+seeds = 1
+"""
+
+
+@pytest.fixture
+def config(csv: Path) -> Path:
+    path = csv.parent / "mine.toml"
+    path.write_text(CONFIG)
+    return path

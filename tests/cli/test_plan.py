@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxyprox import theory
+
+Invoke = Callable[..., Any]
+GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon", "0.01"]
+
+
+def test_strongly_convex(invoke: Invoke) -> None:
+    result = invoke("plan", *GIVEN, "--mu", "0.1", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    plan = theory.plan_strongly_convex(epsilon=0.01, mu=0.1, B=2.0, sigma=0.5, delta=0.1)
+    assert (found["steps"], found["eta"], found["G"]) == (plan.steps, plan.eta, plan.G)
+    assert found["case"] == "strongly convex"
+    inner = {"eta": plan.eta, "mu": 0.1, "H": 10.0}
+    assert found["inner_steps"]["nesterov"] == theory.inner_steps_nesterov(**inner)
+    assert found["inner_steps"]["sgd"] == theory.inner_steps_sgd(rho=0.5, G=plan.G, **inner)
+    assert found["beats_every_proxy_free_method"]  # 0.1 <= sqrt(10 * 0.1) = 1
+
+
+@pytest.mark.parametrize("mu", [[], ["--mu", "0"]])
+def test_convex(invoke: Invoke, mu: list[str]) -> None:
+    found = json.loads(invoke("plan", *GIVEN, *mu, "--json").stdout)
+    plan = theory.plan_convex(epsilon=0.01, B=2.0, sigma=0.5, delta=0.1)
+    assert found["case"] == "convex"
+    assert (found["steps"], found["regularizer"]) == (plan.steps, plan.mu)
+    expected = theory.inner_steps_gradient_descent(eta=plan.eta, mu=plan.mu, H=10 + plan.mu)
+    assert found["inner_steps"]["gradient_descent"] == expected
+
+
+@pytest.mark.parametrize(
+    ("delta", "words"),
+    [("0.01", "beats every method"), ("5", "beats SGD, but not"), ("20", "of no help")],
+)
+def test_table(invoke: Invoke, delta: str, words: str) -> None:
+    args = ["--delta", delta, *GIVEN[2:], "--mu", "0.1", "--rho", "0"]
+    result = invoke("plan", *args)
+    assert result.exit_code == 0
+    assert words in " ".join(result.stdout.split())
+    for name in ("η", "K", "Nesterov", "ProxyProx", "ρ = 0"):
+        assert name in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_says_when_noise_rules(invoke: Invoke) -> None:
+    noisy = ["--delta", "0.1", "--sigma", "50", "--H", "10", "--B", "2", "--epsilon", "0.01"]
+    assert "larger batches" in invoke("plan", *noisy).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("--epsilon", "0"), ("--delta", "-1"), ("--mu", "nan"), ("--mu", "20"), ("--B", "inf")],
+)
+def test_bad_numbers(invoke: Invoke, name: str, value: str) -> None:
+    result = invoke("plan", *GIVEN, name, value)
+    assert result.exit_code == 2
+    assert name.strip("-") in result.stderr
+    assert result.stdout == ""

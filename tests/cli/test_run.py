@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxyprox.experiments.own_config import Config
+from proxyprox.experiments.own_example import EXAMPLE
+from proxyprox.experiments.own_toml import SECTIONS, parse_config
+
+Invoke = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("no_figures")
+
+
+def test_example_is_complete_and_works(invoke: Invoke, tmp_path: Path) -> None:
+    printed = invoke("run", "--example").stdout
+    assert printed == EXAMPLE
+    assert isinstance(parse_config(tomllib.loads(printed)), Config)
+    for kind in SECTIONS.values():
+        for key in kind.__dataclass_fields__:
+            assert f"{key} = " in printed
+    path = tmp_path / "my.toml"
+    path.write_text(printed.replace("target_gradients = 200", "target_gradients = 8"))
+    result = invoke("run", path, "--output", tmp_path / "out", "--workers", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "weights.json" in " ".join(result.stdout.split())
+
+
+def test_output_folder_and_json(invoke: Invoke, config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    result = invoke("run", config, "--output", folder, "--workers", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["success"]
+    assert answer["eta"] == 5.0
+    names = {"records.jsonl", "summary.json", "report.html", "weights.json", "weights.npz"}
+    assert names <= {path.name for path in folder.iterdir()}
+    weights = json.loads((folder / "weights.json").read_text())
+    assert list(weights["coefficients"]) == ["a", "b", "c", "d"]
+    assert weights["classes"] == ["no", "yes"]
+    assert weights["usable"]
+    with np.load(folder / "weights.npz") as arrays:
+        assert arrays["feature_names"].tolist() == ["a", "b", "c", "d"]
+        assert arrays["coefficients"].tolist() == list(weights["coefficients"].values())
+
+    (folder / "weights.json").unlink()
+    (folder / "fit.json").unlink()
+    again = json.loads(invoke("run", config, "--output", folder, "--workers", "1", "--json").stdout)
+    assert again["reused"] == again["runs"]
+    assert json.loads((folder / "weights.json").read_text()) == weights
+
+
+def test_changed_data_is_not_mixed_in(
+    invoke: Invoke, config: Path, csv: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    assert invoke("run", config, "--output", folder, "--workers", "1").exit_code == 0
+    csv.write_text(csv.read_text().replace("yes", "no", 1))
+    result = invoke("run", config, "--output", folder, "--workers", "1")
+    assert result.exit_code == 2
+    assert "rows.csv: sha256" in result.stderr
+
+
+def test_a_run_that_diverges(invoke: Invoke, config: Path, csv: Path, tmp_path: Path) -> None:
+    text = config.read_text().replace('"logistic"', '"poisson"').replace("eta = 5.0", "eta = 1e6")
+    config.write_text(text.replace("[method]", '[method]\nname = "sgd"\n').replace(
+        "[run]", '[proxy]\nkind = "none"\n[run]\ncompare = []'
+    ))  # fmt: skip
+    csv.write_text(csv.read_text().replace("yes", "3").replace("no", "0"))
+    folder = tmp_path / "out"
+    result = invoke("run", config, "--output", folder, "--workers", "1", "--json")
+    assert result.exit_code == 1, result.stdout
+    assert "not usable" in result.stderr
+    assert "last good iterate" in result.stderr
+    answer = json.loads(result.stdout)
+    assert not answer["success"]
+    weights = json.loads((folder / "weights.json").read_text())
+    assert not weights["usable"]
+    assert "last good iterate" in weights["status"]
+    assert all(np.isfinite(list(weights["coefficients"].values())))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('label = "bought"', 'label = "buoght"', "Did you mean 'bought'?"),
+        ('file = "rows.csv"', 'file = "row.csv"', "does not exist"),
+        (
+            "l2 = 1e-2",
+            "intercpt = true",
+            "[model] has no key 'intercpt'. Did you mean 'intercept'?",
+        ),
+        ("[method]", "[methods]", "Did you mean [method]?"),
+        ('"logistic"', '"logistc"', "Did you mean 'logistic'?"),
+        ("eta = 5.0", "eta = -1", "[method] eta must be a positive number"),
+        ("eta = 5.0", 'eta = "big"', "[method] eta must be a positive number"),
+        ("seeds = 1", "seeds = 1.5", "[run] seeds must be a whole number"),
+        ("l2 = 1e-2", "l2 = ", "not TOML"),
+        ('"logistic"', '"linear"', "the label 'yes' is not a number"),
+        ('label = "bought"', "", "column"),
+        ('file = "rows.csv"', "", "[target] file is missing"),
+        ("l2 = 1e-2", 'classes = ["nope", "yes"]', "row 2: the label 'no' is not one of"),
+        ("l2 = 1e-2", "classes = [0, 1]", "Mind the quotes"),
+        ("eta = 5.0", 'name = "sgd"\ncorrection = "ema"', "no effect on sgd"),
+        ("[method]", '[proxy]\nkind = "none"\n[method]', "nothing to lean on"),
+        ("[method]", '[proxy]\nkind = "subsample"\n[method]', "one of fraction and rows"),
+        ("[method]", "[proxy]\nfraction = 0.5\n[method]", "does not apply to kind"),
+        ("eta = 5.0", 'name = "auxmom"\n[model]\nl1 = 0.1', "l1 cannot be used with auxmom"),
+    ],
+)
+def test_mistakes_in_the_configuration(
+    invoke: Invoke, config: Path, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = config.read_text()
+    assert old in text
+    text = text.replace(old, new, 1)
+    if "l1 = 0.1" in new:
+        text = text.replace("[model]\nl1 = 0.1", "").replace("l2 = 1e-2", "l1 = 0.1")
+    config.write_text(text)
+    result = invoke("run", config, "--output", tmp_path / "out", "--workers", "1")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+def _rewritten(csv: Path, change: Callable[[list[str]], list[str]]) -> None:
+    csv.write_text("\n".join(change(csv.read_text().splitlines())) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: [line.partition(",")[2] for line in lines], "no column 'a'"),
+        (lambda lines: [*lines[:3], "red,1,1,1,no", *lines[4:]], "row 3 (line 4), column 'a'"),
+        (lambda lines: [*lines[:3], "nan,1,1,1,no", *lines[4:]], "row 3 (line 4), column 'a'"),
+        (lambda lines: [*lines, "1,1,1,1,maybe"], "'maybe', 'no', 'yes'"),
+        (lambda lines: [*lines, "1,1,1,1,"], "the label is missing"),
+        (lambda lines: [line.replace("yes", "no") for line in lines], "every row has the label"),
+        (lambda lines: lines[:1], "no data row"),
+        (lambda lines: [], "empty"),
+    ],
+    ids=["column", "text", "nan", "label", "no label", "one class", "header", "empty"],
+)
+def test_mistakes_in_the_data(
+    invoke: Invoke,
+    config: Path,
+    csv: Path,
+    tmp_path: Path,
+    change: Callable[[list[str]], list[str]],
+    words: str,
+) -> None:
+    listed = 'label = "bought"\nfeatures = ["a", "b", "c", "d"]'
+    config.write_text(config.read_text().replace('label = "bought"', listed))
+    _rewritten(csv, change)
+    result = invoke("run", config, "--output", tmp_path / "out", "--json")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert json.loads(result.stdout)["exit_code"] == 2
+
+
+def test_without_a_configuration(invoke: Invoke, tmp_path: Path) -> None:
+    result = invoke("run")
+    assert result.exit_code == 2
+    assert "--example" in result.stderr
+    result = invoke("run", tmp_path / "none.toml")
+    assert result.exit_code == 2
+    assert "cannot be read: No such file" in result.stderr
+    result = invoke("run", tmp_path)
+    assert result.exit_code == 2
+    assert "directory" in result.stderr

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxyprox.experiments.own_config import Config, ConfigError
+from proxyprox.experiments.own_methods import lineup
+from proxyprox.experiments.own_toml import parse_config
+
+
+def settings(family: str, **sections: dict[str, Any]) -> Config:
+    tree: dict[str, dict[str, Any]] = {"model": {"family": family}, "target": {"file": "rows.csv"}}
+    for name, changes in sections.items():
+        tree[name] = {**tree.get(name, {}), **changes}
+    return parse_config(tree)
+
+
+def test_defaults() -> None:
+    config = settings("logistic")
+    assert config.proxy.kind == "label-free"
+    assert config.method.name == "proxyprox"
+    assert config.method.eta is None
+    assert config.run.tuning_budget == config.run.target_gradients // 4
+    assert settings("linear", method={"eta": 2}).method.eta == (2,)
+
+
+def test_lineup_names_each_method_once() -> None:
+    run = {"compare": ["sgd", "erm", "proxyprox", "auxmom", "dane", "sgd"]}
+    names = [contender.name for contender in lineup(settings("linear", run=run))]
+    assert names == ["ProxyProx", "SGD", "ERM on the rows seen", "AuxMom", "DANE"]
+    full = settings("linear", run={"compare": ["sgd"]}, method={"batch_size": "all"})
+    assert [contender.name for contender in lineup(full)] == ["ProxyProx", "gradient descent"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"model": {"classes": [1, 2]}}, "does not apply to family 'linear'"),
+        ({"target": {"features": "age"}}, "must be a list"),
+        ({"target": {"features": [1]}}, "list of column names"),
+        ({"proxy": {"kind": "labelled"}}, "file is missing"),
+        ({"proxy": {"weight": "w"}}, "add file"),
+        ({"method": {"a": 0.5}}, "no effect on proxyprox"),
+        ({"method": {"eta": []}}, "eta is empty"),
+        ({"method": {"batch_size": 0}}, 'Write "all"'),
+        ({"method": {"averaging": "geometric"}, "model": {"l2": 0.0}}, 'use "uniform"'),
+        ({"method": {"inner": "lbfgs"}, "model": {"l1": 1.0}}, "cannot handle"),
+        ({"run": {"compare": ["sdg"]}}, "Did you mean 'sgd'"),
+        ({"run": {"seconds": 0}}, "seconds"),
+    ],
+)
+def test_settings_that_cannot_be(sections: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        settings("linear", **sections)
+
+
+def test_sections_must_be_sections() -> None:
+    with pytest.raises(ConfigError, match="must be a section"):
+        parse_config({"model": 3})
