@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import typer
 import proxyprox
 from proxyprox.cli import _errors
 from proxyprox.cli._errors import CommandError, described, guarded
+from proxyprox.experiments._workers import WorkerLostError
 
 Invoke = Callable[..., Any]
 COMMANDS = [[], ["demo"], ["reproduce"], ["reproduce", "mushrooms"], ["run"], ["plan"]]
@@ -93,7 +93,7 @@ def _raising(error: BaseException) -> Callable[..., None]:
         (ValueError("eta must be positive"), 2, "eta must be"),
         (OSError(errno.EACCES, "Permission denied", "/x/y"), 2, "/x/y: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "make room"),
-        (BrokenProcessPool("gone"), 1, "--workers 1"),
+        (WorkerLostError("gone"), 1, "--workers 1"),
         (KeyError("w"), 1, "PROXYPROX_DEBUG=1"),
         (KeyboardInterrupt(), 130, "Interrupted"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from proxyprox._extras import MissingExtraError
-from proxyprox.cli._console import emit, say, stderr, stdout
+from proxyprox.cli._console import emit, say, stderr, stdout, tell_path
 from proxyprox.cli._errors import INTERRUPTED, CommandError
 from proxyprox.cli._results import panels, print_panels
 from proxyprox.experiments import findings
@@ -200,7 +200,7 @@ def present(
     if done.reused:
         say(console, f"Of the {done.runs} runs {done.reused} were in {done.folder} already.")
     what = "Records and summary" if done.report is None else "Report"
-    say(console, f"{what}: {done.report or done.folder}", style="bold")
+    tell_path(console, f"{what}: {done.report or done.folder}")
 
 
 def usable_folder(folder: Path) -> None:

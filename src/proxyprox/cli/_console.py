@@ -44,6 +44,19 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=console.stderr and not console.is_terminal)
 
 
+def tell_path(console: Console, text: str) -> None:
+    """Print a line that names a file, never folded: a path must survive being copied.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    text : str
+        The line.
+    """
+    console.print(Text(text, style="bold"), soft_wrap=True)
+
+
 def emit(content: dict[str, Any]) -> None:
     """Print the one JSON object of ``--json``.
 

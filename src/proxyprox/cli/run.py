@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from proxyprox.cli._command_line import command_line
-from proxyprox.cli._console import say, stderr, stdout
+from proxyprox.cli._console import say, stderr, stdout, tell_path
 from proxyprox.cli._errors import BAD_RUN, CommandError, guarded
 from proxyprox.cli._help import examples
 from proxyprox.cli._options import Json, Output, Workers
@@ -97,7 +97,7 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     }
     present(done, as_json=as_json, more=more)
     if not as_json:
-        say(stdout(), f"Weights: {weights[0]} and {weights[1].name}", style="bold")
+        tell_path(stdout(), f"Weights: {weights[0]} and {weights[1].name}")
     if not answer["success"]:
         say(
             stderr(),

@@ -91,7 +91,7 @@ def exact() -> tuple[Contender, ...]:
     stop = Residual(EXACT)
     return (
         Contender(
-            "ProxyProx, exact", lambda eta: {"method": ProxyProx(eta), "stop": stop}, 0.25, 5.0, 1.0
+            "ProxyProx, exact", lambda eta: {"method": ProxyProx(eta), "stop": stop}, 1.0, 4.0, 1.0
         ),
         Contender(
             "ProxyProx, exact, EMA",

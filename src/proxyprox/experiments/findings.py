@@ -42,7 +42,8 @@ def sentences(
             continue
         best = min(ours, key=lambda row: float(row[f"{metric}_median"]))
         base = next((here[name] for name in BASELINES if name in here), None)
-        said.append(" ".join(_about(panel, best, base, here.get(ERM), rows, metric)))
+        about = _about(panel, best, base, here.get(ERM), rows, metric)
+        said.append(" ".join([*about, *_variants(ours, best, metric)]))
     return said
 
 
@@ -89,6 +90,15 @@ def _about(
     if fitted is not None:
         said.append(f"Fitting the rows seen by then, without any proxy, gives {_plain(fitted)}.")
     return said
+
+
+def _variants(ours: Sequence[Mapping[str, Any]], best: Mapping[str, Any], metric: str) -> list[str]:
+    """Say how the variants fared that were not the best: it was picked by its result."""
+    others = sorted(float(row[f"{metric}_median"]) for row in ours if row is not best)
+    if not others:
+        return []
+    ends = _plain(others[0]) if len(others) == 1 else f"{_plain(others[0])} to {_plain(others[-1])}"
+    return [f"The ProxyProx named is the best of {len(ours)}; the rest end at {ends}."]
 
 
 def _shortcut(

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
 from proxyprox import __version__
+from proxyprox.experiments._workers import spread
 from proxyprox.experiments.records import Point, RecordStore
 
 TUNING_SEED = 1_000_000
@@ -114,7 +111,7 @@ def hold(
     display : Display
         Shown the progress.
     metric : str
-        What is minimised by tuning, at the end of the grid runs.
+        What is minimised by tuning: its median over the last third of a grid run.
     """
     # Another version may compute other numbers: its records are not mixed in.
     settings = {"proxyprox": __version__, **asdict(config)}
@@ -150,8 +147,11 @@ def _best(entry: Entry, grid: RecordStore, metric: str) -> float | None:
 
     def score(eta: float | None) -> float:
         key = {"panel": entry.panel, "method": entry.method, "batch_size": entry.batch_size}
-        last = grid.points({**key, "eta": eta, "seed": TUNING_SEED})[-1][metric]
-        return math.inf if last is None else float(last)
+        points = grid.points({**key, "eta": eta, "seed": TUNING_SEED})
+        # The last third, not the last point: a step size that swings is not chosen for one lucky
+        # moment.
+        late = [point[metric] for point in points[-max(1, len(points) // 3) :]]
+        return median(math.inf if value is None else float(value) for value in late)
 
     return min(entry.etas, key=score)
 
@@ -170,76 +170,22 @@ def _run_all(
     todo.sort(key=lambda job: -job.effort * job.budget)
     total = sum(job.effort * job.budget for job in jobs)
     display.begin(stage, total, total - sum(job.effort * job.budget for job in todo))
-    for job, points in _results(todo, play, config, workers):
-        store.append([{**job.key(), **point} for point in points])
-        display.advance(job)
+    # Closed whatever happens: a full disk must not leave workers behind.
+    with contextlib.closing(_results(todo, play, config, workers)) as results:
+        for job, points in results:
+            store.append([{**job.key(), **point} for point in points])
+            display.advance(job)
 
 
 def _results(
     jobs: Sequence[Job], play: Play, config: Any, workers: int
-) -> Iterator[tuple[Job, list[Point]]]:
+) -> Generator[tuple[Job, list[Point]], None, None]:
     if workers == 1 or len(jobs) < 2:
         with threadpool_limits(1):
             for job in jobs:
                 yield job, play(config, job)
         return
-    with _pool(min(workers, len(jobs))) as pool:
-        with _interrupt_held_back():
-            waiting: dict[Future[list[Point]], Job] = {
-                pool.submit(play, config, job): job for job in jobs
-            }
-        while waiting:
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield waiting.pop(future), future.result()
-
-
-@contextlib.contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Start worker processes, and end them at once when the user interrupts."""
-    before = set(multiprocessing.active_children())
-    # Fresh processes: forked ones would inherit the progress display's thread in mid-air.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_quiet_worker)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
-    pool.shutdown()
-
-
-@contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Deliver a Ctrl-C after the block; processes started inside never see one.
-
-    A worker that is interrupted while it still imports would print a traceback of its own.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _quiet_worker() -> None:
-    """One thread a worker, leave Ctrl-C to the parent, and do not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    threadpool_limits(1)
-
-
-def _end_with_parent() -> None:
-    # A parent killed outright cannot end its workers; they would wait for jobs for ever.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for_any([parent.sentinel])
-        os._exit(1)
+    yield from spread(jobs, play, config, workers)
 
 
 def cores() -> int:
