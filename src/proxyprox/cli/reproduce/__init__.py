@@ -8,14 +8,14 @@ from __future__ import annotations
 import typer
 
 from proxyprox.cli._help import prose
-from proxyprox.cli.reproduce import mushrooms
+from proxyprox.cli.reproduce import cifar10, mushrooms
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Run an experiment of the paper, and write its records, figures and report.",
 )
-app.callback()(lambda: None)  # a single command would otherwise swallow its own name
 app.command("mushrooms", help=prose(mushrooms.mushrooms.__doc__), epilog=mushrooms.EPILOG)(
     mushrooms.mushrooms
 )
+app.command("cifar10", help=prose(cifar10.cifar10.__doc__), epilog=cifar10.EPILOG)(cifar10.cifar10)
