@@ -87,6 +87,8 @@ def minimize(
     ------
     ValueError, TypeError
         For arguments that cannot work, before anything is paid.
+    KeyboardInterrupt
+        Ctrl-C is not caught; with a checkpoint the run is saved first, and the same call goes on.
     OracleError
         If the objective, the proxy or the callback raises; its ``result`` holds the last good
         state, and the checkpoint is kept.
