@@ -17,7 +17,8 @@ test: $(VENV)/.dev     ## install what the tests need, lint, type-check and run 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" \
+	  $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 bench: $(VENV)/.dev    ## measure speed; prints a table and writes benchmarks/results/
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py

@@ -1,4 +1,4 @@
-"""At most three extra copies of the parameters, and no second network."""
+"""At most three extra copies of the parameters on the usual path, and no second network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx, Storm
 
 WIDTH = 64
 
@@ -47,6 +47,10 @@ def network():
     return torch.nn.Sequential(*layers)
 
 
+COPIES = {"paired": 5, "storm": 8}
+"""Extra copies at the worst moment where it is not three: two gradients of the same batch."""
+
+
 @pytest.mark.parametrize("sampled", [False, True], ids=["function", "loader"])
 @pytest.mark.parametrize(
     "options",
@@ -58,14 +62,20 @@ def network():
         {"correction": EMA(0.2), "measure_residual": True},
         {"correction": EMA(0.2), "stop": pp.NonConvex() | pp.Steps(3)},
         {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
+        {"correction": EMA(0.2), "anchor": "paired"},
+        {"correction": Storm(0.2)},
     ],
-    ids=["plain", "ema", "mean", "decay", "measured", "criterion", "sgd"],
+    ids=["plain", "ema", "mean", "decay", "measured", "criterion", "sgd", "paired", "storm"],
 )
-def test_at_most_three_extra_copies(options, sampled):
+def test_extra_copies_of_the_parameters(options, sampled):
+    paired = options.get("anchor") == "paired"
+    if paired and not sampled:
+        pytest.skip("a function has no batches to pair")
     model = network()
     x = torch.randn(2, WIDTH)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     one_layer = size / 12
+    kind = "paired" if paired else "storm" if options["correction"].two_points else "usual"
 
     def loss(batch):
         return model(batch).square().mean()
@@ -73,20 +83,26 @@ def test_at_most_three_extra_copies(options, sampled):
     proxy = Proxy([x[:1], x[1:]], loss) if sampled else (lambda: loss(x))
     given = {"inner": ImplicitStep(0.01), "stop": 3, **options}
     optimizer = ProxyProx(model.parameters(), 0.1, proxy=proxy, probe=False, **given)
+
+    def closure():
+        optimizer.zero_grad(set_to_none=False)
+        value = loss(x)
+        value.backward()
+        return value
+
     with Live() as live:
         for _ in range(3):
-            optimizer.zero_grad(set_to_none=False)
-            loss(x).backward()
+            closure()
             gc.collect()
             before, live.peak = live.bytes, live.bytes
-            optimizer.step()
+            optimizer.step(closure if optimizer.correction.two_points else None)
             kept = sum(t.untyped_storage().nbytes() for s in optimizer.state.values()
                        for t in s.values())  # fmt: skip
             # What the step adds at its worst moment, with what it carries from the step before.
             carried = kept if optimizer.record.k > 0 else 0
-            assert live.peak - before + carried <= 3 * size + 4 * one_layer
+            assert live.peak - before + carried <= COPIES.get(kind, 3) * size + 4 * one_layer
     gc.collect()
-    assert kept <= size
+    assert kept <= (3 if kind == "storm" else 1) * size
 
 
 def test_nothing_is_kept_by_the_plain_correction():
