@@ -60,6 +60,8 @@ class Recipe:
         Outer steps after which the proxy is drawn anew from the training images; 0 for never.
     proxy_mode : str
         BatchNorm during proxy passes, as the optimiser's.
+    seeds : int, optional
+        Runs of this recipe, where it is so long that fewer than the experiment's must do.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Recipe:
     proxy_size: int = 2560
     resample_every: int = 0
     proxy_mode: str = "frozen"
+    seeds: int | None = None
 
     def __post_init__(self) -> None:
         """Check what the optimiser does not check itself."""
@@ -103,6 +106,8 @@ class Recipe:
             whole(field, getattr(self, field))
         for field in ("resample_every", "refresh"):
             whole(field, getattr(self, field), least=0)
+        if self.seeds is not None:
+            whole("seeds", self.seeds)
         positive("lr", self.lr)
         positive("inner_lr", self.inner_lr)
         if self.average:
@@ -116,29 +121,34 @@ class Recipe:
 
 PAPER = (
     Recipe("SGD", "sgd", lr=0.1),
-    Recipe("SGD, Nesterov momentum", "sgd", lr=0.05, momentum=0.9),
     Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1),
-    Recipe("ProxyProx, 20 inner steps", inner_steps=20),
-    Recipe("ProxyProx, 40 inner steps", inner_steps=40),
-    Recipe("ProxyProx, EMA correction", correction="ema"),
+    Recipe("SGD, Nesterov momentum", "sgd", lr=0.02, momentum=0.9),
+    Recipe("ProxyProx, 20 inner steps", inner_steps=20, seeds=1),
+    Recipe("ProxyProx, 40 inner steps", inner_steps=40, seeds=1),
 )
-"""The paper's competitors, SGD with momentum, and the momentum form of the method."""
+"""The paper's competitors, and SGD with momentum."""
+
+_REFINED: dict[str, Any] = {"augment": True, "label_smoothing": 0.1, "refresh": 20}
+_TUNED: dict[str, Any] = {**_REFINED, "warmup": 0.15, "average": 0.98}
 
 BEYOND = (
-    Recipe("AdamW, augmented", "adamw", lr=1e-3, weight_decay=0.1, augment=True),
+    Recipe("AdamW, refined", "adamw", lr=2e-3, weight_decay=0.1, **_TUNED),
+    Recipe("Nesterov, refined", "sgd", lr=0.05, momentum=0.9, weight_decay=5e-4, **_TUNED),
     Recipe(
-        "ProxyProx, EMA, averaged, augmented",
+        "ProxyProx EMA, refined",
+        lr=0.5,
+        weight_decay=1e-3,
         correction="ema",
         a=0.2,
+        inner_lr=0.02,
+        inner_lr_end=0.004,
         average=0.95,
-        refresh=20,
-        label_smoothing=0.1,
-        augment=True,
         proxy_augment=True,
         anchor_batch=512,
+        **_REFINED,
     ),
 )
-"""The best found so far at five passes, and the best baseline with the same augmentation."""
+"""With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,15 @@ class Config:
         if not names or len(set(names)) < len(names):
             raise ValueError(message("recipes", names, "one or more, of different names"))
 
+    def jobs(self) -> list[tuple[Recipe, int]]:
+        """Return every recipe with every of its seeds, the first seed of all of them first."""
+        return [
+            (recipe, seed)
+            for seed in range(self.seeds)
+            for recipe in self.recipes
+            if recipe.seeds is None or seed < recipe.seeds
+        ]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
         return asdict(self)
@@ -210,7 +229,7 @@ TINY = Config(
             anchor_batch=64,
             inner_steps=4,
         )
-        for recipe in PAPER
+        for recipe in (*PAPER, *BEYOND)
         if recipe.inner_steps == 20
     ),
     passes=2.0,

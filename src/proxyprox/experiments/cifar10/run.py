@@ -59,7 +59,7 @@ def run(
     """
     place = Path(output)
     store = RecordStore(place / "records.jsonl", key=KEY, config=config.as_dict())
-    jobs = [(recipe, seed) for seed in range(config.seeds) for recipe in config.recipes]
+    jobs = config.jobs()
     plan = [{"method": recipe.name, "seed": seed} for recipe, seed in jobs]
     if any(job not in store for job in plan):
         train, test, _ = device_data(config, device, folder)
@@ -90,6 +90,10 @@ def run_one(
     checkpoint: Path | None = None,
 ) -> list[Point]:
     """Run one recipe with one seed, going on from the checkpoint if it is of this very run."""
+    # Each run compiles its own network, for a few batch sizes; what earlier ones left would soon
+    # count as too many variants, and the compiler would silently give up.
+    torch.compiler.reset()
+    torch.backends.cudnn.benchmark = True
     training = Training(config, recipe, seed, train, test)
     if checkpoint is not None and checkpoint.is_file():
         training.load(checkpoint)
@@ -143,7 +147,7 @@ def publish(folder: Path, config: Config, records: list[Point], *, command: str)
         config=settings,
         rows=_smaller_is_better(records),
         ledger_rows=_ledger(records),
-        notes=notes(config),
+        notes=notes(config, records),
         metric="value",
         x_axes=("passes", "seconds", "proxy_sampled_gradients"),
         log_y=True,
@@ -165,9 +169,17 @@ def sentences(records: list[Point]) -> list[str]:
     ]
 
 
-def notes(config: Config) -> list[str]:
+def notes(config: Config, records: list[Point]) -> list[str]:
     """Return what is to be read with the numbers."""
+    devices = sorted({point["device"] for point in records})
     found = [
+        f"Trained on {', '.join(devices)}; seconds are those of the training steps, without the "
+        "evaluations.",
+        *(
+            f"{recipe.name}: {recipe.seeds} of {config.seeds} seeds, because it is long."
+            for recipe in config.recipes
+            if recipe.seeds is not None and recipe.seeds < config.seeds
+        ),
         "The report shows 1 − test accuracy, so that less is better in every panel; the figures "
         "show the accuracy.",
         "‖∇φ_k(w_{k+1})‖ is measured with the whole proxy, after the inner solve.",

@@ -27,6 +27,11 @@ from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
 SAVE_SECONDS = 60.0
 
 
+def device_name(device: torch.device) -> str:
+    """Return what to call the device that a run is made on."""
+    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else device.type
+
+
 class Training:
     """The state of one run, which can be saved at any step and goes on from there.
 
@@ -152,6 +157,7 @@ class Training:
                 "proxy_sampled_gradients": 0 if ledger is None else ledger.proxy_sampled_gradients,
                 "seconds": self.seconds,
                 "residual": None if record is None else record.residual,
+                "device": device_name(self.train.device),
                 **scores,
             }
         )
