@@ -40,6 +40,7 @@ def test_lineup_names_each_method_once() -> None:
         ({"target": {"features": "age"}}, "must be a list"),
         ({"target": {"features": [1]}}, "list of column names"),
         ({"proxy": {"kind": "labelled"}}, "file is missing"),
+        ({"proxy": {"kind": "unlabelled"}}, "Did you mean 'label-free'"),
         ({"proxy": {"weight": "w"}}, "add file"),
         ({"method": {"a": 0.5}}, "no effect on proxyprox"),
         ({"method": {"eta": []}}, "eta is empty"),

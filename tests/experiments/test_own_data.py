@@ -13,7 +13,6 @@ import pytest
 import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
-from proxyprox.datasets import DataError
 from proxyprox.experiments import own_data
 from proxyprox.experiments._display import NoDisplay
 from proxyprox.experiments.own_config import Config
@@ -114,6 +113,7 @@ def test_end_to_end(tmp_path: Path, family: str) -> None:
     assert 0 <= ours[-1] < 0.3 * ours[0]
     assert weights["suboptimality"] == ours[-1]
     assert weights["usable"]
+    assert weights["run"].startswith("the first of 1 seeds")
     coefficients = weights["coefficients"]
     assert list(coefficients) == list(NAMES)
     z = X @ np.array(
@@ -123,6 +123,7 @@ def test_end_to_end(tmp_path: Path, family: str) -> None:
     z = z + (list(shift.values()) if isinstance(shift, dict) else shift)
     if family == "logistic":
         assert weights["classes"] == ["no", "yes"]
+        assert "P(label = yes) = 1 / (1 + exp(-z))" in weights["predict"]
         hits = np.array(weights["classes"])[(z[:, 0] > 0).astype(int)] == y
         assert hits.mean() > 0.75
     elif family == "softmax":
@@ -194,57 +195,6 @@ def test_proxies(tmp_path: Path) -> None:
     np.testing.assert_allclose(built.other.design.X, scaled)  # the target's order and scaling
 
 
-@pytest.mark.parametrize(
-    ("proxy", "text", "words"),
-    [
-        ({"kind": "label-free"}, "age,income\n1,2\n", "no column 'height'"),
-        ({"kind": "label-free"}, "age,income,height,x\n1,2,3,4\n", "'x' is not in rows.csv"),
-        ({"kind": "labelled"}, "age,income,height\n1,2,3\n", "no column 'label'"),
-        ({"kind": "labelled"}, "age,income,height,label\n1,2,3,maybe\n", "'maybe' is not one of"),
-        ({"kind": "labelled"}, "age,income,height,label\n1,2,3,0\n", "Mind the quotes"),
-    ],
-)
-def test_columns_and_labels_must_match(
-    tmp_path: Path, proxy: dict[str, Any], text: str, words: str
-) -> None:
-    write_csv(tmp_path / "rows.csv", *rows("logistic"))
-    (tmp_path / "other.csv").write_text(text)
-    config = settings("logistic", proxy={**proxy, "file": "other.csv"})
-    with pytest.raises(DataError, match=words):
-        own_data.prepare(config, tmp_path)
-
-
-def test_svmlight_files_may_end_before_the_last_column(tmp_path: Path) -> None:
-    (tmp_path / "a.svm").write_text("1 1:1 2:2\n0 1:2\n1 2:1\n")
-    (tmp_path / "b.svm").write_text("0 1:1 4:1\n")
-    config = parse_config(
-        {
-            "model": {"family": "logistic"},
-            "target": {"file": "a.svm"},
-            "proxy": {"kind": "label-free", "file": "b.svm"},
-        }
-    )
-    built = own_data.study(own_data.prepare(config, tmp_path), tmp_path)
-    assert built.names == ("x1", "x2", "x3", "x4")
-    assert built.target.design.columns == 4
-
-
-@pytest.mark.parametrize(
-    ("family", "y", "words"),
-    [
-        ("poisson", [1, -2, 3], "row 2: the count -2.0 is negative"),
-        ("linear", [1, "two", 3], "row 2: the label 'two' is not a number"),
-        ("logistic", [1, 1, 1], "every row has the label 1.0"),
-        ("logistic", [1, 2, 3], 'use family = "softmax"'),
-        ("softmax", ["a", "a", "a"], "every row has the label 'a'"),
-    ],
-)
-def test_labels_that_do_not_suit(tmp_path: Path, family: str, y: list[Any], words: str) -> None:
-    write_csv(tmp_path / "rows.csv", rows("linear", 3)[0], y)
-    with pytest.raises(DataError, match=words):
-        own_data.prepare(settings(family), tmp_path)
-
-
 def test_l1_leaves_the_intercept_alone(tmp_path: Path) -> None:
     write_csv(tmp_path / "rows.csv", *rows("logistic"))
     model = {"l1": 10.0, "l2": 0.0}
@@ -292,6 +242,7 @@ def test_methods(tmp_path: Path, method: dict[str, Any]) -> None:
     points, weights = finished(settings("logistic", method=method), tmp_path)
     assert points[-1]["suboptimality"] < points[0]["suboptimality"]
     assert weights["usable"]
+    assert weights["run"].startswith("the first of 1 seeds")
 
 
 def test_notes_and_facts(tmp_path: Path) -> None:
@@ -310,14 +261,6 @@ def test_time_limit_ends_a_run(tmp_path: Path) -> None:
     assert weights["target_gradients"] == 1
     assert "seconds" in weights["status"]
     assert points[-1]["suboptimality"] == points[2]["suboptimality"]
-
-
-def test_built_in_sets() -> None:
-    for name, family in (("iris", "softmax"), ("diabetes", "linear")):
-        config = settings(family, f"sklearn:{name}", target={"label": None})
-        assert own_data.study(config, Path()).optimum >= 0
-    with pytest.raises(DataError, match="sklearn: goes with"):
-        own_data.prepare(settings("linear", "sklearn:iriss"), Path())
 
 
 def test_tuning_uses_a_seed_of_its_own(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from proxyprox.experiments.tournament import Entry, Job, Outcome, cores, hold
 
 LEGEND = (
     "target, proxy: gradients spent of each; above opt.: the loss above its minimum. Medians over "
-    "seeds; the best end of a table is bold."
+    "seeds; the best end of a table is marked *."
 )
 
 

@@ -78,12 +78,13 @@ def _table(panel: Mapping[str, Any]) -> Iterator[Text]:
     best = min((end for end in ends if end is not None), default=None)
     for method, end in zip(methods, ends, strict=True):
         hit, cost = method["target_gradients_to_level"], method["proxy_gradients_to_level"]
+        first = end is not None and end == best
         reached = ("" if level is None else "never") if hit is None else f"{hit:,}"
         yield Text(
             f"{method['method']:{width}}  {reached:>8} {_count(cost):>8}  "
-            f"{'diverged' if end is None else f'{end:.1e}':>10} "
+            f"{'diverged' if end is None else f'{end:.1e}':>10}{'*' if first else ' '}"
             f"{_count(method['proxy_gradients']):>8} {method['seconds']:>7.2g}",
-            style="bold" if end is not None and end == best else "",
+            style="bold" if first else "",
         )
 
 

@@ -65,7 +65,7 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
     from proxyprox.experiments import own_data
     from proxyprox.experiments.own_toml import read_config
-    from proxyprox.experiments.own_weights import write_weights
+    from proxyprox.experiments.own_weights import prediction_rule, write_weights
 
     settings, base = read_config(path), path.parent.absolute()
     usable_folder(folder)
@@ -98,6 +98,7 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     present(done, as_json=as_json, more=more)
     if not as_json:
         tell_path(stdout(), f"Weights: {weights[0]} and {weights[1].name}")
+        say(stdout(), prediction_rule(settings, own_data.study(settings, base)))
     if not answer["success"]:
         say(
             stderr(),

@@ -11,6 +11,7 @@ from proxyprox._checks import fraction, nonnegative, positive, whole
 
 FAMILIES = ("linear", "logistic", "softmax", "poisson")
 KINDS = ("label-free", "labelled", "subsample", "none")
+_MEANT = {"unlabelled": "label-free", "unlabeled": "label-free"}
 METHODS = ("proxyprox", "sgd", "auxmom", "auxmvr", "dane")
 CORRECTIONS = ("plain", "ema", "mean", "storm")
 AVERAGES = ("last", "uniform", "geometric")
@@ -248,7 +249,7 @@ def must(where: str, got: Any, allowed: str) -> str:
 
 def _one_of(where: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        near = difflib.get_close_matches(str(value), allowed, n=1)
+        near = difflib.get_close_matches(_MEANT.get(str(value), str(value)), allowed, n=1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(must(where, value, "one of " + ", ".join(allowed)) + meant)
 

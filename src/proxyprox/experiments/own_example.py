@@ -10,7 +10,7 @@ family = "logistic"       # linear | logistic | softmax | poisson
 l2 = 1e-3                 # strength of l2/2 * |w|^2; the intercept is never penalised
 # l1 = 1e-3               # strength of the L1 norm; with l2 an elastic net
 intercept = true
-standardize = true        # fit scaled columns; the weights written apply to the raw ones
+standardize = true        # by the target rows' mean and scale; the weights apply to raw columns
 # classes = ["no", "yes"] # negative, then positive; default: the labels that occur, sorted
 
 [target]                  # the rows whose labels are dear

@@ -54,7 +54,13 @@ def read_tables(config: Config, base: Path) -> tuple[Table, Table | None]:
 
 def _target(config: Config, base: Path) -> Table:
     part = config.target
-    table = _read(part.file, base, part.label, part.features, part.weight, part.format)
+    try:
+        table = _read(part.file, base, part.label, part.features, part.weight, part.format)
+    except DataError as error:
+        if part.label is not None:
+            raise
+        hint = "No column was named as the label; if this is it, say so: [target] label."
+        raise DataError(f"{error} {hint}") from error
     if table.y is None:
         raise DataError(
             f"{part.file}: which column holds the label? Name it: [target] label. The columns are "

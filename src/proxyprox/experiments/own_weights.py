@@ -15,7 +15,7 @@ from proxyprox.experiments.own_data import Study
 
 _PREDICT = {
     "linear": "prediction = z",
-    "logistic": "P(second class) = 1 / (1 + exp(-z))",
+    "logistic": "P({label} = {second}) = 1 / (1 + exp(-z))",
     "softmax": "P(class) = exp(z of the class) / sum of exp(z) over the classes",
     "poisson": "expected count = exp(z)",
 }
@@ -43,6 +43,15 @@ def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[
     coefficients = matrix[:columns] / study.scale[:, None]
     intercepts = matrix[columns] if study.target.design.intercept else np.zeros(outputs)
     return coefficients, intercepts - study.centre @ coefficients
+
+
+def prediction_rule(config: Config, study: Study) -> str:
+    """Return how to predict from the weights, with the label and its classes by name."""
+    rule = _PREDICT[config.model.family]
+    if config.model.family == "logistic":
+        second = str(_plain(study.classes[1]))
+        rule = rule.format(label=config.target.label or "label", second=second)
+    return f"z = intercept + sum of coefficient * column; {rule}"
 
 
 def write_weights(folder: Path, config: Config, study: Study, fit: Mapping[str, Any]) -> list[Path]:
@@ -73,7 +82,7 @@ def write_weights(folder: Path, config: Config, study: Study, fit: Mapping[str, 
         "status": fit["message"],
         "family": config.model.family,
         "label": config.target.label,
-        "predict": f"z = intercept + sum of coefficient * column; {_PREDICT[config.model.family]}",
+        "predict": prediction_rule(config, study),
         "intercept": by_class(intercepts),
         "coefficients": {
             name: by_class(row) for name, row in zip(study.names, coefficients, strict=True)
@@ -81,6 +90,7 @@ def write_weights(folder: Path, config: Config, study: Study, fit: Mapping[str, 
         "method": fit["method"],
         "eta": fit["eta"],
         "suboptimality": fit["suboptimality"],
+        "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
         "target_gradients": fit["ledger"]["target_gradients"],
         "inner": fit["inner"],
     }
