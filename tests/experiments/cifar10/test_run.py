@@ -59,7 +59,7 @@ def test_from_configuration_to_report(tmp_path):
     assert ends["ProxyProx"]["proxy_sampled_gradients"] == 6 * 2
     assert all(p["target_samples"] == 96 for p in ends.values())
     rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
-    assert {row["panel"] for row in rows} == {"train loss", "test accuracy", "‖∇φ_k(w_{k+1})‖"}
+    assert {row["panel"] for row in rows} == {"train loss", "test accuracy", "‖∇φₖ(wₖ₊₁)‖"}
     # A second call finds everything done.
     assert experiment.run(CONFIG, tmp_path, device="cpu", report=False) == records
 
@@ -94,6 +94,13 @@ def test_configurations_are_checked():
         Config(image_size=7)
     with pytest.raises(ValueError, match="data must be one of"):
         Config(data="mnist")
+
+
+def test_a_recipe_may_have_fewer_seeds():
+    config = Config(recipes=(Recipe("a"), Recipe("b", seeds=1)), seeds=2)
+    assert [(r.name, seed) for r, seed in config.jobs()] == [("a", 0), ("b", 0), ("a", 1)]
+    with pytest.raises(ValueError, match="seeds must be"):
+        Recipe("x", seeds=0)
 
 
 def test_the_defaults_are_the_papers():

@@ -182,7 +182,7 @@ def notes(config: Config, records: list[Point]) -> list[str]:
         ),
         "The report shows 1 − test accuracy, so that less is better in every panel; the figures "
         "show the accuracy.",
-        "‖∇φ_k(w_{k+1})‖ is measured with the whole proxy, after the inner solve.",
+        "‖∇φₖ(wₖ₊₁)‖ is measured with the whole proxy, after the inner solve.",
     ]
     if config.data == "cifar10":
         found.append(
