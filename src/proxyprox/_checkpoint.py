@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from proxyprox import _pack as pack
-from proxyprox._checks import message, positive, require_finite, whole
-from proxyprox._config import NotRebuildableError, decode
+from proxyprox._checks import message, positive, whole
+from proxyprox._config import NotRebuildableError, decode, encode
 from proxyprox._ledger import Ledger
+from proxyprox._restored import (
+    described_differences,
+    require_count,
+    require_like,
+    require_memory,
+    require_rule,
+)
 from proxyprox._trace import Trace
 
 if TYPE_CHECKING:
@@ -27,6 +32,13 @@ FORMAT = 1
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: missing, damaged, or of another run."""
+
+
+class Savable(Protocol):
+    """What can be written to a file."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it, whole or not at all."""
 
 
 @dataclass
@@ -80,7 +92,7 @@ class Checkpoint:
             return False
         return time.monotonic() - self._saved_at >= self.every_seconds
 
-    def save(self, run: Run) -> None:
+    def save(self, run: Savable) -> None:
         """Write the run to the file."""
         run.save(self.path)
         self._saved_at = time.monotonic()
@@ -127,10 +139,18 @@ def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
     return tree
 
 
-def restore_run(path: str | os.PathLike[str], tree: dict[str, Any], run: Run) -> None:
-    """Fill a freshly built run of the same configuration from a checkpoint's tree."""
+def restore_run(
+    path: str | os.PathLike[str], tree: dict[str, Any], run: Run, *, keep_stop: bool = False
+) -> None:
+    """Fill a freshly built run of the same configuration from a checkpoint's tree.
+
+    With ``keep_stop`` a default inner rule that follows from the number of steps planned gives
+    way to the one that the run began with: a run may go on for longer than was planned.
+    """
     try:
-        differences = _differences(tree.get("config"), run.config())
+        if keep_stop:
+            _keep_stop(tree["config"]["stop"], run)
+        differences = described_differences(tree.get("config"), run.config())
     except Exception as error:
         raise _damaged(path, error) from error
     if differences:
@@ -152,22 +172,25 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     if sorted(state) != sorted(names):
         raise ValueError(f"the state holds {sorted(state)}, not {sorted(names)}")
     for name, item in state.items():
-        _require_like(name, item, w0, whole_number=name == "k", optional=name != "w")
+        if name == "rule":
+            require_rule(item, template.rule, w0)
+            continue
+        require_like(name, item, w0, whole_number=name == "k", optional=name != "w")
     average = tree["average"]
-    _require_like("average", average, w0, optional=True)
-    _require_like("anchor", tree["anchor"], w0, optional=True)
+    require_like("average", average, w0, optional=True)
+    require_like("anchor", tree["anchor"], w0, optional=True)
     counts = {field.name: tree["ledger"].pop(field.name) for field in fields(Ledger)}
     for key, value in counts.items():
-        _require_count(key, value, type(getattr(run.ledger, key)))
+        require_count(key, value, type(getattr(run.ledger, key)))
     if tree["ledger"]:
         raise ValueError(f"the ledger holds {sorted(tree['ledger'])} too")
     trace = Trace.from_array(tree["trace"])
     if trace["k"].tolist() != list(range(state["k"])):
         raise ValueError(f"{len(trace)} recorded steps, but k = {state['k']}")
-    _require_memory(tree["memory"], w0)
+    require_memory(tree["memory"], w0)
     rng = _decode_rng(tree["rng"])
     share, pending = tree["share"], tree["pending"]
-    _require_count("share", share, float)
+    require_count("share", share, float)
     if share > 1:
         raise ValueError(f"share is {share!r}, more than 1")
     if pending is not None and set(pending) != {"batch"}:
@@ -219,43 +242,11 @@ def _damaged(path: str | os.PathLike[str], error: BaseException) -> CheckpointEr
     )
 
 
-def _require_like(
-    name: str, item: Any, w0: Any, *, whole_number: bool = False, optional: bool = False
-) -> None:
-    if whole_number:
-        _require_count(name, item, int)
-        return
-    if item is None and optional:
-        return
-    if type(item) is not type(w0) or item.shape != w0.shape or item.dtype != w0.dtype:
-        raise ValueError(f"{name} is not an array like w0")
-    require_finite(name, item)
-
-
-def _require_count(name: str, value: Any, kind: type) -> None:
-    allowed = int if kind is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed) or not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value!r}, not a finite number ≥ 0")
-
-
-def _require_memory(memory: Any, w0: Any) -> None:
-    if not isinstance(memory, dict):
-        raise ValueError("the solver's memory is not a table")
-    for name, item in memory.items():
-        if is_array_api_obj(item):
-            require_finite(f"memory[{name!r}]", item)
-        elif isinstance(item, bool) or not isinstance(item, (int, float)) or math.isnan(item):
-            raise ValueError(f"memory[{name!r}] is {item!r}, neither a number nor an array")
-
-
-def _differences(saved: Any, current: dict[str, Any]) -> list[str]:
-    if not isinstance(saved, dict):
-        return ["it holds no configuration"]
-    return [
-        f"{key} was {saved.get(key)!r}, now {value!r}"
-        for key, value in current.items()
-        if saved.get(key) != value
-    ]
+def _keep_stop(saved: Any, run: Run) -> None:
+    planned = ("Convex", "SDane")
+    began, here = saved["class"] in planned, type(run.stop).__name__ in planned
+    if began and here and saved != encode(run.stop):
+        run.stop, run._why_stop = decode(saved), " (the rule that the run began with)"
 
 
 def _encode_rng(rng: np.random.Generator) -> dict[str, Any]:
@@ -285,6 +276,6 @@ def _decode_rng(state: dict[str, Any]) -> np.random.Generator:
 
 
 def _require_position(position: Any, last: int) -> None:
-    _require_count("the generator's position", position, int)
+    require_count("the generator's position", position, int)
     if position > last:
         raise ValueError(f"the generator's position is {position}, beyond {last}")

@@ -25,6 +25,15 @@ CAPABILITIES = {
 """What each optional capability is called in messages."""
 
 
+class Words(str):
+    """What was got, in words: shown as they are, where a value would be quoted."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
     """Compose the one sentence every error of the package follows."""
     shown = repr(got)
@@ -102,14 +111,16 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
     if value.ndim != 1:
         allowed = "a one-dimensional array"
         raise ValueError(
-            message(argument, f"an array of shape {tuple(value.shape)}", allowed, "Flatten it.")
+            message(
+                argument, Words(f"an array of shape {tuple(value.shape)}"), allowed, "Flatten it."
+            )
         )
     if size is not None and value.shape[0] != size:
         raise ValueError(
-            message(argument, f"an array of length {value.shape[0]}", f"of length {size}")
+            message(argument, Words(f"an array of length {value.shape[0]}"), f"of length {size}")
         )
     if value.shape[0] == 0:
-        raise ValueError(message(argument, "an empty array", "of length 1 or more"))
+        raise ValueError(message(argument, Words("an empty array"), "of length 1 or more"))
     value = _floating(argument, value)
     require_finite(argument, value)
     return value
@@ -122,7 +133,7 @@ def _floating(argument: str, value: Any) -> Any:
     kind = str(value.dtype)
     if "int" in kind or "bool" in kind:
         return value.astype(np.float64) if is_numpy_array(value) else value.to(xp.float64)
-    got = f"an array of dtype {kind}"
+    got = Words(f"an array of dtype {kind}")
     raise TypeError(message(argument, got, "of dtype float32 or float64", "Convert it first."))
 
 

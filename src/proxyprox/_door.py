@@ -9,9 +9,9 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._arrays import Vector, copied
-from proxyprox._checks import has, message, require, whole
+from proxyprox._checks import Words, has, message, require, whole
 from proxyprox._checks import vector as checked_vector
-from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
@@ -51,7 +51,8 @@ def admit(
     stop, why_stop = _stop(stop, problem, method, expected_steps)
     require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
     if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
-        allowed = f"one of {', '.join(c.__name__ for c in (Last, Uniform, Geometric))}, made"
+        known = (Last, Adaptive, Uniform, Geometric)
+        allowed = f"one of {', '.join(c.__name__ for c in known)}, made"
         raise TypeError(message("averaging", averaging, allowed))
     return Parts(start, inner, stop, why_inner, why_stop)
 
@@ -79,7 +80,7 @@ def _require_same_library(w0: Vector, zeros: Vector) -> None:
     # NumPy converts between its dtypes; other libraries refuse, deep inside.
     alike = type(w0) is type(zeros) and (is_numpy_array(w0) or w0.dtype == zeros.dtype)
     if not alike:
-        got = f"a {type(w0).__name__} of dtype {w0.dtype}"
+        got = Words(f"a {type(w0).__name__} of dtype {w0.dtype}")
         allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
         raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
 
@@ -97,7 +98,11 @@ def _check_method(method: Any, problem: Problem) -> None:
     if isinstance(method, type) or not all(hasattr(method, n) for n in ("init", "ask", "tell")):
         known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
         allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
-        raise TypeError(message("method", method, allowed))
+        remedy = (
+            f"Call it: {_called(method)}." if isinstance(method, type) and method in known else ""
+        )
+        got = Words(f"the class {method.__name__}") if isinstance(method, type) else method
+        raise TypeError(message("method", got, allowed, remedy))
     objective = problem.objective
     if method.exact:
         instead = "Use ProxyProx, which needs sampled gradients only."
@@ -107,6 +112,12 @@ def _check_method(method: Any, problem: Problem) -> None:
             f"method={method!r} evaluates each batch at two points, but the objective says that "
             "its batches are not repeatable. Use ProxyProx or AuxMom."
         )
+
+
+def _called(method: Any) -> str:
+    """Return how to make a method of a class that was given in its place."""
+    settings = {AuxMom: "a=0.1, ", AuxMVR: "a=0.1, ", AcceleratedSliding: "mu=1e-3, "}
+    return f'method={method.__name__}({settings.get(method, "")}eta="auto")'
 
 
 def _inner(
@@ -153,5 +164,7 @@ def _stop(
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
     if expected_steps is not None:
-        return Convex(expected_steps), " (the default: the objective is not strongly convex)"
+        return Convex(
+            expected_steps
+        ), " (the default: the objective is not known to be strongly convex)"
     return SDane(), " (the default: neither μ nor the number of steps is known)"

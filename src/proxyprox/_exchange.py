@@ -1,22 +1,33 @@
-"""What passes between a run and its user: the question, and the finished step."""
+"""What passes between a run and its user: the question, its answer and price, the finished step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from proxyprox._arrays import Vector
+from array_api_compat import is_array_api_obj
+
+from proxyprox._arrays import Vector, copied, norm
+from proxyprox._checks import Words, message, nonnegative
 from proxyprox._ledger import Ledger
+from proxyprox._oracles import checked_gradient
 from proxyprox._subproblem import Subproblem
 from proxyprox._trace import StepRecord
+from proxyprox.methods import Answers
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a run wants to know: the gradient of one batch at one or two points."""
+    """What a run wants to know: the gradient of one batch at one or two points.
+
+    ``halves``, where the objective offers them and the method can use them, are two batches that
+    make up the batch: whoever evaluates both in its place, at the first point, learns for nothing
+    how noisy the gradient is, and may tell both gradients (``tell(..., halves=(g1, g2))``).
+    """
 
     batch: Any
     points: tuple[Vector, ...]
+    halves: tuple[Any, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Step:
         What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was.
     ledger : Ledger
         What has been paid so far.
+    note : str
+        What else happened, such as that the safeguard has dropped the proxy; mostly empty.
     """
 
     record: StepRecord
@@ -45,3 +58,76 @@ class Step:
     gradients: tuple[Vector, ...]
     subproblem: Subproblem | None
     ledger: Ledger
+    note: str = ""
+
+
+def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
+    """Return the answers and, where the batch came in two halves, those of the halves."""
+    point, *others = query.points
+    if query.halves is not None:
+        one, other = query.halves
+        halves = _owned(objective, point, one), _owned(objective, point, other)
+        rest = [objective.gradient(w, query.batch) for w in others]
+        return [(halves[0] + halves[1]) / 2, *rest], halves
+    if not others:
+        return [objective.gradient(point, query.batch)], None
+    first = _owned(objective, point, query.batch)
+    return [first, *(objective.gradient(other, query.batch) for other in others)], None
+
+
+def _owned(objective: Any, point: Vector, batch: Any) -> Any:
+    # Copied: an objective may answer the next question in the buffer of this one.
+    answer = objective.gradient(point, batch)
+    return copied(answer) if is_array_api_obj(answer) else answer
+
+
+def received(objective: Any, query: Query, gradients: Any, observations: Any) -> Answers:
+    """Return the answers to a query, checked; observations are turned into gradients."""
+    if (gradients is None) == (observations is None):
+        raise TypeError("tell needs either gradients or observations, and not both.")
+    if observations is not None:
+        turn = getattr(objective, "gradient_from", None)
+        if turn is None:
+            raise TypeError(
+                f"observations need an objective with gradient_from(w, batch, observations), "
+                f"but {type(objective).__name__} has none. Tell gradients."
+            )
+        gradients = [turn(w, query.batch, observations) for w in query.points]
+    elif not isinstance(gradients, (list, tuple)):
+        gradients = [gradients]
+    if len(gradients) != len(query.points):
+        allowed = f"one for each of the {len(query.points)} points asked about"
+        raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
+    return Answers(
+        checked_gradient("the target's gradient", answer, point)
+        for answer, point in zip(gradients, query.points, strict=True)
+    )
+
+
+def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
+    """Return an estimate of E‖g − ∇L‖² and a sample of g − ∇L: the halves' gap, for their mean."""
+    if query.batch is None:
+        return 0.0, None
+    if halves is None:
+        return None, None
+    point = query.points[0]
+    first, second = (checked_gradient("a half's gradient", half, point) for half in halves)
+    gap = (first - second) / 2
+    return norm(gap) ** 2, gap
+
+
+def price(objective: Any, query: Query, ledger: Ledger) -> dict[str, float]:
+    """Return what answering a query adds to the ledger."""
+    points, count = len(query.points), getattr(objective, "samples", None)
+    if count is not None:
+        samples = int(count(query.batch))
+    else:
+        samples = len(query.batch) if hasattr(query.batch, "__len__") else 1
+    paid: dict[str, float] = {"target_gradients": points, "target_samples": samples}
+    cost = getattr(objective, "cost", None)
+    if cost is not None:
+        paid["cost"] = points * nonnegative("objective.cost(batch)", cost(query.batch))
+    epsilon = getattr(objective, "epsilon", None)
+    if epsilon is not None:
+        paid["epsilon"] = epsilon(ledger.target_gradients + points) - ledger.epsilon
+    return paid

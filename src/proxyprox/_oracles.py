@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from proxyprox._arrays import Matrix, Vector, copied
-from proxyprox._checks import has, message
+from proxyprox._checks import Words, has, message
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
 
@@ -86,7 +86,7 @@ class MeteredProxy:
         hessian = self.proxy.hessian(w)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
-            got = f"shape {shape}" if shape else f"a {type(hessian).__name__}"
+            got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
             raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
         if not math.isfinite(float(hessian.sum())):
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
@@ -100,14 +100,14 @@ class MeteredProxy:
 def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
     if type(gradient) is not type(w):
-        got = f"a {type(gradient).__name__}"
+        got = Words(f"a {type(gradient).__name__}")
         raise TypeError(message(whose, got, f"a {type(w).__name__}, as the iterate is"))
     if gradient.shape != w.shape:
-        got = f"shape {tuple(gradient.shape)}"
+        got = Words(f"shape {tuple(gradient.shape)}")
         raise ValueError(message(whose, got, f"of the iterate's shape, {tuple(w.shape)}"))
     if gradient.dtype != w.dtype:
         remedy = "Convert w0 or the data so that both agree."
-        got = f"dtype {gradient.dtype}"
+        got = Words(f"dtype {gradient.dtype}")
         raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
     # A tensor that still carries its graph would keep every step of the run alive.
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient

@@ -14,16 +14,15 @@ import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
 from proxyprox._arrays import Vector, copied, namespace, norm
-from proxyprox._checks import message, nonnegative
 from proxyprox._config import encode
 from proxyprox._door import admit, generator, starting_point
-from proxyprox._exchange import Query, Step
+from proxyprox._exchange import Query, Step, noise, price, received
 from proxyprox._ledger import Ledger
-from proxyprox._oracles import MeteredProxy, checked_gradient
+from proxyprox._oracles import MeteredProxy
 from proxyprox._result import Result, Status
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import StepRecord, Trace
-from proxyprox.averaging import Averaging, Last
+from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
 
@@ -83,14 +82,15 @@ class Run:
         self.method = method
         self.inner = parts.inner
         self.stop = parts.stop
-        self.averaging = averaging or Last()
+        self._measures = getattr(method, "eta", None) == "auto"
+        self.averaging = averaging or (Adaptive() if self._measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
         self._proxy = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
-        self._state = method.init(parts.w0)
+        self._state = method.init(parts.w0, problem)
         self._rng = generator(rng)
         self._memory: dict[str, Any] = {}
         self._average: Vector | None = None
@@ -108,18 +108,27 @@ class Run:
     @property
     def w(self) -> Vector:
         """The answer so far: the last iterate, or the average that was asked for."""
-        return self._state.w if self._average is None else self._average
+        if self._average is not None:
+            return self._average
+        if self._measures and isinstance(self.averaging, Adaptive):
+            return self.method.answer(self._state)
+        return self._state.w
 
     def ask(self) -> Query:
         """Return the question that is open; asking again does not change it."""
         if self._pending is None:
             objective = self.problem.objective
             batch = objective.everything() if self.method.exact else objective.sample(self._rng)
-            self._pending = Query(batch, tuple(self.method.ask(self._state)))
+            self._reopen(batch, tuple(self.method.ask(self._state)))
+            assert self._pending is not None
         return self._pending
 
     def tell(
-        self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None
+        self,
+        gradients: Vector | Sequence[Vector] | None = None,
+        *,
+        observations: Any = None,
+        halves: tuple[Vector, Vector] | None = None,
     ) -> Step:
         """Answer the open question and take the outer step.
 
@@ -130,6 +139,9 @@ class Run:
         observations : optional
             Instead of gradients: what was observed for the batch (labels, a rollout), which the
             objective turns into gradients by its ``gradient_from``.
+        halves : pair of arrays, optional
+            The gradients of the query's two half batches at its first point, whose mean is the
+            first of ``gradients``: how far they differ tells a measured step size the noise.
 
         Returns
         -------
@@ -148,7 +160,9 @@ class Run:
         """
         begun = time.perf_counter()
         query = self.ask()
-        answers = self._answers(query, gradients, observations)
+        answers = received(self.problem.objective, query, gradients, observations)
+        if self._measures:
+            answers.noise, answers.gap = noise(query, None if self.method.exact else halves)
         self._charge(query)
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
@@ -228,28 +242,9 @@ class Run:
     # -- internals --------------------------------------------------------------------------
 
     def _reopen(self, batch: Any, points: tuple[Vector, ...] | None) -> None:
-        self._pending = None if points is None else Query(batch, points)
-
-    def _answers(self, query: Query, gradients: Any, observations: Any) -> Sequence[Vector]:
-        if (gradients is None) == (observations is None):
-            raise TypeError("tell needs either gradients or observations, and not both.")
-        if observations is not None:
-            turn = getattr(self.problem.objective, "gradient_from", None)
-            if turn is None:
-                raise TypeError(
-                    f"observations need an objective with gradient_from(w, batch, observations), "
-                    f"but {type(self.problem.objective).__name__} has none. Tell gradients."
-                )
-            gradients = [turn(w, query.batch, observations) for w in query.points]
-        elif not isinstance(gradients, (list, tuple)):
-            gradients = [gradients]
-        if len(gradients) != len(query.points):
-            allowed = f"one for each of the {len(query.points)} points asked about"
-            raise ValueError(message("gradients", f"{len(gradients)} of them", allowed))
-        return [
-            checked_gradient("the target's gradient", answer, point)
-            for answer, point in zip(gradients, query.points, strict=True)
-        ]
+        split = getattr(self.problem.objective, "halves", None) if self._measures else None
+        halves = None if split is None or points is None else split(batch)
+        self._pending = None if points is None else Query(batch, points, halves)
 
     def _charge(self, query: Query) -> None:
         for name, amount in self.price(query).items():
@@ -257,20 +252,7 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        objective, points = self.problem.objective, len(query.points)
-        count = getattr(objective, "samples", None)
-        if count is not None:
-            samples = int(count(query.batch))
-        else:
-            samples = len(query.batch) if hasattr(query.batch, "__len__") else 1
-        price: dict[str, float] = {"target_gradients": points, "target_samples": samples}
-        cost = getattr(objective, "cost", None)
-        if cost is not None:
-            price["cost"] = points * nonnegative("objective.cost(batch)", cost(query.batch))
-        epsilon = getattr(objective, "epsilon", None)
-        if epsilon is not None:
-            price["epsilon"] = epsilon(self.ledger.target_gradients + points) - self.ledger.epsilon
-        return price
+        return price(self.problem.objective, query, self.ledger)
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
@@ -296,9 +278,10 @@ class Run:
 
     def _averaged(self, state: Any) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
-        if isinstance(self.averaging, Last):
+        if isinstance(self.averaging, (Last, Adaptive)):
             return 1.0, None
-        share = self.averaging.share(self._share, self.method.step_size(state.k - 1), state.k)
+        eta = self.method.step_size(state.k - 1) if self._solved is None else self._solved[0].eta
+        share = self.averaging.share(self._share, eta, state.k)
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)

@@ -29,6 +29,19 @@ class Last:
 
 
 @dataclass(frozen=True)
+class Adaptive:
+    """Return what the method's own rule finds best: the default with ``eta="auto"``.
+
+    That is an average dominated by the newest iterates, or the last one when the target's
+    gradients are exact; for a method without such a rule, the last iterate.
+    """
+
+    def share(self, previous: float, eta: float, k: int) -> float:
+        """Return 1: nothing is kept beside the rule's own average."""
+        return 1.0
+
+
+@dataclass(frozen=True)
 class Uniform:
     """Return the mean of the iterates: the convex theorem's output."""
 

@@ -29,12 +29,19 @@ METHODS = {
     "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=150, accuracy=2e-2),
     "ProxyProx+Storm": Case(pp.ProxyProx(eta=1.0, correction=pp.Storm(0.5))),
     "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 1.0 + 1 / (k + 1))),
+    "ProxyProx auto": Case(pp.ProxyProx(eta="auto"), steps=80),
+    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.5)), steps=200),
     "SGD": Case(pp.SGD(eta=0.09), steps=300),
+    "SGD auto": Case(pp.SGD(eta="auto"), steps=400),
     "AuxMom": Case(pp.AuxMom(a=0.5, eta=1.0), steps=120),
     "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=1.0)),
+    "AuxMom auto": Case(pp.AuxMom(a=0.5, eta="auto"), steps=200),
+    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto"), steps=120),
     "DANE": Case(pp.DANE(eta=2.0)),
+    "DANE auto": Case(pp.DANE(eta="auto"), steps=80),
     "DANE without prox": Case(pp.DANE()),
     "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=160),
+    "AcceleratedSliding auto": Case(pp.AcceleratedSliding(mu=MU, eta="auto"), steps=200),
 }
 """Every outer method; each correction with the method that carries it."""
 
@@ -74,7 +81,12 @@ CRITERIA = {
 assert isinstance(CRITERIA["AllOf"], AllOf)
 assert isinstance(CRITERIA["AnyOf"], AnyOf)
 
-AVERAGINGS = {"Geometric": pp.Geometric(mu=MU), "Last": pp.Last(), "Uniform": pp.Uniform()}
+AVERAGINGS = {
+    "Adaptive": pp.Adaptive(),
+    "Geometric": pp.Geometric(mu=MU),
+    "Last": pp.Last(),
+    "Uniform": pp.Uniform(),
+}
 
 BACKENDS = ("numpy", "torch")
 

@@ -74,7 +74,8 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     for column in ("residual", "displacement"):
         assert np.isfinite(trace[column]).all()
         assert (trace[column] >= 0).all()
-    assert (trace["eta"] > 0).all()
+    # Half of the steps of AcceleratedSliding solve nothing: a measured eta is not known there.
+    assert (trace["eta"][trace["inner_steps"] > 0] > 0).all()
 
 
 def steps_of(run, problem, count):
@@ -136,7 +137,9 @@ def test_every_averaging_is_a_convex_combination(averaging, backend, noisy, to_n
         rng=0, callback=lambda step: seen.append(to_numpy(step.w).copy()),
     )  # fmt: skip
     q = 1 + 2 * 0.5 * getattr(averaging, "mu", 0.0) / 5
-    weights = {"Last": [0.0] * 19 + [1.0]}.get(type(averaging).__name__, q ** np.arange(20.0))
+    # With a given eta there is nothing for Adaptive to adapt to.
+    last = isinstance(averaging, (pp.Last, pp.Adaptive))
+    weights = [0.0] * 19 + [1.0] if last else q ** np.arange(20.0)
     expected = np.average(seen, axis=0, weights=weights)
     assert np.allclose(to_numpy(result.w), expected, rtol=1e-12, atol=1e-14)
 

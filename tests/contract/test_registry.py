@@ -11,7 +11,9 @@ from proxyprox import corrections, methods, stopping
 from proxyprox import inner as inner_package
 from proxyprox._config import NotRebuildableError, decode, encode
 
-PROTOCOLS = {"Method", "InnerSolver", "InnerResult", "Correction", "Averaging", "Criterion"}
+PROTOCOLS = {
+    "Answers", "Method", "InnerSolver", "InnerResult", "Correction", "Averaging", "Criterion",
+}  # fmt: skip
 
 
 def public(module):

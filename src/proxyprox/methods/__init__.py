@@ -2,10 +2,19 @@
 
 from proxyprox.methods.auxmom import AuxMom
 from proxyprox.methods.auxmvr import AuxMVR
-from proxyprox.methods.base import Method
+from proxyprox.methods.base import Answers, Method
 from proxyprox.methods.dane import DANE
 from proxyprox.methods.proxyprox import ProxyProx
 from proxyprox.methods.sgd import SGD
 from proxyprox.methods.sliding import AcceleratedSliding
 
-__all__ = ["DANE", "SGD", "AcceleratedSliding", "AuxMVR", "AuxMom", "Method", "ProxyProx"]
+__all__ = [
+    "DANE",
+    "SGD",
+    "AcceleratedSliding",
+    "Answers",
+    "AuxMVR",
+    "AuxMom",
+    "Method",
+    "ProxyProx",
+]

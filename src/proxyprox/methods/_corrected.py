@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from proxyprox import stepsizes
 from proxyprox._arrays import Vector
 from proxyprox._checks import message
-from proxyprox.corrections import Correction
-from proxyprox.methods.base import Solve, State
+from proxyprox.corrections import Correction, Plain
+from proxyprox.methods._measured import measured_step
+from proxyprox.methods.base import Eta, Solve, State
 
 
 def checked_correction(correction: Any) -> None:
@@ -20,9 +23,22 @@ def checked_correction(correction: Any) -> None:
         raise TypeError(message("correction", correction, allowed))
 
 
+def start(w0: Vector, eta: Eta, problem: Any, *, uses_proxy: bool = True) -> State:
+    """Return the state before the first step, with a rule's memory if η is to be measured."""
+    if eta != "auto":
+        return State(w=w0)
+    return State(w=w0, rule=stepsizes.begin(w0, problem, uses_proxy=uses_proxy))
+
+
+def best(state: State) -> Vector:
+    """Return the rule's average, or the last iterate where nothing is measured."""
+    return state.w if state.rule is None else stepsizes.answer(state.rule, state.w)
+
+
 def points(state: State, correction: Correction) -> tuple[Vector, ...]:
-    """Return w_k, and w_{k−1} too if the correction compares the two on one batch."""
-    if correction.two_points and state.previous is not None:
+    """Return w_k, and w_{k−1} too if the correction or the step size compares the two."""
+    secant = state.rule is not None and stepsizes.wants_secant(state.rule, state.k)
+    if (correction.two_points or secant) and state.previous is not None:
         return (state.w, state.previous)
     return (state.w,)
 
@@ -37,12 +53,17 @@ def corrected_step(
     eta: float,
 ) -> State:
     """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k."""
+    if state.rule is not None:
+        # With a rule the plain correction becomes the mean that the rule finds best.
+        chosen = None if isinstance(correction, Plain) else correction
+        return measured_step(state, gradients, proxy, solve, correction=chosen)
     anchor = proxy.gradient(state.w)
     difference = gradients[0] - anchor
     before = gradients[1] - state.previous_anchor if len(gradients) == 2 else None
     estimate = correction(difference, before, state.estimate, state.k)
     w = solve(linear=estimate, centre=state.w, eta=eta)
-    return State(
+    return replace(
+        state,
         w=w,
         k=state.k + 1,
         estimate=estimate,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from proxyprox._arrays import Vector
 from proxyprox.corrections import EMA
 from proxyprox.inner import GradientDescent
-from proxyprox.methods._corrected import corrected_step, points
+from proxyprox.methods._corrected import best, corrected_step, points, start
 from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
 
 
@@ -28,7 +28,7 @@ class AuxMom:
     ----------
     a : float
         Weight of the newest difference, in (0, 1].
-    eta : float or callable
+    eta : float, callable or "auto"
         Step size of an added proximal term; infinite, as published, by default.
 
     References
@@ -49,9 +49,9 @@ class AuxMom:
         EMA(self.a)
         checked_eta(self.eta, allow_inf=True)
 
-    def init(self, w0: Vector) -> State:
+    def init(self, w0: Vector, problem: Any = None) -> State:
         """Start at w0."""
-        return State(w=w0)
+        return start(w0, self.eta, problem)
 
     def ask(self, state: State) -> tuple[Vector, ...]:
         """Ask at w_k."""
@@ -65,3 +65,7 @@ class AuxMom:
     def step_size(self, k: int) -> float:
         """Return η of outer step k."""
         return eta_at(self.eta, k, allow_inf=True)
+
+    def answer(self, state: State) -> Vector:
+        """Return the point to answer with."""
+        return best(state)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import positive
+from proxyprox._checks import message, positive
+from proxyprox.stepsizes import Memory
 
-Eta = float | Callable[[int], float]
-"""A step size: a number, or a function of the outer step k = 0, 1, …"""
+Eta = float | Callable[[int], float] | Literal["auto"]
+"""A step size: a number, a function of the outer step k = 0, 1, …, or "auto" to measure it."""
+
+
+class Answers(list[Vector]):
+    """The batch's gradient at each point that was asked about, and how noisy the first is.
+
+    ``noise`` estimates ``E‖g − ∇L‖²``; 0 for exact gradients, None where nobody knows. ``gap``,
+    half the difference of two half batches' gradients, is a sample of that noise.
+    """
+
+    noise: float | None = None
+    gap: Vector | None = None
 
 
 class Solve(Protocol):
@@ -29,6 +42,7 @@ class State:
     estimate: Vector | None = None
     previous: Vector | None = None
     previous_anchor: Vector | None = None
+    rule: Memory | None = None
 
 
 class Method(Protocol):
@@ -47,8 +61,8 @@ class Method(Protocol):
     def two_points(self) -> bool:
         """Whether one batch is evaluated at two points."""
 
-    def init(self, w0: Vector) -> Any:
-        """Return the state before the first step."""
+    def init(self, w0: Vector, problem: Any = None) -> Any:
+        """Return the state before the first step on a problem."""
 
     def ask(self, state: Any) -> tuple[Vector, ...]:
         """Return the points where the next batch's gradient is wanted."""
@@ -62,13 +76,19 @@ class Method(Protocol):
 
 def checked_eta(eta: Any, *, allow_inf: bool = False) -> None:
     """Refuse a step size that is neither positive nor a function."""
-    if not callable(eta):
+    if isinstance(eta, str):
+        if eta != "auto":
+            raise TypeError(message("eta", eta, "a positive number, a function or 'auto'"))
+    elif not callable(eta):
         remedy = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
         positive("eta", eta, remedy, allow_inf=allow_inf)
 
 
 def eta_at(eta: Eta, k: int, *, allow_inf: bool = False) -> float:
     """Return the step size of outer step k, checking what a schedule returns."""
+    if isinstance(eta, str):
+        # Known only when the step is taken; the record of the step holds it.
+        return math.nan
     if callable(eta):
         return positive(f"eta({k})", eta(k), "Mend the schedule.", allow_inf=allow_inf)
     return eta

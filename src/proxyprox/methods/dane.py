@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from proxyprox._arrays import Vector
 from proxyprox._checks import positive
 from proxyprox.corrections import Plain
-from proxyprox.methods._corrected import corrected_step
-from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
+from proxyprox.methods._corrected import best, corrected_step, start
+from proxyprox.methods.base import Answers, Eta, Solve, State, checked_eta, eta_at
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DANE:
 
     Parameters
     ----------
-    eta : float or callable
+    eta : float, callable or "auto"
         Step size; DANE's regularisation is 1/η. Infinite, DANE's default, means none.
     gradient_weight : float
         The factor s on the target's gradient (DANE's own η).
@@ -48,9 +48,9 @@ class DANE:
         checked_eta(self.eta, allow_inf=True)
         positive("gradient_weight", self.gradient_weight)
 
-    def init(self, w0: Vector) -> State:
+    def init(self, w0: Vector, problem: Any = None) -> State:
         """Start at w0."""
-        return State(w=w0)
+        return start(w0, self.eta, problem)
 
     def ask(self, state: State) -> tuple[Vector, ...]:
         """Ask at w_k."""
@@ -58,7 +58,8 @@ class DANE:
 
     def tell(self, state: State, gradients: Sequence[Vector], proxy: Any, solve: Solve) -> State:
         """Minimise the corrected proxy."""
-        weighted = [self.gradient_weight * gradients[0]]
+        weighted = Answers([self.gradient_weight * gradients[0]])
+        weighted.noise = 0.0
         return corrected_step(
             state, weighted, proxy, solve, correction=Plain(), eta=self.step_size(state.k)
         )
@@ -66,3 +67,7 @@ class DANE:
     def step_size(self, k: int) -> float:
         """Return η of outer step k."""
         return eta_at(self.eta, k, allow_inf=True)
+
+    def answer(self, state: State) -> Vector:
+        """Return the point to answer with."""
+        return best(state)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from proxyprox._arrays import Vector
 from proxyprox.corrections import Correction, Plain
-from proxyprox.methods._corrected import checked_correction, corrected_step, points
+from proxyprox.methods._corrected import best, checked_correction, corrected_step, points, start
 from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
 
 PLAIN = Plain()
@@ -23,10 +23,14 @@ class ProxyProx:
 
     Parameters
     ----------
-    eta : float or callable
+    eta : float, callable or "auto"
         Step size η > 0, or a function of the outer step. The theory allows ``η ≤ 1/(4δ)``.
+        "auto" measures it on the way, with 10 % more target gradients at no new samples; see
+        :mod:`proxyprox.stepsizes.auto`.
     correction : Correction
         How ``g_k − ∇L̂(w_k)`` is estimated; :class:`~proxyprox.corrections.Plain` is the paper's.
+        With ``eta="auto"`` the plain correction becomes a mean of all differences, weighed by
+        their expected errors; ``EMA(1.0)`` keeps the newest alone.
 
     References
     ----------
@@ -61,9 +65,9 @@ class ProxyProx:
         """Whether the correction compares two points on one batch."""
         return self.correction.two_points
 
-    def init(self, w0: Vector) -> State:
+    def init(self, w0: Vector, problem: Any = None) -> State:
         """Start at w0."""
-        return State(w=w0)
+        return start(w0, self.eta, problem)
 
     def ask(self, state: State) -> tuple[Vector, ...]:
         """Ask at w_k."""
@@ -77,3 +81,7 @@ class ProxyProx:
     def step_size(self, k: int) -> float:
         """Return η of outer step k."""
         return eta_at(self.eta, k)
+
+    def answer(self, state: State) -> Vector:
+        """Return the point to answer with."""
+        return best(state)

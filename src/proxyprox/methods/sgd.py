@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxyprox._arrays import Vector
+from proxyprox.corrections import Plain
+from proxyprox.methods._corrected import best, points, start
+from proxyprox.methods._measured import measured_step
 from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
 
 
@@ -16,8 +19,9 @@ class SGD:
 
     Parameters
     ----------
-    eta : float or callable
-        Step size η > 0, or a function of the outer step.
+    eta : float, callable or "auto"
+        Step size η > 0, or a function of the outer step; "auto" measures the curvature of L along
+        the path and the noise, with 10 % more target gradients at no new samples.
     """
 
     eta: Eta
@@ -31,19 +35,25 @@ class SGD:
         """Check η."""
         checked_eta(self.eta)
 
-    def init(self, w0: Vector) -> State:
+    def init(self, w0: Vector, problem: Any = None) -> State:
         """Start at w0."""
-        return State(w=w0)
+        return start(w0, self.eta, problem, uses_proxy=False)
 
     def ask(self, state: State) -> tuple[Vector, ...]:
         """Ask at w_k."""
-        return (state.w,)
+        return points(state, Plain())
 
     def tell(self, state: State, gradients: Sequence[Vector], proxy: Any, solve: Solve) -> State:
         """Take the step; ``solve`` is exact for the zero proxy."""
+        if state.rule is not None:
+            return measured_step(state, gradients, proxy, solve, correction=Plain())
         w = solve(linear=gradients[0], centre=state.w, eta=self.step_size(state.k))
         return State(w=w, k=state.k + 1)
 
     def step_size(self, k: int) -> float:
         """Return η of outer step k."""
         return eta_at(self.eta, k)
+
+    def answer(self, state: State) -> Vector:
+        """Return the point to answer with."""
+        return best(state)

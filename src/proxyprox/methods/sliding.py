@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
-from proxyprox._arrays import Vector
-from proxyprox._checks import nonnegative, positive
+from proxyprox._arrays import Vector, norm
+from proxyprox._checks import message, nonnegative, positive
 from proxyprox.methods.base import Solve
+from proxyprox.stepsizes import Memory
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class SlidingState:
     x: Vector
     k: int = 0
     x_g: Vector | None = None
+    rule: Memory | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,15 @@ class AcceleratedSliding:
 
     Parameters
     ----------
-    delta : float
+    delta : float, optional
         Similarity δ, zero or more.
     mu : float
         Strong convexity μ of the objective.
+    eta : "auto", optional
+        In place of δ: ``η = 1/(2δ)`` is then measured. The two gradients of an iteration show
+        ``‖∇h(w⁺) − ∇h(x_g)‖/‖w⁺ − x_g‖`` at no cost; δ doubles to cover what they show, and shrinks
+        by a tenth while it is more than four times that. The rate is proven for a δ that holds;
+        that the measured one suffices is tested, not proven.
 
     References
     ----------
@@ -48,8 +55,9 @@ class AcceleratedSliding:
     application to distributed optimization under similarity".
     """
 
-    delta: float
-    mu: float
+    delta: float | None = None
+    mu: float = math.nan
+    eta: Literal["auto"] | None = None
 
     uses_proxy: ClassVar[bool] = True
     exact: ClassVar[bool] = True
@@ -58,18 +66,23 @@ class AcceleratedSliding:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        nonnegative("delta", self.delta)
+        if self.eta not in (None, "auto") or (self.eta is None) == (self.delta is None):
+            allowed = "'auto' without delta, or left out with it"
+            raise ValueError(message("eta", self.eta, allowed, "Give one of the two."))
+        if self.delta is not None:
+            nonnegative("delta", self.delta)
         positive("mu", self.mu)
 
-    def init(self, w0: Vector) -> SlidingState:
+    def init(self, w0: Vector, problem: Any = None) -> SlidingState:
         """Start both sequences at w0."""
-        return SlidingState(w=w0, x=w0)
+        rule = {"delta": float(self.mu)} if self.eta == "auto" else None
+        return SlidingState(w=w0, x=w0, rule=rule)
 
     def ask(self, state: SlidingState) -> tuple[Vector, ...]:
         """Ask at x_g, then at the solution of the subproblem there."""
         if state.x_g is not None:
             return (state.w,)
-        tau = min(1.0, math.sqrt(self.mu / self._delta) / 2)
+        tau = min(1.0, math.sqrt(self.mu / self._delta(state)) / 2)
         return (tau * state.x + (1 - tau) * state.w,)
 
     def tell(
@@ -78,19 +91,37 @@ class AcceleratedSliding:
         """Do the first or the second half of an iteration."""
         if state.x_g is None:
             (x_g,) = self.ask(state)
-            w = solve(
-                linear=gradients[0] - proxy.gradient(x_g), centre=x_g, eta=self.step_size(state.k)
-            )
-            return SlidingState(w=w, x=state.x, k=state.k + 1, x_g=x_g)
-        gamma = min(1 / (2 * self.mu), 1 / (2 * math.sqrt(self.mu * self._delta)))
+            slope = gradients[0] - proxy.gradient(x_g)
+            w = solve(linear=slope, centre=x_g, eta=1 / (2 * self._delta(state)))
+            rule = None if state.rule is None else {**state.rule, "last": slope}
+            return replace(state, w=w, k=state.k + 1, x_g=x_g, rule=rule)
+        rule = state.rule and _measured(state, gradients[0] - proxy.gradient(state.w))
+        state = replace(state, rule=rule)
+        gamma = min(1 / (2 * self.mu), 1 / (2 * math.sqrt(self.mu * self._delta(state))))
         x = state.x + gamma * self.mu * (state.w - state.x) - gamma * gradients[0]
-        return SlidingState(w=state.w, x=x, k=state.k + 1)
+        return SlidingState(w=state.w, x=x, k=state.k + 1, rule=rule)
 
     def step_size(self, k: int) -> float:
-        """Return η = 1/(2δ)."""
-        return 1 / (2 * self._delta)
+        """Return η = 1/(2δ), where δ is given."""
+        return math.nan if self.delta is None else 1 / (2 * max(self.delta, self.mu))
 
-    @property
-    def _delta(self) -> float:
+    def answer(self, state: SlidingState) -> Vector:
+        """Return the last iterate: exact gradients have no noise to average away."""
+        return state.w
+
+    def _delta(self, state: SlidingState) -> float:
+        known = float((self.delta or 0.0) if state.rule is None else state.rule["delta"])
         # At δ < μ the rate is 1/2 already: a larger δ costs nothing and keeps τ at most 1/2.
-        return max(self.delta, self.mu)
+        return max(known, self.mu)
+
+
+def _measured(state: SlidingState, slope: Vector) -> Memory:
+    """Return δ after an iteration, from the change of ∇h between its two points."""
+    assert state.rule is not None
+    delta, length = state.rule["delta"], norm(state.w - state.x_g)
+    seen = norm(slope - state.rule["last"]) / length if length > 0 else 0.0
+    if seen > delta:
+        delta = max(2 * delta, seen)
+    elif seen < delta / 4:
+        delta = 0.9 * delta
+    return {"delta": delta}

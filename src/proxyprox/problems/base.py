@@ -17,6 +17,8 @@ capability              meaning
 ``samples(batch)``      how many target samples (labels, rollouts) a batch holds
 ``cost(batch)``         what one access costs, in the user's own unit
 ``repeatable``          whether a drawn batch may be evaluated at a second point
+``halves(batch)``       two batches whose gradients' mean is the batch's, or None
+``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
 ``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
 ======================  ==================================================================
 """

@@ -13,7 +13,7 @@ import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._arrays import from_numpy, namespace
-from proxyprox._checks import message, require_finite
+from proxyprox._checks import Words, message, require_finite
 
 BLOCK_ELEMENTS = 1 << 18
 """Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64)."""
@@ -69,6 +69,19 @@ class Design:
             total = total + scaled.T @ scaled
         return total
 
+    def softmax_gram(self, p: Any, weights: Any) -> Any:
+        """Return ``Xᵀ diag(weights)(diag(p) − p pᵀ) X``: a Gram matrix for each pair of classes."""
+        xp, outputs = self.xp, int(p.shape[1])
+        blocks = [[None] * outputs for _ in range(outputs)]
+        for a in range(outputs):
+            for b in range(a + 1):
+                # Off the diagonal the weights are negative, and gram takes roots.
+                variance = p[:, a] * (1 - p[:, a]) if a == b else p[:, a] * p[:, b]
+                gram = self.gram(variance * weights)
+                blocks[a][b] = blocks[b][a] = gram if a == b else -gram
+        stacked = xp.stack([xp.stack(line) for line in blocks])
+        return xp.reshape(xp.permute_dims(stacked, (2, 0, 3, 1)), (self.width * outputs,) * 2)
+
     def take(self, rows: Any) -> Design:
         """Return the design of some of the rows."""
         return Design(self.X[rows], intercept=self.intercept, checked=True)
@@ -91,7 +104,9 @@ class Design:
 def _checked(X: Any) -> Any:
     if scipy.sparse.issparse(X):
         if X.ndim != 2:
-            raise ValueError(message("X", f"shape {X.shape}", "two-dimensional (rows × columns)"))
+            raise ValueError(
+                message("X", Words(f"shape {X.shape}"), "two-dimensional (rows × columns)")
+            )
         # Row batches need rows: CSR data passes through untouched, other formats are converted.
         X = X.tocsr()
         if X.dtype not in (np.float64, np.float32):
@@ -106,16 +121,18 @@ def _checked(X: Any) -> Any:
                 raise TypeError(message("X", type(X).__name__, allowed)) from error
         if X.ndim != 2:
             remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
-            got = f"shape {tuple(X.shape)}"
+            got = Words(f"shape {tuple(X.shape)}")
             raise ValueError(message("X", got, "two-dimensional (rows × columns)", remedy))
         xp = namespace(X)
         if X.dtype not in (xp.float32, xp.float64):
             if xp is not np or X.dtype.kind not in "iub":
-                got = f"dtype {X.dtype}"
+                got = Words(f"dtype {X.dtype}")
                 raise TypeError(message("X", got, "of dtype float32 or float64"))
             X = X.astype(np.float64)
         entries = X
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError(message("X", f"shape {tuple(X.shape)}", "at least one row and one column"))
+        raise ValueError(
+            message("X", Words(f"shape {tuple(X.shape)}"), "at least one row and one column")
+        )
     require_finite("X", entries)
     return X

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.special
 
 from proxyprox._arrays import namespace
-from proxyprox._checks import message
+from proxyprox._checks import Words, message
 
 Array = Any
 
@@ -171,7 +171,7 @@ class Poisson:
         targets = _numbers(y, "zero or more for every row")
         if (targets < 0).any():
             bad = int(np.argmax(targets < 0))
-            got = f"{float(targets[bad])!r} at row {bad}"
+            got = Words(f"{float(targets[bad])!r} at row {bad}")
             raise ValueError(message("y", got, "zero or more for every row (Poisson counts)"))
         return targets
 
@@ -200,7 +200,7 @@ def binary_classes(y: Array) -> tuple[Any, ...]:
     if len(found) > 2:
         shown = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
         raise ValueError(
-            message("y", f"{len(found)} classes ({shown})", "labels of two classes")[:-1]
+            message("y", Words(f"{len(found)} classes ({shown})"), "labels of two classes")[:-1]
             + ". Use softmax_regression for more than two classes."
         )
     if len(found) == 2:
@@ -210,7 +210,9 @@ def binary_classes(y: Array) -> tuple[Any, ...]:
         if found[0] in coding:
             return coding
     remedy = "Pass classes=(negative, positive)."
-    raise ValueError(message("y", f"only the class {found[0]!r}", "labels of two classes", remedy))
+    raise ValueError(
+        message("y", Words(f"only the class {found[0]!r}"), "labels of two classes", remedy)
+    )
 
 
 def many_classes(y: Array) -> tuple[Any, ...]:
@@ -218,7 +220,7 @@ def many_classes(y: Array) -> tuple[Any, ...]:
     found = _distinct(y)
     if len(found) < 2:
         remedy = "Pass classes=(…) with every class there is."
-        got = f"only the class {found[0]!r}"
+        got = Words(f"only the class {found[0]!r}")
         raise ValueError(message("y", got, "labels of at least two classes", remedy))
     return found
 
@@ -239,7 +241,7 @@ def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     wrong = given[codes] != y
     if wrong.any():
         bad = int(np.argmax(wrong))
-        got = f"{y[bad].item() if hasattr(y[bad], 'item') else y[bad]!r} at row {bad}"
+        got = Words(f"{y[bad].item() if hasattr(y[bad], 'item') else y[bad]!r} at row {bad}")
         raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
     return codes
 
@@ -248,10 +250,10 @@ def _numbers(y: Array, allowed: str) -> Array:
     try:
         targets = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        got = f"dtype {np.asarray(y).dtype}"
+        got = Words(f"dtype {np.asarray(y).dtype}")
         raise TypeError(message("y", got, f"numeric, {allowed}")) from error
     bad = ~np.isfinite(targets)
     if bad.any():
-        got = f"{float(targets[bad][0])!r} at row {int(np.argmax(bad))}"
+        got = Words(f"{float(targets[bad][0])!r} at row {int(np.argmax(bad))}")
         raise ValueError(message("y", got, allowed, "Drop or impute those rows."))
     return targets

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
-from proxyprox._checks import message, nonnegative, whole
+from proxyprox._checks import Words, message, nonnegative, whole
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear
@@ -120,7 +120,8 @@ class GLM:
         if self.family.outputs == 1:
             hessian = self.design.gram(variance * scale)
         else:
-            hessian = self._softmax_hessian(variance, scale)
+            rows = scale if self._weights is None else scale * self._weights
+            hessian = self.design.softmax_gram(variance, rows)
         if self.l2:
             hessian = hessian + self.design.asarray(np.diag(self.l2 * self._mask))
         return hessian
@@ -164,6 +165,11 @@ class GLM:
         """Return the batch of all rows."""
         return None
 
+    def halves(self, batch: Batch) -> tuple[Batch, Batch] | None:
+        """Return the two halves of a batch of even length: their gap shows the batch's noise."""
+        middle = 0 if batch is None or len(batch) % 2 else len(batch) // 2
+        return (batch[:middle], batch[middle:]) if middle else None
+
     def samples(self, batch: Batch) -> int:
         """Return the number of rows (labels) of a batch."""
         return self.design.rows if batch is None else len(batch)
@@ -183,8 +189,8 @@ class GLM:
         """
         design = self.design if X is None else Design(X, intercept=self.design.intercept)
         if design.columns != self.design.columns:
-            got = f"{design.columns} columns"
-            raise ValueError(message("X", got, f"{self.design.columns} columns, as the target has"))
+            allowed = f"a table of {self.design.columns} columns, as the target's is"
+            raise ValueError(message("X", Words(f"{design.columns} columns"), allowed))
         weights = self.sample_weight if X is None and self._weights is not None else None
         labels = None if rng is None else random_labels(self.family, design.rows, rng)
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
@@ -196,6 +202,16 @@ class GLM:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
         chosen = np.sort(np.random.default_rng(rng).choice(self.design.rows, n, replace=False))
         return self.rows(chosen)
+
+    def same_curvature(self, other: Any) -> bool:
+        """Tell whether another loss is this one up to its labels, which no Hessian sees."""
+        return (
+            isinstance(other, GLM)
+            and other.design is self.design
+            and type(other.family) is type(self.family)
+            and other.l2 == self.l2
+            and bool(np.all(other.sample_weight == self.sample_weight))
+        )
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""
@@ -254,20 +270,6 @@ class GLM:
             # A copy: the caller may change its array in place.
             self._curved = (copied(w), variance)
         return self._curved[1]
-
-    def _softmax_hessian(self, p: Any, scale: float) -> Matrix:
-        """Assemble Xᵀ(diag(p) − p pᵀ)X from one Gram matrix for each pair of classes."""
-        xp, width, outputs = self.design.xp, self.design.width, self.family.outputs
-        rows = scale if self._weights is None else scale * self._weights
-        blocks = [[None] * outputs for _ in range(outputs)]
-        for a in range(outputs):
-            for b in range(a + 1):
-                # Off the diagonal the weights are negative, and gram takes roots.
-                weight = p[:, a] * (1 - p[:, a]) if a == b else p[:, a] * p[:, b]
-                gram = self.design.gram(weight * rows)
-                blocks[a][b] = blocks[b][a] = gram if a == b else -gram
-        stacked = xp.stack([xp.stack(line) for line in blocks])
-        return xp.reshape(xp.permute_dims(stacked, (2, 0, 3, 1)), (width * outputs,) * 2)
 
     def _penalty(self, w: Vector) -> float:
         return dot(w, self._ridge(w)) / 2 if self.l2 else 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from proxyprox._arrays import Vector, to_numpy
-from proxyprox._checks import message
+from proxyprox._checks import Words, message
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Poisson
 
@@ -19,7 +19,7 @@ def encoded(family: Family, y: Any, rows: int) -> Array:
     """Return labels as the family's targets, one for each row."""
     y = to_numpy(y)
     if y.ndim != 1 or len(y) != rows:
-        got = f"an array of shape {tuple(y.shape)}"
+        got = Words(f"an array of shape {tuple(y.shape)}")
         raise ValueError(message("y", got, f"one label for each of the {rows} rows"))
     targets: Array = family.encode(y)
     return targets
@@ -62,10 +62,10 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
         return np.broadcast_to(np.float64(1.0), (rows,))
     weights: Array = np.asarray(to_numpy(sample_weight), dtype=np.float64)
     if weights.shape != (rows,):
-        got = f"an array of shape {weights.shape}"
+        got = Words(f"an array of shape {weights.shape}")
         raise ValueError(message("sample_weight", got, f"one weight for each of the {rows} rows"))
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        got = f"weights from {weights.min():g} to {weights.max():g}"
+        got = Words(f"weights from {weights.min():g} to {weights.max():g}")
         raise ValueError(message("sample_weight", got, "finite, zero or more, not all zero"))
     scaled: Array = weights * (rows / weights.sum())
     return scaled

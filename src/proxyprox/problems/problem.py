@@ -63,6 +63,12 @@ class Problem:
         known = self._dim(self.objective)
         return known if known is not None else self._dim(self.proxy)
 
+    @property
+    def same_curvature(self) -> bool:
+        """Whether both losses are known to have the same Hessian everywhere: δ = 0."""
+        compare = getattr(self.objective, "same_curvature", None)
+        return compare is not None and bool(compare(self.proxy))
+
     @staticmethod
     def _dim(part: Any) -> int | None:
         dim = getattr(part, "dim", None)

@@ -10,9 +10,13 @@ import numpy as np
 
 from proxyprox import _arrays as arrays
 from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
-from proxyprox._checks import message, nonnegative, require_finite
+from proxyprox._checks import Words, message, nonnegative, require_finite
 from proxyprox._checks import vector as checked_vector
 from proxyprox.problems.base import Batch
+
+
+class NotConvexError(ValueError):
+    """A subproblem has no minimiser: η is too large for a proxy that is not convex."""
 
 
 class Quadratic:
@@ -44,15 +48,15 @@ class Quadratic:
     def __init__(self, P: Matrix, b: Vector | None = None, *, noise: float = 0.0) -> None:
         shape = tuple(getattr(P, "shape", ()))
         if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-            got = f"an array of shape {shape}" if shape else P
+            got = Words(f"an array of shape {shape}") if shape else P
             raise ValueError(message("P", got, "a square matrix"))
         xp = namespace(P)
         if P.dtype not in (xp.float32, xp.float64):
-            raise TypeError(message("P", f"dtype {P.dtype}", "of dtype float32 or float64"))
+            raise TypeError(message("P", Words(f"dtype {P.dtype}"), "of dtype float32 or float64"))
         require_finite("P", P)
         asymmetry = float(xp.max(xp.abs(P - P.T)))
         if asymmetry > 1e-6 * max(1.0, float(xp.max(xp.abs(P)))):
-            got = f"a matrix with |P − Pᵀ| up to {asymmetry:.2g}"
+            got = Words(f"a matrix with |P − Pᵀ| up to {asymmetry:.2g}")
             raise ValueError(message("P", got, "symmetric", "Pass (P + P.T) / 2."))
         self.dim = int(shape[0])
         self.P = (P + P.T) / 2
@@ -92,7 +96,7 @@ class Quadratic:
         if self._shifted is None or self._shifted[0] != eta:
             inverse = arrays.inverse_positive(arrays.add_to_diagonal(self.P, 1 / eta))
             if inverse is None:
-                raise ValueError(
+                raise NotConvexError(
                     f"eta must make P + I/eta positive definite, got {eta!r} with the smallest "
                     f"eigenvalue of P at or below {-1 / eta:.3g}. Choose a smaller eta."
                 )

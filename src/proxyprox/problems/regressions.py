@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from proxyprox._arrays import to_numpy
@@ -16,6 +17,8 @@ from proxyprox.problems.families import (
 )
 from proxyprox.problems.glm import GLM
 
+OPTIONS = ("l2", "intercept", "sample_weight", "batch_size")
+
 
 def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     """Return the least-squares loss ``mean (xᵀw − y)²/2``; options as in :class:`GLM`.
@@ -27,7 +30,7 @@ def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(2))
     1.25
     """
-    return GLM(X, y, Linear(), **options)
+    return GLM(X, y, Linear(), **_known("linear_regression", options))
 
 
 def logistic_regression(
@@ -45,6 +48,7 @@ def logistic_regression(
     >>> round(loss.value(np.zeros(1)), 6)
     0.693147
     """
+    _known("logistic_regression", options, "classes")
     if classes is None:
         classes = (0, 1) if y is None else binary_classes(to_numpy(y))
     return GLM(X, y, Logistic(tuple(classes)), **options)
@@ -62,6 +66,7 @@ def softmax_regression(
     >>> loss.dim, round(loss.value(np.zeros(9)), 6)
     (9, 1.098612)
     """
+    _known("softmax_regression", options, "classes")
     if classes is None:
         if y is None:
             remedy = "Without labels the number of classes is unknown."
@@ -80,4 +85,17 @@ def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(1))
     1.0
     """
-    return GLM(X, y, Poisson(), **options)
+    return GLM(X, y, Poisson(), **_known("poisson_regression", options))
+
+
+def _known(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
+    """Refuse an option that no regression has, in the name of the function that was called."""
+    allowed = (*OPTIONS, *more)
+    for name in options:
+        if name not in allowed:
+            close = difflib.get_close_matches(name.lower(), allowed, n=1)
+            meant = f" Use {close[0]}." if close else ""
+            raise TypeError(
+                f"{function} has no option {name!r}; its options are {', '.join(allowed)}.{meant}"
+            )
+    return options

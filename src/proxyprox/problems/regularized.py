@@ -21,7 +21,7 @@ class Regularized:
         self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
         self.dim = int(self.centre.shape[0])
         self.repeatable = getattr(loss, "repeatable", True)
-        for name in ("sample", "everything", "samples", "cost", "epsilon"):
+        for name in ("sample", "everything", "samples", "halves", "cost", "epsilon"):
             setattr(self, name, getattr(loss, name, None))
         self.value = self._value if has(loss, "value") else None
         self.hvp = self._hvp if has(loss, "hvp") else None
