@@ -91,7 +91,19 @@ CASES = {
         ValueError, ["y", "7 at row 2", "[0, 1]"]),
     "y negative, Poisson": (
         lambda: pp.poisson_regression(X, [1, 2, -3, 0, 0, 1]),
-        ValueError, ["y", "'-3.0 at row 2'", "zero or more"]),
+        ValueError, ["y", "got -3.0 at row 2.", "zero or more"]),
+    "option misspelt": (
+        lambda: pp.logistic_regression(X, [0, 1] * 3, L2=1),
+        TypeError, ["logistic_regression has no option 'L2'", "Use l2."]),
+    "option unknown": (
+        lambda: pp.poisson_regression(X, Y, depth=3),
+        TypeError, ["poisson_regression has no option 'depth'", "l2, intercept"]),
+    "columns of other inputs": (
+        lambda: pp.linear_regression(X, Y).label_free(np.ones((4, 3))),
+        ValueError, ["X must be a table of 2 columns, as the target's is, got 3 columns."]),
+    "a class for a method": (
+        lambda: solve(plain_target(), w0=np.ones(2), method=pp.ProxyProx),
+        TypeError, ["got the class ProxyProx.", 'Call it: method=ProxyProx(eta="auto").']),
     "classes missing": (lambda: pp.softmax_regression(X), ValueError, ["classes", "None", "tuple"]),
     "weights negative": (
         lambda: pp.linear_regression(X, Y, sample_weight=[-1, 1, 1, 1, 1, 1]),
@@ -270,7 +282,7 @@ def test_torch_and_numpy_are_not_mixed():
     with pytest.raises(TypeError, match=r"w0 must be a ndarray of dtype float64, as the data is"):
         solve(target, target, w0=torch.zeros(2, dtype=torch.float64))
     target = pp.linear_regression(torch.tensor(X), Y)
-    with pytest.raises(TypeError, match=r"w0 must be a Tensor .*got 'a ndarray"):
+    with pytest.raises(TypeError, match=r"w0 must be a Tensor .*got a ndarray"):
         solve(target, target, w0=np.zeros(2))
     with pytest.raises(TypeError, match=r"w0 must be a Tensor of dtype torch.float64.*float32"):
         solve(target, target, w0=torch.zeros(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -144,8 +145,8 @@ def test_the_open_question_survives(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"method": pp.AuxMVR(a=0.4, eta=0.5)}, ["method was", "0.3", "0.4"]),
-        ({"inner": pp.Newton()}, ["inner was", "QuasiNewton", "Newton"]),
+        ({"method": pp.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
+        ({"inner": pp.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
         ({"stop": pp.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
         ({"averaging": pp.Last()}, ["averaging was", "Uniform", "Last"]),
     ],
@@ -164,6 +165,47 @@ def test_another_configuration_is_refused_by_name(change, words, tmp_path):
     for word in words:
         assert word in str(caught.value)
     assert (tmp_path / "run").read_bytes() == before
+
+
+def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
+    call = {
+        "problem": pp.Problem((None, np.sinh), problem().proxy), "w0": np.ones(3),
+        "method": pp.ProxyProx(10.0),
+    }  # fmt: skip
+    first = pp.minimize(**call, steps=5, checkpoint=tmp_path / "run")
+    assert first.stop.startswith("Convex(steps=5, G=0.0) (the default: the objective is not known")
+    longer = pp.minimize(**call, steps=12, checkpoint=tmp_path / "run")
+    assert longer.steps == 12
+    kept = "Convex(steps=5, G=0.0) (the rule that the run began with)"
+    assert longer.stop == kept
+    by_budget = pp.minimize(**call, budget=pp.Budget(seconds=1e-9), checkpoint=tmp_path / "run")
+    assert by_budget.stop == kept
+    whole = pp.minimize(**call, steps=12, stop=pp.Convex(5))
+    assert longer.w.tobytes() == whole.w.tobytes()
+    with pytest.raises(pp.CheckpointError, match=r"stop.steps was 5, now 20"):
+        pp.minimize(**call, steps=20, stop=pp.Convex(20), checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        (pp.ProxyProx(10.0), pp.ProxyProx(5.0), "method.eta was 10.0, now 5.0."),
+        (
+            pp.ProxyProx(1.0, correction=pp.EMA(0.5)), pp.ProxyProx(1.0, correction=pp.EMA(0.1)),
+            "method.correction.a was 0.5, now 0.1.",
+        ),
+        (pp.ProxyProx(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
+        (pp.ProxyProx(1.0), pp.ProxyProx("auto"), "method.eta was 1.0, now 'auto'"),
+        (pp.ProxyProx(1.0), pp.ProxyProx(math.exp), "method.eta was 1.0, now math.exp"),
+    ],
+)  # fmt: skip
+def test_the_setting_that_differs_is_named(was, now, words, tmp_path):
+    problem = pp.Problem((None, np.sinh), (lambda w: w @ w / 2, lambda w: w))
+    pp.minimize(problem, np.ones(3), method=was, steps=2, checkpoint=tmp_path / "run")
+    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
+        pp.minimize(problem, np.ones(3), method=now, steps=3, checkpoint=tmp_path / "run")
+    assert words in str(caught.value)
+    assert "settings" not in str(caught.value)
 
 
 def test_another_size_or_dtype_is_refused(tmp_path):

@@ -9,20 +9,26 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from proxyprox import _checkpoint as checkpoints
-from proxyprox._arrays import Vector, copied
+from proxyprox._arrays import Vector
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
-from proxyprox._exchange import Query, Step
+from proxyprox._exchange import Query, Step, answered
 from proxyprox._ledger import Budget, as_budget
+from proxyprox._outcome import judged
+from proxyprox._progress import bar
 from proxyprox._result import Result, Status
 from proxyprox._run import Run
+from proxyprox._safeguard import Guarded
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
+from proxyprox.methods import SGD, ProxyProx
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion
+
+Driven = Run | Guarded
+"""What the loop drives: a run, alone or with its rivals."""
 
 
 class OracleError(RuntimeError):
@@ -37,7 +43,7 @@ def minimize(
     problem: Problem,
     w0: Vector | None = None,
     *,
-    method: Any,
+    method: Any = None,
     steps: int | None = None,
     budget: Budget | int | None = None,
     inner: Any | None = None,
@@ -47,6 +53,7 @@ def minimize(
     callback: Callable[[Step], Any] | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     progress: bool = False,
+    safeguard: bool | SGD = False,
 ) -> Result:
     """Minimise the objective with few of its gradients, by leaning on the proxy.
 
@@ -56,8 +63,9 @@ def minimize(
         The expensive objective, the cheap proxy and the penalty they share.
     w0 : array, optional
         Where to begin; zeros if the problem knows its size.
-    method : Method
-        The outer method, such as ``ProxyProx(eta=1.0)``.
+    method : Method, optional
+        The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``,
+        which measures its step size on the way.
     steps : int, optional
         Outer steps to take.
     budget : Budget or int, optional
@@ -77,6 +85,12 @@ def minimize(
         Save the run there, and go on from there if the file exists.
     progress : bool
         Show a progress bar.
+    safeguard : bool or SGD
+        Never worse than without a proxy: SGD, and ERM on the rows seen where there are rows, run
+        along on the same samples, held-out ones decide which answer is returned, and a proxy that
+        clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
+        :mod:`proxyprox._safeguard` says what is charged. SGD measures its step size unless one is
+        given: ``safeguard=SGD(0.1)``.
 
     Returns
     -------
@@ -87,8 +101,6 @@ def minimize(
     ------
     ValueError, TypeError
         For arguments that cannot work, before anything is paid.
-    KeyboardInterrupt
-        Ctrl-C is not caught; with a checkpoint the run is saved first, and the same call goes on.
     OracleError
         If the objective, the proxy or the callback raises; its ``result`` holds the last good
         state, and the checkpoint is kept.
@@ -97,11 +109,11 @@ def minimize(
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import StandardScaler
-    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, logistic_regression, minimize
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> target = logistic_regression(StandardScaler().fit_transform(X), y, l2=1e-3, batch_size=64)
     >>> problem = Problem(target, proxy=target.label_free())
-    >>> result = minimize(problem, method=ProxyProx(eta=10.0), steps=50, rng=0)
+    >>> result = minimize(problem, steps=50, rng=0)
     >>> result.ledger.target_gradients, bool(target.value(result.w) < 0.1)
     (50, True)
     """
@@ -111,28 +123,39 @@ def minimize(
         raise ValueError("steps or budget must be given: without either a run has no end.")
     if callback is not None and not callable(callback):
         raise TypeError(message("callback", callback, "a function of a Step"))
+    if not isinstance(safeguard, (bool, SGD)):
+        raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
+    method = ProxyProx(eta="auto") if method is None else method
     saver = as_checkpoint(checkpoint)
+    if safeguard and saver is not None:
+        remedy = "Leave one of the two out."
+        raise ValueError(message("checkpoint", checkpoint, "None with safeguard=True", remedy))
     _require_accounts(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=_expected(steps, limits, method),
     )  # fmt: skip
+    start = run.w
     if saver is not None and os.path.exists(saver.path):
         tree = checkpoints.read_tree(saver.path, like=run.w)
-        checkpoints.restore_run(saver.path, tree, run)
-    with _kept(run, saver), _bar(progress, steps, limits) as advance:
+        checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None)
+    driven: Driven = run
+    if safeguard:
+        driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"))
+    with _kept(driven, saver), bar(progress, steps, limits) as advance:
         if saver is not None:
             _first_save(saver, run)
-        return _loop(run, steps, limits, callback, saver, advance)
+        result = _loop(driven, steps, limits, callback, saver, advance)
+    return judged(result, problem, start)
 
 
 def _loop(
-    run: Run,
+    run: Driven,
     steps: int | None,
     limits: Budget | None,
     callback: Callable[[Step], Any] | None,
     saver: Checkpoint | None,
-    advance: Callable[[Run], None],
+    advance: Callable[[Driven], None],
 ) -> Result:
     objective = run.problem.objective
     while steps is None or run.steps < steps:
@@ -143,14 +166,14 @@ def _loop(
                 return run.result(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
-            gradients = _gradients(objective, query)
+            gradients, halves = answered(objective, query)
         except Exception as error:
             raise _RaisedError from error
         elapsed = time.perf_counter() - begun
         run.ledger.target_seconds += elapsed
         run.ledger.seconds += elapsed
         try:
-            step = run.tell(gradients)
+            step = run.tell(gradients, halves=halves)
         except NonFiniteError as error:
             status = error.args[0] if isinstance(error.args[0], Status) else Status.DIVERGED
             return run.result(status, f"That was outer step {run.steps}.")
@@ -167,20 +190,11 @@ def _loop(
     return run.result(Status.STEPS_DONE)
 
 
-def _asked(run: Run) -> Query:
+def _asked(run: Driven) -> Query:
     try:
         return run.ask()
     except Exception as error:
         raise _RaisedError from error
-
-
-def _gradients(objective: Any, query: Query) -> list[Vector]:
-    if len(query.points) == 1:
-        return [objective.gradient(query.points[0], query.batch)]
-    # Copied: an objective may answer the second point in the buffer of the first.
-    answers = [objective.gradient(query.points[0], query.batch)]
-    answers[0] = copied(answers[0]) if is_array_api_obj(answers[0]) else answers[0]
-    return answers + [objective.gradient(point, query.batch) for point in query.points[1:]]
 
 
 class _RaisedError(Exception):
@@ -188,7 +202,7 @@ class _RaisedError(Exception):
 
 
 @contextlib.contextmanager
-def _kept(run: Run, saver: Checkpoint | None) -> Iterator[None]:
+def _kept(run: Driven, saver: Checkpoint | None) -> Iterator[None]:
     """Save the run however it ends, and hand its last good state to whoever catches the error."""
     try:
         yield
@@ -208,7 +222,7 @@ def _kept(run: Run, saver: Checkpoint | None) -> Iterator[None]:
             raise _with_result(error, run, "") from error
 
 
-def _saved(run: Run, saver: Checkpoint | None) -> str:
+def _saved(run: Driven, saver: Checkpoint | None) -> str:
     """Save after an error, and say how that went; the first error is the one to report."""
     if saver is None:
         return ""
@@ -219,7 +233,7 @@ def _saved(run: Run, saver: Checkpoint | None) -> str:
     return f" The run is saved in {os.fspath(saver.path)!r}."
 
 
-def _with_result(error: Exception, run: Run, saved: str) -> OracleError:
+def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
         f"The {run.steps} finished steps are in this error's result.{saved}",
@@ -265,23 +279,3 @@ def _expected(steps: int | None, limits: Budget | None, method: Any) -> int | No
     return max(
         1, int(limits.target_gradients) // (2 if getattr(method, "two_points", False) else 1)
     )
-
-
-@contextlib.contextmanager
-def _bar(wanted: bool, steps: int | None, limits: Budget | None) -> Iterator[Callable[[Run], None]]:
-    if not wanted:
-        yield lambda run: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    total = steps or (limits.target_gradients if limits is not None else None)
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("outer steps" if steps else "target gradients", total=total)
-
-        def advance(run: Run) -> None:
-            done = run.steps if steps else run.ledger.target_gradients
-            bar.update(task, completed=done)
-
-        yield advance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from proxyprox._arrays import Vector
 from proxyprox._ledger import Ledger
@@ -23,6 +24,14 @@ class Status(Enum):
     DIVERGED = (
         "The inner solve met NaN or an infinity; the last good iterate is returned. "
         "A smaller eta, or a proxy that is finite everywhere, should help."
+    )
+    GREW = (
+        "The loss ended far above where it began: the run diverged, though every number stayed "
+        "finite. A smaller eta, eta='auto' or safeguard=True should help."
+    )
+    INNER_RULE_FAILED = (
+        "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
+        "an inner solver that may take more steps, or a looser rule should help."
     )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
 
@@ -56,6 +65,10 @@ class Result:
         The inner solver, and why it was picked if Auto picked it.
     stop : str
         The inexactness rule, and why if it was the default.
+    values : tuple of float or None
+        The loss (penalty included) at the start and at ``w``, where the objective offers values.
+    safeguard : Evidence or None
+        With ``safeguard=True``: what was chosen, and the held-out comparisons behind it.
     """
 
     w: Vector
@@ -67,6 +80,8 @@ class Result:
     trace: Trace
     inner: str
     stop: str
+    values: tuple[float, float] | None = None
+    safeguard: Any = None
 
     @property
     def success(self) -> bool:
@@ -77,24 +92,36 @@ class Result:
         held = int(self.trace["held"].sum())
         paid = self.ledger
         proxy = ", ".join(
-            f"{count:,} {name}"
+            counted(count, name)
             for name, count in (
-                ("gradients", paid.proxy_gradients),
-                ("sampled gradients", paid.proxy_sampled_gradients),
-                ("values", paid.proxy_values),
-                ("Hessian products", paid.proxy_hvps),
-                ("Hessians", paid.proxy_hessians),
-                ("closed-form solves", paid.proxy_solves),
+                ("gradient", paid.proxy_gradients),
+                ("sampled gradient", paid.proxy_sampled_gradients),
+                ("value", paid.proxy_values),
+                ("Hessian product", paid.proxy_hvps),
+                ("Hessian", paid.proxy_hessians),
+                ("closed-form solve", paid.proxy_solves),
             )
             if count
         )
+        target = counted(paid.target_gradients, "gradient"), counted(paid.target_samples, "sample")
         lines = [
             self.message,
             f"  outer steps   {self.steps:,} (inner rule held in {held:,})",
-            f"  target paid   {paid.target_gradients:,} gradients, {paid.target_samples:,} samples",
+            f"  target paid   {', '.join(target)}",
             f"  proxy used    {proxy or 'nothing'}",
             f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
             f"  inner solver  {self.inner}",
             f"  inner rule    {self.stop}",
         ]
+        if self.values is not None:
+            first, last = self.values
+            lines.insert(1, f"  loss          {first:.6g} at the start, {last:.6g} at the end")
+        if self.safeguard is not None:
+            checks = [f"{check}" for check in self.safeguard.checks]
+            lines += [f"  {'held out' if not k else '':14}{text}" for k, text in enumerate(checks)]
         return "\n".join(lines)
+
+
+def counted(count: int, name: str) -> str:
+    """Return a count with its noun, in the singular or the plural."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"

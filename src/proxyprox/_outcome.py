@@ -1,0 +1,82 @@
+"""How a finished run really went: what its losses and its trace show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from proxyprox._arrays import Vector
+from proxyprox._checks import has
+from proxyprox._result import Result, Status
+from proxyprox._trace import Trace
+from proxyprox.problems import Problem
+
+FAR = 2.0
+"""A loss that has grown by twice its size at the start is far above it."""
+
+LONGER = 2.0
+"""Steps whose typical length has doubled, from the first quarter to the last, became longer."""
+
+STILL = 1e-6
+"""Steps below this share of the longest one are rounding: a rule may fail there."""
+
+
+def judged(result: Result, problem: Problem, w0: Vector) -> Result:
+    """Return the result with the losses at its two ends, its status mended by the evidence.
+
+    The objective's ``value`` is called twice, where it has one and neither a cost nor a privacy
+    account that this would have to be entered in. No step ever depends on what it says.
+    """
+    values = _values(problem, w0, result.w)
+    status, note = _status(result, values)
+    lead = result.message if status is result.status else f"{status.value} {result.message}"
+    return replace(result, values=values, status=status, message=f"{lead} {note}".rstrip())
+
+
+def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | None:
+    objective = problem.objective
+    accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
+    if accounted or not has(objective, "value"):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return float(problem.value(w0)), float(problem.value(w))
+    except Exception:
+        # A run that is finished and paid for is not lost to a function that only reports on it.
+        return None
+
+
+def _status(result: Result, values: tuple[float, float] | None) -> tuple[Status, str]:
+    """Return the status that the evidence supports, and a note where it leaves doubts."""
+    status, trace = result.status, result.trace
+    if not status.success or len(trace) == 0:
+        return status, ""
+    if values is not None and _grew(trace, *values):
+        return Status.GREW, ""
+    failed = _mostly_failed(trace)
+    if failed and not (values is not None and values[1] < values[0]):
+        return Status.INNER_RULE_FAILED, ""
+    if values is not None and values[1] > values[0]:
+        return status, "The loss is higher than at the start."
+    return status, "The inner rule failed in most steps." if failed else ""
+
+
+def _grew(trace: Trace, first: float, last: float) -> bool:
+    """Tell whether the loss ended far above its start after steps that became longer and longer.
+
+    Noise at a good start raises the loss too, but not the length of the steps.
+    """
+    if not math.isfinite(last):
+        return True
+    moved = trace["displacement"]
+    quarter = -(-len(moved) // 4)
+    longer = np.median(moved[-quarter:]) > LONGER * np.median(moved[:quarter])
+    return bool(last - first > FAR * abs(first) and longer)
+
+
+def _mostly_failed(trace: Trace) -> bool:
+    moved = trace["displacement"]
+    failed = ~trace["held"] & (moved > STILL * moved.max(initial=0.0))
+    return bool(failed.sum() > len(trace) / 2)

@@ -1,0 +1,217 @@
+"""``safeguard=True``: a bad proxy costs little, a good one is kept, and the evidence is honest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+
+
+@pytest.fixture(scope="module")
+def target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 10)) * np.linspace(1, 0.1, 10)
+    y = X @ rng.normal(size=10) * 3 + rng.logistic(size=1500) > 0
+    return pp.logistic_regression(X, y, l2=1e-3, batch_size=16)
+
+
+def without_rows(target, *, repeatable=True):
+    """Return the same objective by functions only: no rows, no ERM."""
+    return pp.FunctionObjective(
+        lambda w, batch: target.gradient(w, batch),
+        value=target.value,
+        sample=target.sample,
+        repeatable=repeatable,
+    )
+
+
+def flipped(loss):
+    return pp.FunctionProxy(
+        lambda w: -loss.value(w), lambda w: -loss.gradient(w), smoothness=loss.smoothness
+    )
+
+
+def times(loss, s):
+    return pp.FunctionProxy(
+        lambda w: s * loss.value(w), lambda w: s * loss.gradient(w), smoothness=s * loss.smoothness
+    )
+
+
+USELESS = {
+    "columns permuted": lambda t: pp.GLM(t.design.X[:, ::-1].copy(), None, t.family, l2=t.l2),
+    "unrelated": lambda t: pp.GLM(
+        5 * np.random.default_rng(1).normal(size=(200, 10)), None, t.family, l2=t.l2
+    ),
+    "sign-flipped": flipped,
+    "× 1000": lambda t: times(t, 1e3),
+    "× 0.001": lambda t: times(t, 1e-3),
+}
+
+
+def tuned_sgd(problem, w0, steps):
+    H = 2.0
+    losses = []
+    for eta in (0.1 * 2.2**j / H for j in range(10)):
+        for averaging in (pp.Last(), pp.Uniform()):
+            result = pp.minimize(
+                problem, w0, method=pp.SGD(eta), steps=steps, rng=0, averaging=averaging
+            )
+            losses.append(problem.value(result.w))
+    return min(losses)
+
+
+@pytest.mark.parametrize("kind", USELESS)
+@pytest.mark.parametrize("rows", [True, False])
+def test_a_useless_proxy_costs_at_most_five_per_cent(target, kind, rows):
+    objective = target if rows else without_rows(target)
+    problem = pp.Problem(objective, USELESS[kind](target))
+    call = {"method": pp.ProxyProx("auto"), "steps": 150, "rng": 0, "safeguard": True}
+    result = pp.minimize(problem, np.zeros(10), **call)
+    assert problem.value(result.w) <= 1.05 * tuned_sgd(problem, np.zeros(10), 150)
+    assert result.safeguard.chosen in ("proxy", "SGD", "ERM")
+    assert result.safeguard.verdict in result.message
+
+
+def test_a_proxy_that_turns_out_bad_is_dropped_with_a_message(target, caplog):
+    problem = pp.Problem(without_rows(target), times(target, 1e3))
+    seen = []
+    result = pp.minimize(
+        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=100, rng=0, safeguard=True,
+        callback=seen.append,
+    )  # fmt: skip
+    evidence = result.safeguard
+    assert evidence.chosen == "SGD"
+    assert evidence.dropped_at == 20
+    assert "The proxy was dropped after 20 steps: the held-out loss of SGD" in (result.message)
+    assert result.steps == len(seen) == 100
+    check = evidence.checks[0]
+    assert check.gap > 3 * check.standard_error > 0
+    assert "by" in str(evidence)
+    # Said when it happened, and again in what is printed at the end.
+    assert [step.note != "" for step in seen] == [k == 19 for k in range(100)]
+    assert seen[19].note == evidence.verdict == caplog.messages[0]
+    assert f"held out      {check}" in str(result)
+
+
+def test_a_proxy_whose_run_breaks_down_is_dropped(target):
+    def gradient(w):
+        return target.gradient(w) if np.linalg.norm(w) < 0.5 else w * np.nan
+
+    proxy = pp.FunctionProxy(target.value, gradient, smoothness=target.smoothness)
+    problem = pp.Problem(without_rows(target), proxy)
+    call = {"method": pp.ProxyProx(eta=10.0), "steps": 60, "rng": 0}
+    assert not pp.minimize(problem, np.zeros(10), **call).success
+    result = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
+    assert result.success
+    assert result.safeguard.chosen == "SGD"
+    assert "broke down" in result.message
+
+
+def test_a_good_proxy_is_kept_and_sgd_is_spared(target):
+    rng = np.random.default_rng(5)
+    scales = np.logspace(0, -2, 10)
+    X = rng.normal(size=(2000, 10)) * scales
+    y = X @ (rng.normal(size=10) / scales) + rng.logistic(size=2000) > 0
+    steep = pp.logistic_regression(X, y, l2=1e-6, batch_size=256)
+    problem = pp.Problem(without_rows(steep), steep.label_free())
+    call = {"method": pp.ProxyProx("auto"), "steps": 200, "rng": 0}
+    result = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
+    assert result.safeguard.chosen == "proxy"
+    assert result.safeguard.dropped_at is None
+    # Two clear leads, then no more comparisons and no more gradients for SGD.
+    assert len(result.safeguard.checks) < 5
+    assert result.ledger.target_gradients < 2 * 200
+    sgd = pp.minimize(problem, np.zeros(10), method=pp.SGD("auto"), steps=200, rng=0)
+    assert problem.value(result.w) < problem.value(sgd.w)
+
+
+def test_what_is_charged(target):
+    asked = {"gradients": 0}
+
+    class Counted:
+        repeatable = True
+
+        def sample(self, rng):
+            return target.sample(rng)
+
+        def gradient(self, w, batch):
+            asked["gradients"] += 1
+            return target.gradient(w, batch)
+
+    problem = pp.Problem(Counted(), target.subsample(300, rng=0))
+    result = pp.minimize(
+        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=64, rng=0, safeguard=True
+    )
+    held_out = sum(check.batches for check in result.safeguard.checks)
+    assert result.ledger.target_gradients == asked["gradients"]
+    assert result.ledger.target_samples == 16 * (64 + held_out)
+
+
+@pytest.mark.parametrize("limit", [120, 400])
+def test_a_budget_is_never_exceeded(target, limit):
+    for objective in (target, without_rows(target), without_rows(target, repeatable=False)):
+        result = pp.minimize(
+            pp.Problem(objective, target.subsample(300, rng=0)), np.zeros(10),
+            method=pp.ProxyProx("auto"), budget=limit, rng=0, safeguard=True,
+        )  # fmt: skip
+        assert result.ledger.target_gradients <= limit
+        assert result.safeguard is not None
+
+
+def test_batches_that_may_not_be_repeated_are_not(target):
+    seen = []
+
+    def gradient(w, batch):
+        seen.append(batch.tobytes())
+        return target.gradient(w, batch)
+
+    objective = pp.FunctionObjective(gradient, sample=target.sample, repeatable=False)
+    problem = pp.Problem(objective, target.subsample(300, rng=0))
+    result = pp.minimize(
+        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=50, rng=0, safeguard=True
+    )
+    assert len(seen) == len(set(seen)) == result.ledger.target_gradients
+    assert result.ledger.target_samples == 16 * len(seen)
+
+
+def test_the_same_seed_gives_the_same_answer_and_exact_targets_work(target):
+    problem = pp.Problem(target, target.subsample(300, rng=0))
+    call = {"method": pp.ProxyProx("auto"), "steps": 50, "rng": 3, "safeguard": True}
+    first, second = (pp.minimize(problem, **call) for _ in range(2))
+    assert first.w.tobytes() == second.w.tobytes()
+    assert first.safeguard == second.safeguard
+    exact = pp.Problem(target.with_batch_size(None), target.subsample(300, rng=0))
+    result = pp.minimize(exact, **call)
+    assert result.safeguard.chosen == "proxy"
+    assert result.safeguard.checks[0].standard_error == 0
+
+
+def test_the_gap_of_a_quadratic_is_exact():
+    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
+    problem = pp.Problem(target, pp.Quadratic(np.diag([1.0, 1.0])))
+    result = pp.minimize(problem, method=pp.ProxyProx(0.1), steps=5, safeguard=True)
+    check = result.safeguard.checks[-1]
+    sgd = pp.minimize(problem, method=pp.SGD("auto"), steps=5)
+    ours = pp.minimize(problem, method=pp.ProxyProx(0.1), steps=5)
+    assert check.gap == pytest.approx(target.value(ours.w) - target.value(sgd.w), rel=1e-9)
+
+
+def test_a_checkpoint_is_refused(target, tmp_path):
+    problem = pp.Problem(target, target.label_free())
+    with pytest.raises(ValueError, match="checkpoint must be None with safeguard=True"):
+        pp.minimize(
+            problem, method=pp.ProxyProx("auto"), steps=5, safeguard=True,
+            checkpoint=tmp_path / "run",
+        )  # fmt: skip
+
+
+def test_the_rival_may_be_given(target):
+    problem = pp.Problem(without_rows(target), times(target, 1e3))
+    call = {"method": pp.ProxyProx("auto"), "steps": 60, "rng": 0}
+    slow = pp.minimize(problem, np.zeros(10), **call, safeguard=pp.SGD(0.05))
+    auto = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
+    assert slow.safeguard.chosen == auto.safeguard.chosen == "SGD"
+    assert problem.value(auto.w) < problem.value(slow.w)
+    with pytest.raises(TypeError, match=r"safeguard must be True, False or an SGD"):
+        pp.minimize(problem, np.zeros(10), **call, safeguard="SGD")
