@@ -18,8 +18,9 @@ from proxyprox._run import Run
 from proxyprox._scipy import scipy_method
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import StepRecord, Trace
-from proxyprox.averaging import Geometric, Last, Uniform
+from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
 from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.diagnostics import audit, plan
 from proxyprox.inner import (
     LBFGS,
     Auto,
@@ -71,6 +72,7 @@ __all__ = [
     "LBFGS",
     "SGD",
     "AcceleratedSliding",
+    "Adaptive",
     "Auto",
     "AuxMVR",
     "AuxMom",
@@ -120,9 +122,11 @@ __all__ = [
     "Trace",
     "Uniform",
     "Zero",
+    "audit",
     "linear_regression",
     "logistic_regression",
     "minimize",
+    "plan",
     "poisson_regression",
     "regularized",
     "scipy_method",

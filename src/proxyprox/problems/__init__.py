@@ -3,6 +3,7 @@
 from proxyprox.problems.base import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import GLM
+from proxyprox.problems.mixed import MixedProxy
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.quadratic import Quadratic
 from proxyprox.problems.regressions import (
@@ -12,6 +13,7 @@ from proxyprox.problems.regressions import (
     softmax_regression,
 )
 from proxyprox.problems.regularized import Regularized, regularized
+from proxyprox.problems.scaled import ScaledProxy
 from proxyprox.problems.zero import Zero
 
 __all__ = [
@@ -19,12 +21,14 @@ __all__ = [
     "Batch",
     "FunctionObjective",
     "FunctionProxy",
+    "MixedProxy",
     "Objective",
     "Penalty",
     "Problem",
     "Proxy",
     "Quadratic",
     "Regularized",
+    "ScaledProxy",
     "Zero",
     "linear_regression",
     "logistic_regression",

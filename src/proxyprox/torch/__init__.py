@@ -20,6 +20,7 @@ True
 """
 
 from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.torch._flat import FlatLoss
 from proxyprox.torch._optimizer import ProxyProx
 from proxyprox.torch._probe import RandomProxyWarning
 from proxyprox.torch._proxy import Proxy
@@ -28,6 +29,7 @@ from proxyprox.torch.inner import ImplicitStep
 
 __all__ = [
     "EMA",
+    "FlatLoss",
     "ImplicitStep",
     "Mean",
     "Plain",

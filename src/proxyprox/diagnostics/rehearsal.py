@@ -1,0 +1,274 @@
+r"""How many steps a method takes on the quadratic model of the target, in closed form.
+
+With the target's Hessian A, the proxy's P and the gradient noise ξ, an exact ProxyProx step on
+quadratics is
+
+.. math:: e_{k+1} = e_k - N^{-1}(A e_k + \xi_k), \qquad N = P + I/\eta,
+
+and SGD is the case P = 0. In the coordinates of the pencil :math:`Au = \theta Nu`,
+:math:`U^\top NU = I`, every component goes its own way, and so does its share of the expected
+suboptimality:
+
+.. math:: \tfrac12\theta\Bigl[f_0^2 q^{2K} + s^2\,\frac{1-q^{2K}}{1-q^2}\Bigr], \qquad
+          q = 1-\theta, \quad s^2 = \mathbb{E}(u^\top\xi)^2.
+
+The mean of the iterates, which the theorems return, has the bias
+:math:`f_0q(1-q^K)/(K\theta)` and the variance
+:math:`\frac{s^2}{K^2\theta^2}\sum_{m\le K}(1-q^m)^2`, summed in closed form; the better of the two
+counts, as it would for a user who tries both.
+
+The theorems bound the worst case over all losses with one δ; this is the case at hand, noise
+along its own directions, and the step size that would be found by tuning.
+
+Noise grows with the distance: a batch's Hessian is not the target's. For Gaussian rows the part
+that is added at an excess V has the covariance :math:`2\kappa VA`, :math:`\kappa\approx1/b` for
+batches of b rows. The components' excesses x are then coupled,
+
+.. math:: x_{k+1} = (\mathrm{diag}(q^2) + \kappa\theta^2 1^\top)x_k + \tfrac12\theta s^2,
+
+and the eigenvalues of that matrix take the place of q²: steps so long that one is 1 or more
+diverge, however little noise there is at the minimum. The mean of the iterates meets the noise of
+its average excess.
+
+A loss that is not quadratic bends: iterates that noise scatters over an excess v have a mean that
+is off by a shift of order v, hence by an excess of order :math:`v^2/v_0`, where v₀ is the excess
+at which the model fails altogether. The start's excess is taken for v₀ and the share by which H
+changed on the way from there, squared, for the constant; steps that scatter further are ruled out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+Matrix = np.ndarray[Any, Any]
+
+STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))
+"""Numbers of steps looked at: 9 % apart, from 1 to ten million."""
+
+BEND = 4.0
+"""Factor of the excess that a bent loss adds to the mean of scattered iterates."""
+
+_FLAT = 1e-11
+"""Curvature below this share of H is flat: it holds no suboptimality to win."""
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """The target around a point, as far as it was measured.
+
+    Attributes
+    ----------
+    A : array of shape (m, m)
+        The target's Hessian.
+    gradient : array of shape (m,)
+        The target's gradient at the point.
+    walked : array of shape (m,)
+        The start minus the point; the start's gradient on the model is ``A walked + gradient``.
+    residuals : array of shape (n, m)
+        Gradients of single batches minus their mean: ``Σ ≈ residualsᵀ residuals / (n − 1)``.
+    averaged : int
+        Batches in ``gradient``; 0 when it is exact.
+    growth : float
+        κ, how fast the noise grows with the excess; 0 for noise that is the same everywhere.
+    bend : float
+        Share by which H differs between the start and the point; 0 for a quadratic.
+    """
+
+    A: Matrix
+    gradient: Matrix
+    walked: Matrix
+    residuals: Matrix
+    averaged: int = 0
+    growth: float = 0.0
+    bend: float = 0.0
+
+    def with_noise_divided_by(self, factor: float) -> QuadraticModel:
+        """Return the model for batches ``factor`` times as large."""
+        return replace(
+            self, residuals=self.residuals / math.sqrt(factor), growth=self.growth / factor
+        )
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A tuned method on the model.
+
+    Attributes
+    ----------
+    eta : float
+        The step size.
+    steps : float
+        Steps to the accuracy; infinite when no step size gets there within ten million.
+    excess : float
+        Suboptimality expected then.
+    averaged : bool
+        Whether the mean of the iterates is the better answer, not the last.
+    """
+
+    eta: float
+    steps: float
+    excess: float
+    averaged: bool = False
+
+
+def rehearse(
+    model: QuadraticModel, P: Matrix | None, epsilon: float, *, steps: int | None = None
+) -> Rehearsal:
+    """Return the η that reaches ε in the fewest steps, or is best after ``steps`` of them.
+
+    Parameters
+    ----------
+    model : QuadraticModel
+        The target.
+    P : array of shape (m, m), optional
+        The proxy's Hessian; None for SGD.
+    epsilon : float
+        Wanted suboptimality.
+    steps : int, optional
+        Compare step sizes by the excess after so many steps instead.
+
+    Examples
+    --------
+    >>> model = QuadraticModel(np.diag([1.0, 100.0]), np.ones(2), np.zeros(2), np.zeros((2, 2)))
+    >>> rehearse(model, np.diag([1.0, 99.0]), 1e-6).steps < rehearse(model, None, 1e-6).steps / 50
+    True
+    """
+    H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
+    best = Rehearsal(math.nan, math.inf, math.inf)
+    if P is None:
+        curve = _Curve.of_sgd(model)
+        for eta in np.geomspace(1e-4, 1.99, 44) / H:
+            best = _better(best, float(eta), curve.excess(eta), epsilon, steps)
+        return best
+    for eta in np.geomspace(1e-2, 1e7, 64) / H:
+        pencil = _Curve.of_proxyprox(model, P, float(eta))
+        if pencil is not None:
+            best = _better(best, float(eta), pencil.excess(1.0), epsilon, steps)
+    return best
+
+
+def start_excess(model: QuadraticModel) -> float:
+    """Return the suboptimality of the start on the model, ``½ gᵀA⁺g``."""
+    return float(_Curve.of_sgd(model).start.sum())
+
+
+def start_distance(model: QuadraticModel) -> float:
+    """Return the distance of the start to the model's minimiser, ``‖A⁺g‖``."""
+    curve = _Curve.of_sgd(model)
+    return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Components of the error: rates θ, shares of the start's excess, noise; growth and bend."""
+
+    theta: Matrix
+    start: Matrix
+    noise: Matrix
+    growth: float
+    bend: float
+
+    @classmethod
+    def of_sgd(cls, model: QuadraticModel) -> _Curve:
+        theta, U = np.linalg.eigh(model.A)
+        return cls._made(model, theta, U)
+
+    @classmethod
+    def of_proxyprox(cls, model: QuadraticModel, P: Matrix, eta: float) -> _Curve | None:
+        N = P + np.eye(len(P)) / eta
+        try:
+            theta, U = scipy.linalg.eigh(model.A, N)
+        except np.linalg.LinAlgError:
+            # N is not positive definite: the subproblem has no minimiser at this η.
+            return None
+        return cls._made(model, theta, U)
+
+    @classmethod
+    def _made(cls, model: QuadraticModel, theta: Matrix, U: Matrix) -> _Curve:
+        kept = theta > _FLAT * max(theta[-1], 0.0)
+        theta, U = theta[kept], U[:, kept]
+        noise = np.sum((model.residuals @ U) ** 2, axis=0) / max(len(model.residuals) - 1, 1)
+        left = model.gradient @ U
+        if model.averaged:
+            # The mean's own noise would look like a long way to go along flat directions.
+            seen = np.maximum(left**2 - noise / model.averaged, 0.0)
+            left = np.sign(left) * np.sqrt(seen)
+        pull = (model.A @ model.walked) @ U + left
+        return cls(theta, pull**2 / (2 * theta), noise, model.growth, model.bend)
+
+    def excess(self, eta: float) -> Matrix:
+        """Return the expected suboptimality of last and mean iterate after each of ``STEPS``."""
+        theta = eta * self.theta
+        if len(theta) and theta[-1] >= 2:
+            return np.full((2, len(STEPS)), math.inf)
+        K = STEPS[:, None].astype(np.float64)
+        q = 1 - theta[None, :]
+        with np.errstate(under="ignore"):
+            power = np.sign(q) ** (K % 2) * np.exp(np.log(np.maximum(np.abs(q), 1e-300)) * K)
+        scatter, bias = self._scattered(eta, power)
+        last = bias + scatter
+        if math.isinf(last[-1]):
+            return np.stack([last, last])
+        left = q * (1 - power) / (K * theta)
+        summed = K - 2 * q * (1 - power) / theta + q**2 * (1 - power**2) / (theta * (2 - theta))
+        # For θK ≪ 1 the sum cancels to its leading term.
+        summed = np.where(K * theta < 1e-3, theta**2 * K**3 / 3, summed) / K**2
+        mean = left**2 @ self.start + summed @ (eta * self.noise / (2 * theta))
+        if self.growth > 0:
+            average = _running_mean(float(self.start.sum()), last)
+            mean = mean + self.growth * average * summed.sum(axis=1)
+        if self.bend > 0:
+            fails = max(float(self.start.sum()), 1e-300)
+            mean = mean + BEND * (self.bend * scatter) ** 2 / fails
+            lost = ~(self.bend * np.maximum.accumulate(last) <= fails)
+            last, mean = np.where(lost, math.inf, last), np.where(lost, math.inf, mean)
+        return np.stack([last, mean])
+
+    def _scattered(self, eta: float, power: Matrix) -> tuple[Matrix, Matrix]:
+        """Return what noise and what the start leave in the last iterate's excess."""
+        theta = eta * self.theta
+        if self.growth == 0 or not len(theta):
+            # θ(2 − θ) is 1 − q² without the cancellation at small θ.
+            settled = eta * self.noise / (2 * (2 - theta))
+            return (1 - power**2) @ settled, power**2 @ self.start
+        # The coupling is symmetric in the coordinates x/θ.
+        coupled = np.diag((1 - theta) ** 2) + self.growth * np.outer(theta, theta)
+        rates, Q = np.linalg.eigh(coupled)
+        if rates[-1] >= 1:
+            return np.full(len(STEPS), math.inf), np.full(len(STEPS), math.inf)
+        shares = theta @ Q
+        K = STEPS[:, None].astype(np.float64)
+        with np.errstate(under="ignore"):
+            kept = np.exp(np.log(np.maximum(rates, 1e-300)) * K)
+        noise = shares * (eta * self.noise / 2 @ Q) / (1 - rates)
+        return (1 - kept) @ noise, kept @ (shares * (self.start / theta @ Q))
+
+
+def _running_mean(start: float, curve: Matrix) -> Matrix:
+    """Return the mean of a curve known at ``STEPS`` over the steps before each of them."""
+    k, values = np.concatenate([[0.0], STEPS]), np.concatenate([[start], curve])
+    # The trapezoids take half of the last value for half of the first.
+    summed = np.cumsum(np.diff(k) * (values[1:] + values[:-1]) / 2) + (start - curve) / 2
+    return np.asarray(summed / STEPS)
+
+
+def _better(
+    best: Rehearsal, eta: float, excess: Matrix, epsilon: float, steps: int | None
+) -> Rehearsal:
+    for averaged, curve in enumerate(excess):
+        if steps is not None:
+            here = float(curve[int(np.searchsorted(STEPS, min(steps, STEPS[-1])))])
+            if here < best.excess:
+                best = Rehearsal(eta, float(steps), here, bool(averaged))
+            continue
+        reached = np.flatnonzero(curve <= epsilon)
+        if len(reached):
+            count, left = float(STEPS[reached[0]]), float(curve[reached[0]])
+            if (count, left) < (best.steps, best.excess):
+                best = Rehearsal(eta, count, left, bool(averaged))
+    return best

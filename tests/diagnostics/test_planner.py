@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+import proxyprox as pp
+from proxyprox.diagnostics import Audit, Verdict, audit, plan
+from proxyprox.problems import ScaledProxy
+
+
+@pytest.fixture(scope="module")
+def target() -> pp.GLM:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 10)) * np.geomspace(1, 0.1, 10)
+    y = X @ (3 * rng.standard_normal(10)) + rng.logistic(size=500) > 0
+    return pp.logistic_regression(X, y, l2=1e-3, batch_size=128)
+
+
+@pytest.fixture(scope="module")
+def found(target: pp.GLM) -> Audit:
+    return audit(pp.Problem(target, target.label_free()), epsilon=5e-3, rng=0)
+
+
+def best_value(target: pp.GLM) -> float:
+    from proxyprox.experiments._exact import minimiser
+
+    return target.value(minimiser(target, target.zeros(), tol=1e-10))
+
+
+def test_the_planned_run_reaches_its_accuracy(target: pp.GLM, found: Audit) -> None:
+    planned = plan(found)
+    ends = [
+        target.value(pp.minimize(planned.problem, **planned.arguments, rng=s).w) for s in range(5)
+    ]
+    assert planned.reaches
+    # The plan is made on a quadratic model: a loss that bends away from it costs a factor.
+    assert np.mean(ends) - best_value(target) < 2 * planned.epsilon
+
+
+def unseen(name: str) -> tuple[pp.GLM, pp.GLM]:
+    rng = np.random.default_rng(5)
+    if name == "counts":
+        X = 0.4 * rng.standard_normal((500, 12))
+        counts = pp.poisson_regression(
+            X, rng.poisson(np.exp(X.sum(axis=1) / 2)), l2=1e-3, batch_size=32
+        )
+        return counts, counts.label_free()
+    if name == "iris":
+        X, y = load_iris(return_X_y=True)
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        flowers = pp.softmax_regression(X, y, l2=1e-3, batch_size=16)
+        return flowers, flowers.label_free()
+    X = rng.standard_normal((500, 10)) * np.geomspace(1, 0.1, 10)
+    X = np.concatenate([X, X**2], axis=1)
+    z = X @ rng.standard_normal(20) + rng.standard_normal(500)
+    squares = pp.linear_regression(X, z, l2=1e-3, batch_size=32)
+    return squares, squares.subsample(150, rng=0)
+
+
+@pytest.mark.parametrize("name", ["counts", "iris", "squares"])
+def test_plans_hold_on_losses_and_data_not_used_to_make_them(name: str) -> None:
+    loss, proxy = unseen(name)
+    best = best_value(loss)
+    epsilon = 0.02 * (loss.value(loss.zeros()) - best)
+    planned = plan(audit(pp.Problem(loss, proxy), epsilon=epsilon, rng=0), budget=500)
+    assert planned.reaches
+    runs = [pp.minimize(planned.problem, **planned.arguments, rng=s) for s in range(6)]
+    assert all(run.ledger.target_gradients == planned.bill.target_gradients for run in runs)
+    assert np.mean([loss.value(run.w) for run in runs]) - best < 2 * epsilon
+    # With a third of the budget the plan says itself how far it gets.
+    short = plan(audit(pp.Problem(loss, proxy), epsilon=epsilon, rng=0), budget=planned.steps // 3)
+    ends = [pp.minimize(short.problem, **short.arguments, rng=s).w for s in range(6)]
+    assert not short.reaches
+    assert 0.3 < (np.mean([loss.value(w) for w in ends]) - best) / short.expected < 3
+
+
+def test_an_accuracy_out_of_reach_is_said(found: Audit) -> None:
+    planned = plan(found, epsilon=1e-13)
+    assert not planned.reaches
+    assert "No constant step size" in planned.notes[-1]
+
+
+def test_a_plan_reads_well(found: Audit) -> None:
+    words = str(plan(found, budget=3, epsilon=1e-6))
+    assert words.startswith("ProxyProx(eta=")
+    assert "3 target gradients on 384 samples" in words
+    assert "128 → " in words
+    assert "The budget ends" in words
+
+
+def test_batches_of_less_than_a_sample_are_left_out() -> None:
+    loss = pp.Quadratic(np.diag([1.0, 9.0]), b=np.ones(2), noise=0.1)
+    found = audit(pp.Problem(loss, pp.Quadratic(np.diag([1.0, 8.0]))), rng=0)
+    assert [line.batch_samples for line in plan(found).what_if] == [1, 2, 4, 8]
+
+
+def test_the_bill_is_the_one_that_comes(target: pp.GLM, found: Audit) -> None:
+    planned = plan(found)
+    ledger = pp.minimize(planned.problem, **planned.arguments, rng=0).ledger
+    assert planned.bill.target_gradients == ledger.target_gradients == planned.steps
+    assert planned.bill.target_samples == ledger.target_samples
+    work = ledger.proxy_gradients + ledger.proxy_hessians + ledger.proxy_hvps
+    assert 0.2 < work / planned.bill.proxy_gradients < 5
+
+
+def test_a_budget_too_small_is_said_and_used_well(target: pp.GLM, found: Audit) -> None:
+    planned = plan(found, epsilon=1e-6, budget=5)
+    assert planned.steps == 5
+    assert not planned.reaches
+    assert planned.expected > 1e-6
+    assert "budget" in planned.notes[0]
+    samples = plan(found, epsilon=1e-6, budget=pp.Budget(target_samples=5 * 128))
+    assert samples.steps == 5
+
+
+def test_larger_batches_need_fewer_gradients(found: Audit) -> None:
+    lines = plan(found).what_if
+    steps = [line.steps for line in lines]
+    assert steps == sorted(steps, reverse=True)
+    assert [line.batch_samples for line in lines] == [16, 32, 64, 128, 256, 512, 1024]
+    assert lines[0].sigma2 == pytest.approx(8 * found.sigma2.estimate)
+
+
+def test_without_a_useful_proxy_the_plan_is_sgd() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((500, 10)) * np.geomspace(1, 0.1, 10)
+    goal = pp.linear_regression(X, X.sum(axis=1), l2=1e-3, batch_size=128)
+    strange = rng.standard_normal((500, 10))
+    useless = audit(pp.Problem(goal, goal.label_free(strange)), rng=0)
+    assert useless.verdict is Verdict.DO_NOT_USE
+    planned = plan(useless)
+    assert isinstance(planned.method, pp.SGD)
+    assert planned.stop is None
+    assert planned.bill.proxy_gradients == 0
+    assert "Do not use it" in planned.notes[0]
+    with pytest.raises(ValueError, match="guaranteed"):
+        plan(useless, guaranteed=True)
+
+
+def test_a_scaled_proxy_is_planned_with_its_scale(target: pp.GLM) -> None:
+    wrong = ScaledProxy(target.label_free(), 1e-3)
+    planned = plan(audit(pp.Problem(target, wrong), epsilon=5e-3, rng=0))
+    assert isinstance(planned.problem.proxy, ScaledProxy)
+    end = pp.minimize(planned.problem, **planned.arguments, rng=3)
+    assert target.value(end.w) - best_value(target) < 2 * planned.epsilon
+
+
+def test_the_guaranteed_plan_is_the_corollarys(found: Audit) -> None:
+    sure = plan(found, guaranteed=True)
+    assert isinstance(sure.averaging, pp.Geometric)
+    assert isinstance(sure.stop, pp.StronglyConvex)
+    assert sure.expected <= sure.epsilon * (1 + 1e-9)
+    assert sure.steps > plan(found).steps
+    assert any("B" in note for note in sure.notes)
+
+
+def test_a_convex_loss_gets_the_convex_corollary() -> None:
+    flat = pp.Quadratic(np.diag([1.0, 0.5, 0.0]), b=np.array([1.0, 1.0, 0.0]), noise=0.1)
+    found = audit(pp.Problem(flat, pp.Quadratic(np.diag([1.0, 0.4, 0.0]))), rng=0)
+    sure = plan(found, epsilon=0.1, guaranteed=True)
+    assert isinstance(sure.averaging, pp.Uniform)
+    assert isinstance(sure.stop, pp.Convex)
+
+
+def test_only_an_audit_can_be_planned_with() -> None:
+    with pytest.raises(TypeError, match="audit must be"):
+        plan("found")  # type: ignore[arg-type]
