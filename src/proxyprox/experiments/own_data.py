@@ -126,6 +126,13 @@ def run_job(config: Config, job: Job, *, base: Path, keep: Path | None = None) -
     return points
 
 
+def problem(config: Config, base: Path) -> Problem:
+    """Return the problem of the first final run: target, proxy and penalty."""
+    built, size = study(config, base), config.method.batch_size
+    job = Job(PANEL, main_name(config), size, None, 0, config.run.target_gradients, 1.0)
+    return Problem(built.target.with_batch_size(size), _proxy(config, built, job), built.penalty)
+
+
 def main_name(config: Config) -> str:
     """Return the name of the configuration's own method, as in the figures."""
     return lineup(config)[0].name

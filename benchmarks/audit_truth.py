@@ -1,0 +1,139 @@
+"""The truth behind the verdicts: how many target gradients tuned runs really need.
+
+For every case, SGD and ProxyProx (subproblems solved) run with each step size of their grids
+until the suboptimality, averaged over the seeds, is ε for the last iterate or for the mean of all
+iterates, whichever is sooner; the fewest target gradients count. Takes about an hour and a
+half on one idle core, and is written to a file that ``audit_verdicts.py`` reads.
+
+    PROXYPROX_DATA=… python benchmarks/audit_truth.py --output benchmarks/results/truth.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audit_cases import PROXIES, Case, cases, target
+from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
+from proxyprox.diagnostics import best_weights
+from proxyprox.experiments._exact import minimiser
+from proxyprox.problems import ScaledProxy
+
+SHARES = (0.05, 0.01)
+"""ε as shares of the start's suboptimality."""
+
+CAP = 500
+"""Target gradients after which a run is given up."""
+
+SEEDS = (0, 1, 2, 3, 4, 5)
+MARKS = np.unique(np.round(np.geomspace(1, CAP, 90)).astype(int))
+STOP = Residual(1e-7) | Relative(1e-3) | Steps(25)
+
+
+def curve(goal: Any, problem: Problem, method: Any, best: float, seed: int, cap: int) -> Any:
+    """Return the suboptimality of last and mean iterate at the marks, infinite if it diverged."""
+    found = np.full((2, len(MARKS)), math.inf)
+    at = dict(zip(MARKS.tolist(), range(len(MARKS)), strict=True))
+    start = goal.value(goal.zeros()) - best
+    mean = goal.zeros()
+
+    def watch(step: Any) -> bool:
+        nonlocal mean
+        k = step.ledger.target_gradients
+        mean = mean + (step.w - mean) / k
+        if k not in at:
+            return False
+        for row, w in enumerate((step.w, mean)):
+            value = goal.value(w) - best
+            found[row, at[k]] = value if math.isfinite(value) else math.inf
+        # Far above the start it will not come back within the cap.
+        return not found[:, at[k]].min() <= 30 * start
+
+    try:
+        minimize(problem, method=method, steps=cap, rng=seed, callback=watch, stop=STOP)
+    except Exception:
+        # An inner solve on a hostile proxy may fail in any way: the run then never arrives.
+        return found
+    return found
+
+
+def needed(
+    goal: Any, proxy: Any, best: float, gap: float, seeds: tuple[int, ...] = SEEDS
+) -> dict[str, float]:
+    """Return the target gradients to each ε with the best step size (None proxy: SGD)."""
+    H = float(np.linalg.eigvalsh(goal.hessian(goal.zeros()))[-1])
+    etas = 2.0 ** np.arange(-5, 8) if proxy is None else 0.125 * 5.0 ** np.arange(9)
+    # From the middle outwards: a good step size early lets the others be given up early.
+    order = sorted(range(len(etas)), key=lambda j: abs(j - len(etas) // 2))
+    record = {f"{share:g}": math.inf for share in SHARES}
+    for j in order:
+        method = SGD(etas[j] / H) if proxy is None else ProxyProx(etas[j] / H)
+        problem = Problem(goal) if proxy is None else Problem(goal, proxy)
+        cap = int(min(CAP, max(record.values())))
+        mean = np.mean([curve(goal, problem, method, best, s, cap) for s in seeds], axis=0)
+        for key, share in zip(record, SHARES, strict=True):
+            hit = np.flatnonzero(mean.min(axis=0) <= share * gap)
+            if len(hit):
+                record[key] = min(record[key], float(MARKS[hit[0]]))
+    return record
+
+
+@cache
+def without_proxy(dataset: str) -> dict[str, float]:
+    """Return what SGD needs: the same for every proxy."""
+    goal = target(dataset)
+    best = goal.value(minimiser(goal, goal.zeros(), tol=1e-10))
+    return needed(goal, None, best, goal.value(goal.zeros()) - best)
+
+
+def truth(case: Case) -> dict[str, Any]:
+    """Return what each choice needs in one case."""
+    begun = time.perf_counter()
+    goal = target(case.dataset)
+    proxy, zero = PROXIES[case.proxy](goal), goal.zeros()
+    best = goal.value(minimiser(goal, zero, tol=1e-10))
+    gap = goal.value(zero) - best
+    (scale,), _ = best_weights(goal.hessian(zero), [proxy.hessian(zero)])
+    plain = needed(goal, proxy, best, gap)
+    distinct = scale > 0 and not 0.8 <= scale <= 1.25
+    return {
+        "dataset": case.dataset,
+        "proxy": case.proxy,
+        "gap": gap,
+        "scale": scale,
+        "sgd": without_proxy(case.dataset),
+        "plain": plain,
+        "scaled": needed(goal, ScaledProxy(proxy, scale), best, gap) if distinct else plain,
+        "seconds": time.perf_counter() - begun,
+    }
+
+
+def main() -> None:
+    """Run every case that the file does not hold yet."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="*", help="Data sets to run; all of them by default.")
+    chosen = parser.parse_args()
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(chosen.output.read_text()) if chosen.output.exists() else []
+    done = {(r["dataset"], r["proxy"]) for r in known}
+    wanted = [c for c in cases() if not chosen.only or c.dataset in chosen.only]
+    todo = [c for c in wanted if (c.dataset, c.proxy) not in done]
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for found in pool.map(truth, todo):
+            known.append(found)
+            chosen.output.write_text(json.dumps(known, indent=1))
+            print(found["dataset"], found["proxy"], f"{found['seconds']:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
