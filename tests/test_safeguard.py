@@ -197,15 +197,6 @@ def test_the_gap_of_a_quadratic_is_exact():
     assert check.gap == pytest.approx(target.value(ours.w) - target.value(sgd.w), rel=1e-9)
 
 
-def test_a_checkpoint_is_refused(target, tmp_path):
-    problem = pp.Problem(target, target.label_free())
-    with pytest.raises(ValueError, match="checkpoint must be None with safeguard=True"):
-        pp.minimize(
-            problem, method=pp.ProxyProx("auto"), steps=5, safeguard=True,
-            checkpoint=tmp_path / "run",
-        )  # fmt: skip
-
-
 def test_the_rival_may_be_given(target):
     problem = pp.Problem(without_rows(target), times(target, 1e3))
     call = {"method": pp.ProxyProx("auto"), "steps": 60, "rng": 0}

@@ -103,26 +103,27 @@ def as_checkpoint(given: Any) -> Checkpoint | None:
     return given if given is None or isinstance(given, Checkpoint) else Checkpoint(given)
 
 
-def save_run(path: str | os.PathLike[str], run: Run) -> None:
-    """Write everything that the rest of a run depends on."""
+def save_tree(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
+    """Write a checkpoint's tree, whole or not at all."""
+    pack.write(Path(path), {"format": FORMAT, **tree})
+
+
+def run_tree(run: Run) -> dict[str, Any]:
+    """Return everything that the rest of a run depends on."""
     state = {f.name: getattr(run._state, f.name) for f in fields(run._state)}
-    pack.write(
-        Path(path),
-        {
-            "format": FORMAT,
-            "config": run.config(),
-            "state": state,
-            # The gradient at w_k is kept, not recomputed: counts and bits stay the same.
-            "anchor": run._proxy.known(run._state.w),
-            "memory": run._memory,
-            "average": run._average,
-            "share": run._share,
-            "pending": None if run._pending is None else {"batch": run._pending.batch},
-            "rng": _encode_rng(run._rng),
-            "ledger": run.ledger.as_dict(),
-            "trace": run.trace.to_array(),
-        },
-    )
+    return {
+        "config": run.config(),
+        "state": state,
+        # The gradient at w_k is kept, not recomputed: counts and bits stay the same.
+        "anchor": run._proxy.known(run._state.w),
+        "memory": run._memory,
+        "average": run._average,
+        "share": run._share,
+        "pending": None if run._pending is None else {"batch": run._pending.batch},
+        "rng": encode_rng(run._rng),
+        "ledger": run.ledger.as_dict(),
+        "trace": run.trace.to_array(),
+    }
 
 
 def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
@@ -135,12 +136,17 @@ def read_tree(path: str | os.PathLike[str], like: Any) -> dict[str, Any]:
             raise ValueError(f"format {tree['format']!r}, not {FORMAT}")
     except Exception as error:
         # What a hostile file can make the readers raise has no shorter list.
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     return tree
 
 
 def restore_run(
-    path: str | os.PathLike[str], tree: dict[str, Any], run: Run, *, keep_stop: bool = False
+    path: str | os.PathLike[str],
+    tree: dict[str, Any],
+    run: Run,
+    *,
+    keep_stop: bool = False,
+    guarded: bool = False,
 ) -> None:
     """Fill a freshly built run of the same configuration from a checkpoint's tree.
 
@@ -151,8 +157,10 @@ def restore_run(
         if keep_stop:
             _keep_stop(tree["config"]["stop"], run)
         differences = described_differences(tree.get("config"), run.config())
+        if ("guard" in tree) != guarded:
+            differences.append(f"safeguard was {not guarded}, now {guarded}")
     except Exception as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     if differences:
         raise CheckpointError(
             f"checkpoint {os.fspath(path)!r} belongs to another run: {'; '.join(differences)}. "
@@ -161,7 +169,7 @@ def restore_run(
     try:
         _fill(tree, run)
     except Exception as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
 def _fill(tree: dict[str, Any], run: Run) -> None:
@@ -188,7 +196,7 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     if trace["k"].tolist() != list(range(state["k"])):
         raise ValueError(f"{len(trace)} recorded steps, but k = {state['k']}")
     require_memory(tree["memory"], w0)
-    rng = _decode_rng(tree["rng"])
+    rng = decode_rng(tree["rng"])
     share, pending = tree["share"], tree["pending"]
     require_count("share", share, float)
     if share > 1:
@@ -224,7 +232,7 @@ def rebuilt(
             "with the same arguments and use minimize(..., checkpoint=path) to go on."
         ) from error
     except Exception as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     try:
         return build(parts)
     except Exception as error:
@@ -234,7 +242,8 @@ def rebuilt(
         ) from error
 
 
-def _damaged(path: str | os.PathLike[str], error: BaseException) -> CheckpointError:
+def damaged(path: str | os.PathLike[str], error: BaseException) -> CheckpointError:
+    """Return the one error for all that can be wrong with a file."""
     return CheckpointError(
         f"checkpoint {os.fspath(path)!r} is damaged or not a checkpoint "
         f"({type(error).__name__}: {error}). Restore the file from a copy, or start afresh "
@@ -249,7 +258,8 @@ def _keep_stop(saved: Any, run: Run) -> None:
         run.stop, run._why_stop = decode(saved), " (the rule that the run began with)"
 
 
-def _encode_rng(rng: np.random.Generator) -> dict[str, Any]:
+def encode_rng(rng: np.random.Generator) -> dict[str, Any]:
+    """Return a generator's state as JSON data."""
     state = dict(rng.bit_generator.state)
     inner = state["state"]
     # Python's integers are unbounded, JSON readers' are not: text keeps every bit.
@@ -257,7 +267,8 @@ def _encode_rng(rng: np.random.Generator) -> dict[str, Any]:
     return state
 
 
-def _decode_rng(state: dict[str, Any]) -> np.random.Generator:
+def decode_rng(state: dict[str, Any]) -> np.random.Generator:
+    """Return the generator of a state that :func:`encode_rng` made, or that claims so."""
     kinds = {
         kind.__name__: kind
         for kind in (

@@ -15,6 +15,7 @@ from proxyprox._arrays import Vector
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
 from proxyprox._exchange import Query, Step, answered
+from proxyprox._guard_state import restore_guard
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._outcome import judged
 from proxyprox._progress import bar
@@ -127,24 +128,24 @@ def minimize(
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     method = ProxyProx(eta="auto") if method is None else method
     saver = as_checkpoint(checkpoint)
-    if safeguard and saver is not None:
-        remedy = "Leave one of the two out."
-        raise ValueError(message("checkpoint", checkpoint, "None with safeguard=True", remedy))
     _require_accounts(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=_expected(steps, limits, method),
     )  # fmt: skip
     start = run.w
-    if saver is not None and os.path.exists(saver.path):
-        tree = checkpoints.read_tree(saver.path, like=run.w)
-        checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None)
     driven: Driven = run
     if safeguard:
         driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"))
+    if saver is not None and os.path.exists(saver.path):
+        tree = checkpoints.read_tree(saver.path, like=run.w)
+        if isinstance(driven, Guarded):
+            restore_guard(saver.path, tree, driven, keep_stop=stop is None)
+        else:
+            checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None)
     with _kept(driven, saver), bar(progress, steps, limits) as advance:
         if saver is not None:
-            _first_save(saver, run)
+            _first_save(saver, driven)
         result = _loop(driven, steps, limits, callback, saver, advance)
     return judged(result, problem, start)
 
@@ -241,7 +242,7 @@ def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
     )
 
 
-def _first_save(saver: Checkpoint, run: Run) -> None:
+def _first_save(saver: Checkpoint, run: Driven) -> None:
     """Find out before anything is paid whether the run and its batches can be saved."""
     _asked(run)
     try:

@@ -213,7 +213,7 @@ class Run:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all."""
-        checkpoint.save_run(path, self)
+        checkpoint.save_tree(path, checkpoint.run_tree(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None) -> Run:

@@ -32,9 +32,11 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Vector, dot
+from proxyprox._checkpoint import save_tree
 from proxyprox._erm import minimiser_on_rows
 from proxyprox._evidence import Check, Evidence
 from proxyprox._exchange import Query, Step, answered
+from proxyprox._guard_state import guard_tree
 from proxyprox._result import Result, Status
 from proxyprox._run import Run
 from proxyprox._subproblem import NonFiniteError
@@ -145,8 +147,8 @@ class Guarded:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refuse: the door does so before anything is paid."""
-        raise TypeError(f"a safeguarded run cannot be saved to {os.fspath(path)!r}.")
+        """Write the run, its rival and the comparisons to a file, whole or not at all."""
+        save_tree(path, guard_tree(self))
 
     # -- internals ----------------------------------------------------------------------------
 

@@ -92,7 +92,8 @@ def save_panels(folder: Path, records: Sequence[Mapping[str, Any]]) -> list[Path
 def _lowest(rows: Sequence[Row], metric: str) -> float:
     """Return where an axis of accuracies begins."""
     end = max(row["passes"] for row in rows)
-    return min(row[f"{metric}_q25"] for row in rows if row["passes"] >= BEGINNING * end) - 0.01
+    later = [row[f"{metric}_q25"] for row in rows if row["passes"] >= BEGINNING * end]
+    return float(min(later)) - 0.01
 
 
 def _curve(axis: Any, rows: Sequence[Row], metric: str, x: str, look: Any) -> Any:

@@ -93,7 +93,8 @@ def run_one(
     # Each run compiles its own network, for a few batch sizes; what earlier ones left would soon
     # count as too many variants, and the compiler would silently give up.
     torch.compiler.reset()
-    torch.backends.cudnn.benchmark = True
+    if train.device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
     training = Training(config, recipe, seed, train, test)
     if checkpoint is not None and checkpoint.is_file():
         training.load(checkpoint)
