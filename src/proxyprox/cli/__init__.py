@@ -1,4 +1,4 @@
-"""The command line: ``proxyprox demo``, ``reproduce``, ``run`` and ``plan``.
+"""The command line: ``demo``, ``reproduce``, ``run``, ``audit``, ``label`` and ``plan``.
 
 A command is a file of this package and a line below. It imports what it needs when it is called,
 so that ``--help`` answers at once.
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from proxyprox import __version__
-from proxyprox.cli import demo, plan, reproduce, run
+from proxyprox.cli import audit, demo, label, plan, reproduce, run
 from proxyprox.cli._help import examples, prose
 
 __all__ = ["app", "main"]
@@ -27,6 +27,8 @@ app = typer.Typer(
 app.command("demo", help=prose(demo.demo.__doc__), epilog=demo.EPILOG)(demo.demo)
 app.add_typer(reproduce.app, name="reproduce")
 app.command("run", help=prose(run.run.__doc__), epilog=run.EPILOG)(run.run)
+app.command("audit", help=prose(audit.audit.__doc__), epilog=audit.EPILOG)(audit.audit)
+app.command("label", help=prose(label.label.__doc__), epilog=label.EPILOG)(label.label)
 app.command("plan", help=prose(plan.plan.__doc__), epilog=plan.EPILOG)(plan.plan)
 
 

@@ -153,6 +153,7 @@ def figures_section(
     panels: Sequence[str],
     x_axes: Sequence[str],
     *,
+    log_x: bool = False,
     log_y: bool,
     labels: Mapping[str, str] | None,
 ) -> str:
@@ -175,7 +176,8 @@ def figures_section(
         "Figures",
         "figures",
         f'<div class="controls"><fieldset><legend>x axis</legend>{radios}</fieldset>'
-        '<fieldset><legend>scales</legend><label><input type="checkbox" id="log-x">'
+        '<fieldset><legend>scales</legend><label><input type="checkbox" id="log-x"'
+        f"{' checked' if log_x else ''}>"
         '<span>logarithmic x</span></label><label><input type="checkbox" id="log-y"'
         f"{' checked' if log_y else ''}><span>logarithmic y</span></label></fieldset></div>"
         f'<p class="hint">{how}</p>'

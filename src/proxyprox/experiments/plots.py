@@ -19,6 +19,10 @@ _PURPOSE = "drawing figures"
 _SMALL, _MEDIUM = 8.5, 9.5  # points, in panels 3.1 inches wide
 
 
+_ACROSS = 4
+"""Panels side by side; more of them continue in the next line."""
+
+
 def draw_panels(
     rows: Sequence[Mapping[str, Any]],
     *,
@@ -59,23 +63,28 @@ def draw_panels(
     panels = in_order(rows, "panel")
     looks = styles(rows)
     names = [_legend_name(method, rows, x, log_x=log_x) for method in looks]
-    legend_columns = _legend_columns(names, width=3.1 * len(panels) + 0.4)
+    lines = math.ceil(len(panels) / _ACROSS)
+    across = math.ceil(len(panels) / lines)
+    width = 3.1 * across + 0.4
+    legend_columns = _legend_columns(names, width=width)
     legend_lines = math.ceil(len(looks) / legend_columns)
     figure = figures.Figure(
-        figsize=(3.1 * len(panels) + 0.4, 2.9 + 0.2 * legend_lines),
-        dpi=200,
-        layout="constrained",
+        figsize=(width, 2.6 * lines + 0.3 + 0.2 * legend_lines), dpi=200, layout="constrained"
     )
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    # Many panels are many data sets, whose losses have little in common.
+    axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
     handles: dict[str, Any] = {}
-    for axis, panel in zip(axes, panels, strict=True):
+    for axis, panel in zip(axes.flat, panels, strict=False):
         here = [row for row in rows if str(row["panel"]) == panel]
         for method in in_order(here, "method"):
             curve = [row for row in here if str(row["method"]) == method]
             line = _curve(axis, curve, looks[method], metric, x, log_x=log_x, log_y=log_y)
             handles.setdefault(method, line)
         _dress(axis, panel, field_label(x, labels), log_x=log_x, log_y=log_y)
-    axes[0].set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
     figure.legend(
         [handles[method] for method in looks],
         names,
@@ -95,6 +104,7 @@ def save_figures(
     *,
     metric: str = "suboptimality",
     x_axes: Sequence[str] = COSTS,
+    log_x: bool = False,
     log_y: bool = True,
     labels: Mapping[str, str] | None = None,
 ) -> list[Path]:
@@ -113,8 +123,8 @@ def save_figures(
         What goes on the y axis.
     x_axes : sequence of str
         Fields for the x axis, the one that counts first.
-    log_y : bool
-        Logarithmic y axis.
+    log_x, log_y : bool
+        Logarithmic axes; the first says so of the first x axis.
     labels : mapping, optional
         Words for the axes by field.
 
@@ -129,7 +139,7 @@ def save_figures(
         if all(row.get(x) is None for row in rows):
             continue
         figure = draw_panels(
-            rows, metric=metric, x=x, log_x=position > 0, log_y=log_y, labels=labels
+            rows, metric=metric, x=x, log_x=log_x or position > 0, log_y=log_y, labels=labels
         )
         for kind in ("png", "svg"):
             buffer = io.BytesIO()
@@ -200,6 +210,7 @@ def _drawable(value: float | None, log: bool) -> bool:
 def _dress(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: bool) -> None:
     if log_x:
         axis.set_xscale("log")
+        _plain_ticks(axis)
     if log_y:
         axis.set_yscale("log")
     axis.set_title(title, fontsize=_MEDIUM)
@@ -209,3 +220,13 @@ def _dress(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: bool) -> 
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Write 20, 50, 100 on an axis of few decades: powers of ten alone would leave it bare."""
+    ticker = require("matplotlib.ticker", extra="report", purpose=_PURPOSE)
+    low, high = axis.get_xlim()
+    if low > 0 and high / low < 1e3:
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())

@@ -36,6 +36,12 @@ _POLICY = (
 )
 
 
+LEDGER = (
+    "Ledger",
+    "What each method spent on one run. The target gradients are the scarce ones.",
+)
+
+
 def write_report(
     folder: str | os.PathLike[str],
     *,
@@ -49,8 +55,10 @@ def write_report(
     metric: str = "suboptimality",
     x_axes: Sequence[str] = COSTS,
     larger_is_better: bool = False,
+    log_x: bool = False,
     log_y: bool = True,
     labels: Mapping[str, str] | None = None,
+    ledger_words: tuple[str, str] = LEDGER,
 ) -> Path:
     """Write ``report.html`` into `folder`.
 
@@ -79,10 +87,12 @@ def write_report(
         dropped.
     larger_is_better : bool
         True for an accuracy.
-    log_y : bool
-        Start with a logarithmic y axis.
+    log_x, log_y : bool
+        Start with logarithmic axes.
     labels : mapping, optional
         Words by field, in place of the usual ones.
+    ledger_words : (str, str)
+        Heading and caption of the table of `ledger_rows`.
 
     Returns
     -------
@@ -106,7 +116,7 @@ def write_report(
     plotly = require("plotly.offline", extra="report", purpose="writing the report")
     paragraphs = [lead] if isinstance(lead, str) else list(lead)
     sections = [
-        figures_section(in_order(rows, "panel"), axes, log_y=log_y, labels=labels),
+        figures_section(in_order(rows, "panel"), axes, log_x=log_x, log_y=log_y, labels=labels),
         result_section(
             rows,
             metric=metric,
@@ -115,7 +125,7 @@ def write_report(
             larger_is_better=larger_is_better,
             labels=labels,
         ),
-        _ledger_section(ledger_rows, labels),
+        _ledger_section(ledger_rows, labels, *ledger_words),
         notes_section(notes),
         command_section(command),
         mapping_section("Configuration", "configuration", {"Settings of this run": config}),
@@ -138,14 +148,16 @@ def write_report(
 
 
 def _ledger_section(
-    ledger_rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str] | None
+    ledger_rows: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str] | None,
+    heading: str,
+    caption: str,
 ) -> str:
     if not ledger_rows:
         return ""
     columns = list(dict.fromkeys(field for row in ledger_rows for field in row))
-    caption = "What each method spent on one run. The target gradients are the scarce ones."
     inside = table(ledger_rows, columns, caption=caption, labels=labels)
-    return f'<section aria-labelledby="ledger"><h2 id="ledger">Ledger</h2>{inside}</section>'
+    return f'<section aria-labelledby="ledger"><h2 id="ledger">{heading}</h2>{inside}</section>'
 
 
 def page(

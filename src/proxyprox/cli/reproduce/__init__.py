@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from proxyprox.cli._help import prose
-from proxyprox.cli.reproduce import cifar10, mushrooms
+from proxyprox.cli.reproduce import cifar10, labels, mushrooms
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,3 +19,4 @@ app.command("mushrooms", help=prose(mushrooms.mushrooms.__doc__), epilog=mushroo
     mushrooms.mushrooms
 )
 app.command("cifar10", help=prose(cifar10.cifar10.__doc__), epilog=cifar10.EPILOG)(cifar10.cifar10)
+app.command("labels", help=prose(labels.labels.__doc__), epilog=labels.EPILOG)(labels.labels)

@@ -65,13 +65,16 @@
   function layout(x, y) {
     const ink = css("--ink");
     const range = shared(y);
+    // Few values in all, such as numbers of labels: each is a tick.
+    const values = [...new Set(data.panels.flatMap((p) => p.curves).flatMap((c) => c.x[x]))].filter((v) => v > 0);
+    const ticks = logX.checked && values.length <= 8 ? { tickvals: values, ticktext: values.map(String) } : { dtick: logX.checked ? 1 : undefined };
     const decades = y && range && range[1] - range[0] > 2; // otherwise 2 and 5 are labelled too
     const axis = {
       gridcolor: css("--grid"), linecolor: css("--line"), zeroline: false, automargin: true,
       ticks: "outside", tickcolor: css("--line"), exponentformat: "power",
     };
     return {
-      xaxis: { ...axis, title: { text: data.labels[x] }, type: logX.checked ? "log" : "linear", dtick: logX.checked ? 1 : undefined, rangemode: "tozero" },
+      xaxis: { ...axis, title: { text: data.labels[x] }, type: logX.checked ? "log" : "linear", ...ticks, rangemode: "tozero" },
       yaxis: { ...axis, title: { text: data.metric }, type: y ? "log" : "linear", range, dtick: decades ? 1 : undefined },
       font: { color: ink, size: 14, family: "system-ui, sans-serif" },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,

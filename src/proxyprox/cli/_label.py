@@ -1,0 +1,188 @@
+"""Questions about rows, and what the answers say."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from proxyprox.cli._console import say
+from proxyprox.cli._errors import CommandError
+from proxyprox.datasets import DataError, read_table
+
+SHOWN = 12
+"""Features shown of a row, the largest first."""
+
+WORDS = 5000
+"""Words that become features of rows that have only text."""
+
+BACK = "b"
+"""What a person types to answer the last question again."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows to be labelled, and how each is shown to a person."""
+
+    X: Any
+    names: tuple[str, ...]
+    texts: list[str] | None
+
+    def shown(self, row: int) -> str:
+        """Return a row as text."""
+        if self.texts is not None:
+            return self.texts[row]
+        values = self.X[[row]]
+        values = (values.toarray() if hasattr(values, "toarray") else values).ravel()
+        order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
+        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
+
+
+def read_pool(path: Path, show: str | None) -> Pool:
+    """Read the rows of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The data.
+    show : str or None
+        Columns of a CSV that are shown to the person instead of being features. If no others are
+        left, the words that are shown are the features.
+    """
+    if show is None:
+        try:
+            table = read_table(path)
+        except DataError as error:
+            hint = " A column named by --show is shown to you and is no feature."
+            raise CommandError(f"{error}{hint if 'not a number' in str(error) else ''}") from error
+        return Pool(table.X, table.feature_names, None)
+    wanted = [name.strip() for name in show.split(",")]
+    if path.suffix.lower() not in (".csv", ".tsv"):
+        raise CommandError(f"--show needs a CSV or TSV file, got {path.name}: leave it out.")
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        columns = list(reader.fieldnames or ())
+        absent = [name for name in wanted if name not in columns]
+        if absent:
+            raise CommandError(
+                f"--show names the column {absent[0]!r}, but {path.name} has {', '.join(columns)}."
+            )
+        shown = [[row[name] or "" for name in wanted] for row in reader]
+    texts = ["\n".join(map(": ".join, zip(wanted, row, strict=True))) for row in shown]
+    features = [name for name in columns if name not in wanted]
+    if not features:
+        return _words([" ".join(row) for row in shown], texts, path)
+    table = read_table(path, features=features)
+    return Pool(table.X, table.feature_names, texts)
+
+
+def _words(documents: list[str], texts: list[str], path: Path) -> Pool:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
+    try:
+        X = vectorizer.fit_transform(documents)
+    except ValueError:
+        raise CommandError(f"{path.name} has neither numbers nor words to learn from.") from None
+    return Pool(X, tuple(vectorizer.get_feature_names_out()), texts)
+
+
+def fingerprint(path: Path) -> str:
+    """Return a short digest of a file, by which answers and rows are kept together."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def drop_if_unanswered(file: Path) -> None:
+    """Remove a file of answers without any, so that a slip in the first options costs nothing."""
+    if file.is_file():
+        content = file.read_bytes()
+        if content.startswith(b'{"about"') and b'{"row"' not in content:
+            file.unlink()
+
+
+class Back:
+    """The answer of a person who wants the last question again."""
+
+
+class Questions:
+    """Asks for labels at the terminal."""
+
+    def __init__(self, console: Console, pool: Pool, classes: tuple[str, ...]) -> None:
+        self._console, self._pool, self._classes = console, pool, classes
+
+    def answer(self, row: int, done: int, budget: int) -> str | Back | None:
+        """Return the class of a row, or None if the person wants to stop."""
+        self._console.print()
+        say(self._console, f"Row {row + 1}, label {done + 1} of {budget}", style="bold")
+        say(self._console, self._pool.shown(row))
+        choices = "  ".join(f"{i} {name}" for i, name in enumerate(self._classes, start=1))
+        while True:
+            try:
+                given: str = typer.prompt(choices, default="", show_default=False, err=True).strip()
+            except typer.Abort:
+                # Ctrl-C and the end of the input both mean: that was all.
+                self._console.print()
+                return None
+            if not given:
+                return None
+            if given in self._classes:
+                return given
+            if given.isdigit() and 1 <= int(given) <= len(self._classes):
+                return self._classes[int(given) - 1]
+            if given == BACK:
+                return Back()
+            say(
+                self._console,
+                f"{given!r} is none of them: type a class or its number, {BACK} to answer the last "
+                "question again, or Enter alone to stop.",
+            )
+
+
+def summary(budget: Any, file: Path) -> dict[str, Any]:
+    """Return what was bought and what it is worth.
+
+    Parameters
+    ----------
+    budget : LabelBudget
+        The labels.
+    file : Path
+        Where they are.
+    """
+    counts: dict[str, int] = {}
+    for label in budget.labels.values():
+        counts[str(label)] = counts.get(str(label), 0) + 1
+    shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    sentences = [f"{budget.spent} labels ({shares or 'none'}) are in {file}."]
+    gain = float("inf")
+    mean: dict[str, Any] | None = None
+    if len(counts) > 1:
+        model = budget.fit()
+        gain = budget.expected_gain()
+        found = model.mean_prediction(budget.X)
+        if isinstance(found.estimate, float):
+            mean = {"class": str(model.classes_[1]), "low": found.low, "high": found.high}
+            mean["estimate"] = found.estimate
+            sentences.append(
+                f"Of all rows {found.estimate:.1%} are expected to be {mean['class']} "
+                f"(95 % interval {found.low:.1%} to {found.high:.1%})."
+            )
+    if gain < float("inf"):
+        sentences.append(
+            f"Another {budget.ahead} labels are expected to lower the log-loss by {gain:.2g}."
+        )
+    sentences.append(budget.finished or "The same command goes on from here.")
+    return {
+        "answers": str(file),
+        "labels": budget.spent,
+        "classes": counts,
+        "expected_gain": gain if gain < float("inf") else None,
+        "mean": mean,
+        "finished": budget.finished,
+        "sentences": sentences,
+    }

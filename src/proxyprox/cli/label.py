@@ -1,0 +1,103 @@
+"""``proxyprox label``: buy labels from whoever sits at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proxyprox.cli._errors import CommandError, guarded
+from proxyprox.cli._help import examples
+from proxyprox.cli._options import Json
+
+EPILOG = examples(
+    "proxyprox label mail.csv --classes spam,ham --show text --budget 200",
+    "proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty",
+    "proxyprox label rows.csv --classes yes,no --least-gain 0.002",
+    "",
+    "Every answer is on disk before the next question. Type b to answer the last one again, press "
+    "Enter alone to stop; the same command goes on where it stopped.",
+)
+
+
+@guarded
+def label(
+    data: Annotated[Path, typer.Argument(help="Rows to label: CSV, Parquet, svmlight or npz.")],
+    classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
+    budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, help="Rows drawn at a time.")] = 10,
+    criterion: Annotated[
+        str, typer.Option(help="How rows are drawn: uniform, uncertainty or leverage.")
+    ] = "uniform",
+    least_gain: Annotated[
+        float | None,
+        typer.Option(help="Stop when 100 more labels would lower the loss by less."),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(help="Columns (CSV) to show you; all others are features, or their words."),
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(help="File of the answers; default: beside the data.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Label the rows that are worth it, one question at a time.
+
+    A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
+    labels would bring, is printed at the end.
+    """
+    from proxyprox.cli._console import emit, say, stderr, stdout
+    from proxyprox.cli._label import (
+        Back,
+        Questions,
+        drop_if_unanswered,
+        fingerprint,
+        read_pool,
+        summary,
+    )
+    from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
+
+    names = tuple(name.strip() for name in classes.split(",") if name.strip())
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
+    pool = read_pool(data, show)
+    file = answers or data.with_name(f"{data.name}.labels.jsonl")
+    drop_if_unanswered(file)
+    bought = LabelBudget(
+        ProxyLogisticRegression(),
+        pool.X,
+        budget=budget,
+        batch_size=batch,
+        criterion=criterion,
+        least_gain=least_gain,
+        path=file,
+        rng=seed,
+        about={"classes": sorted(names), "data": fingerprint(data), "show": show},
+    )
+    console = stderr()
+    if bought.spent:
+        say(console, f"{bought.spent} answers are in {file} already.")
+    asked = Questions(console, pool, names)
+    last: int | None = next(reversed(bought.labels), None)
+    again: int | None = None
+    while again is not None or bought.finished is None:
+        row = int(bought.ask()[0]) if again is None else again
+        answer = asked.answer(row, bought.spent, bought.budget)
+        if answer is None:
+            break
+        if isinstance(answer, Back):
+            if last is None:
+                say(console, "There is no last question yet.")
+            again = last
+            continue
+        bought.tell(row, answer)
+        last, again = row, None
+    found: dict[str, Any] = summary(bought, file)
+    if as_json:
+        emit(found)
+    else:
+        for text in found["sentences"]:
+            say(stdout(), text)

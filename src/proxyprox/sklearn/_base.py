@@ -1,0 +1,285 @@
+"""What the three estimators share: parameters, ``fit``, ``partial_fit`` and intervals."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.stats
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from proxyprox._checks import message
+from proxyprox.problems.design import Design
+from proxyprox.problems.families import Family
+from proxyprox.sklearn._inputs import (
+    FLOATS,
+    Labelled,
+    joined,
+    labelled_rows,
+    proxy_rows,
+    unlabelled_moment,
+    warn_if_suspicious,
+)
+from proxyprox.sklearn._learn import Learned, learn
+from proxyprox.sklearn._moment import Moment, pooled
+from proxyprox.sklearn._rows import means
+from proxyprox.sklearn._settings import Settings, settings_of
+from proxyprox.sklearn._teacher import Teacher
+from proxyprox.sklearn._teaching import teacher_of
+
+Array = Any
+
+
+class Interval(NamedTuple):
+    """An estimate with the ends of its confidence interval."""
+
+    estimate: Any
+    low: Any
+    high: Any
+
+
+class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
+    """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = "auto",
+        l1_ratio: float = 0.0,
+        n_steps: int | str = "cv",
+        max_steps: int = 200,
+        power: float | str = "tuned",
+        cv: Any = None,
+        average: bool = True,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.n_steps = n_steps
+        self.max_steps = max_steps
+        self.power = power
+        self.cv = cv
+        self.average = average
+        self.fit_intercept = fit_intercept
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that sparse inputs are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- fitting ----------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_proxy: Any = None,
+        y_proxy: Any = None,
+    ) -> Self:
+        """Fit the labelled rows with the help of all inputs.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, p)
+            Inputs.
+        y : array of shape (n,)
+            Labels; for classifiers −1 marks a row without one.
+        sample_weight : array of shape (n,), optional
+            Weights of the labelled rows.
+        X_proxy : array or sparse matrix of shape (N, p), optional
+            Inputs without labels. scikit-learn's cross-validation splits it like X if it has as
+            many rows, and a Pipeline transforms it only if told to by ``transform_input``.
+        y_proxy : array, optional
+            A teacher's answers: for the rows of X and then those of X_proxy; or for those of
+            X_proxy only, and a student answers on X in its place.
+
+        Returns
+        -------
+        self
+        """
+        settings = settings_of(self)
+        X, y = self._checked(X, y, reset=True)
+        labelled = self._is_labelled(y)
+        if X_proxy is not None:
+            X_proxy = proxy_rows(X_proxy, X.shape[1])
+            warn_if_suspicious(X, X_proxy)
+        family = self._family_of(y[labelled])
+        rows = labelled_rows(X, y, sample_weight, labelled)
+        kept = labelled if sample_weight is None else labelled & (np.asarray(sample_weight) > 0)
+        others = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
+        teacher = None
+        if y_proxy is not None:
+            parts = (X, labelled, kept, X_proxy)
+            teacher = teacher_of(settings, family, rows, parts, y_proxy, others)
+        self._others: Any = None
+        self._rows: Any = None
+        return self._learn(settings, family, rows, others, teacher, warm=self.warm_start)
+
+    def _partial_fit(
+        self, settings: Settings, X: Any, y: Any, sample_weight: Any, X_proxy: Any, family: Family
+    ) -> Self:
+        """Add rows to those seen so far, and go on from the last fit."""
+        labelled = self._is_labelled(y)
+        if X_proxy is not None:
+            X_proxy = proxy_rows(X_proxy, X.shape[1])
+        if labelled.any():
+            new = labelled_rows(X, y, sample_weight, labelled)
+            self._rows = joined(getattr(self, "_rows", None), new)
+        more = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
+        known = getattr(self, "_others", None)
+        if more is not None:
+            merged = more if known is None else pooled(Moment(*known), more)
+            self._others = (merged.vectors, merged.values, merged.rest, merged.weight)
+        if getattr(self, "_rows", None) is None:
+            return self
+        known = getattr(self, "_others", None)
+        others = None if known is None else Moment(*known)
+        X, y, weights = self._rows
+        rows = Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+        return self._learn(settings, family, rows, others, None, warm=True)
+
+    def _learn(
+        self,
+        settings: Settings,
+        family: Family,
+        rows: Labelled,
+        others: Moment | None,
+        teacher: Teacher | None,
+        *,
+        warm: bool,
+    ) -> Self:
+        size = (rows.X.shape[1] + settings.intercept) * family.outputs
+        start = getattr(self, "_w", None) if warm else None
+        start = start if start is not None and start.shape == (size,) else None
+        found = learn(settings, family, rows, others=others, teacher=teacher, start=start)
+        self.n_labels_ = int(rows.X.shape[0])
+        self._store(family, found)
+        return self
+
+    # -- what differs between estimators ------------------------------------------------------
+
+    @abstractmethod
+    def _is_labelled(self, y: Array) -> Array:
+        """Tell which rows have a label."""
+
+    @abstractmethod
+    def _family_of(self, y: Array) -> Family:
+        """Return the exponential family for the labels, and note the classes."""
+
+    @abstractmethod
+    def _shaped(self, matrix: Array) -> tuple[Array, Any]:
+        """Return coefficients and intercept as scikit-learn shapes them."""
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True, reset=reset
+        )
+        return X, y
+
+    # -- after fitting ----------------------------------------------------------------------
+
+    def _store(self, family: Family, found: Learned) -> None:
+        self._w = found.w
+        self._outputs = family.outputs
+        self.coef_, self.intercept_ = self._shaped(self._matrix(found.w))
+        self.alpha_, self.n_steps_, self.power_ = found.alpha, found.steps, found.power
+        self.taught_ = found.taught
+        self.cv_curve_ = found.curve
+        self._rectifier = found.rectifier
+        estimate = found.estimate
+        self.excess_ = np.inf if estimate is None else estimate.excess
+        if estimate is None:
+            nothing = np.full_like(found.w, np.nan)
+            centre, spread = nothing, np.full_like(found.w, np.inf)
+        else:
+            centre, spread = estimate.w, np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
+        self.coef_debiased_, self.intercept_debiased_ = self._shaped(self._matrix(centre))
+        self.coef_std_, self.intercept_std_ = self._shaped(self._matrix(spread))
+
+    def _matrix(self, w: Array) -> Array:
+        """Return parameters as (C, d), the intercept's column of zeros if there is none."""
+        matrix = w.reshape(-1, self._outputs).T
+        if self.fit_intercept:
+            return matrix
+        return np.hstack([matrix, np.zeros((self._outputs, 1))])
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """Return intervals for the coefficients.
+
+        They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
+        estimate, because the fit itself is shrunk on purpose. Where the labels do not determine
+        the coefficients, the intervals are infinite.
+
+        Parameters
+        ----------
+        level : float
+            Coverage, in (0, 1).
+
+        Returns
+        -------
+        Interval
+            ``estimate``, ``low`` and ``high``, each in the shape of ``coef_``.
+        """
+        check_is_fitted(self)
+        reach = _quantile(level, self.n_labels_) * self.coef_std_
+        centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
+        return Interval(centre, centre - reach, centre + reach)
+
+    def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
+        """Return the mean label over a population, with its interval.
+
+        The mean prediction is rectified by the residuals of the labelled rows under fits that
+        did not see them, so that it is right even where the model is not.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            A sample of the population, usually the unlabelled rows.
+        level : float
+            Coverage, in (0, 1).
+
+        Returns
+        -------
+        Interval
+            Means: of the label for regressors, of the second class for two classes, of every
+            class otherwise.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        design = Design(X, intercept=self.fit_intercept, checked=True)
+        predicted = means(design, self._fitted_family(), self._w)
+        centre = predicted.mean(axis=0) + self._rectifier[:, 0]
+        spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
+        reach = _quantile(level, self.n_labels_) * spread
+        found = Interval(*(self._possible(end) for end in (centre, centre - reach, centre + reach)))
+        return found if len(centre) > 1 else Interval(*(float(part[0]) for part in found))
+
+    def _possible(self, mean: Array) -> Array:
+        """Return a mean label moved into the range that labels have."""
+        return mean
+
+    @abstractmethod
+    def _fitted_family(self) -> Family:
+        """Return the family of the last fit."""
+
+    def _predictors(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        coef = np.atleast_2d(self.coef_)
+        scores: Array = np.asarray(X @ coef.T) + self.intercept_
+        return scores
+
+
+def _quantile(level: float, labels: int) -> float:
+    """Return the two-sided quantile; of Student's law, which for few labels has longer tails."""
+    if not 0 < level < 1:
+        raise ValueError(message("level", level, "a number in (0, 1)"))
+    return float(scipy.stats.t.ppf((1 + level) / 2, max(labels - 1, 1)))

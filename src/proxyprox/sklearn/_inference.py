@@ -1,0 +1,194 @@
+"""How sure: the covariance of the unregularised estimate, with a teacher's help where there is one.
+
+A regularised fit is biased on purpose, so intervals are not drawn around it but around the
+minimiser of the (paired) labelled loss without a penalty, to which the fit converges.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox import GLM
+from proxyprox.corrections.paired import tuned_power
+from proxyprox.problems.design import Design
+from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.paired import PairedLoss
+from proxyprox.problems.tilted import Tilted
+from proxyprox.sklearn._rows import (
+    centred,
+    dense_rows,
+    means,
+    predictors,
+    row_gradients,
+    targets_of,
+)
+from proxyprox.sklearn._teacher import Teacher, minimised, soft_loss
+
+WIDEST = 400
+"""Parameters up to which standard errors are computed by ``fit``."""
+
+BLOCK = 1 << 21
+
+Array = Any
+
+
+class Estimate(NamedTuple):
+    """An asymptotically normal estimate."""
+
+    w: Array
+    covariance: Array
+    power: float
+    excess: float
+
+
+def estimated(
+    loss: GLM, start: Array, *, teacher: Teacher | None = None, power: float | None = None
+) -> Estimate | None:
+    """Return the unregularised estimate and its covariance; None where labels do not fix it.
+
+    Parameters
+    ----------
+    loss : GLM
+        The labelled rows, without a penalty.
+    start : array
+        A point near the answer.
+    teacher : Teacher, optional
+        Answers for every row.
+    power : float, optional
+        λ of the paired correction; None tunes it for the least variance of the parameters.
+    """
+    n, family = loss.design.rows, loss.family
+    # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
+    # each parameter no asymptotic statement would be worth its name.
+    free = loss.dim - loss.design.width * (family.outputs > 1)
+    if n <= 2 * free:
+        return None
+    objective: Any = loss
+    if teacher is None or power == 0:
+        power, w = 0.0, minimised(loss, start)
+    else:
+        if power is None:
+            first = minimised(loss, start)
+            power = best_power(loss, teacher, first)
+        objective = paired(loss, teacher, power)
+        w = minimised(objective, start)
+    w = centred(w, family.outputs)
+    if power == 0 and _separated(loss, w):
+        # The estimate lies at infinity; where the search for it stopped means nothing.
+        return None
+    inverse = _inverse(np.asarray(objective.hessian(w)), free)
+    if inverse is None or not np.isfinite(w).all():
+        return None
+    noise = _noise(loss, w, teacher, power, inverse) / n
+    if teacher is not None and power:
+        noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
+    # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
+    excess = float(np.sum(inverse * noise)) / 2
+    return Estimate(w, inverse @ noise @ inverse, power, excess)
+
+
+def paired(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
+    """Return the labelled loss with the teacher's exact paired correction.
+
+    Least squares needs the correction at one point only: with it the estimate is the teacher's
+    regression plus the regression of its errors, as prediction-powered inference defines it.
+    """
+    if isinstance(loss.family, Linear):
+        return teacher.tilted(loss, None, power)
+    weights = loss.sample_weight
+    same = soft_loss(loss.design, loss.family, teacher.answers, weights=weights)
+    return PairedLoss(loss, same, teacher.loss, power=power)
+
+
+def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
+    """Return the λ of least variance of the parameters, at a consistent estimate."""
+    model = means(loss.design, loss.family, w)
+    scale = loss.sample_weight[:, None]
+    target = row_gradients(loss.design, scale * (model - targets_of(loss)))
+    proxy = row_gradients(loss.design, scale * (model - teacher.answers))
+    inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
+    return tuned_power(target, proxy, ratio=loss.design.rows / teacher.rows, metric=inverse)
+
+
+def _noise(loss: GLM, w: Array, teacher: Teacher | None, power: float, inverse: Array) -> Array:
+    """Return the covariance of a labelled row's (paired) gradient.
+
+    A fit bends towards its own rows and so makes their residuals look small, those of rows with
+    much leverage most. Residuals are therefore divided by ``1 − h_i``, which approximates the
+    jackknife (HC3: MacKinnon and White, 1985).
+    """
+    model = means(loss.design, loss.family, w)
+    residual = model - targets_of(loss)
+    bend = _leverage(loss, w, inverse)
+    if teacher is not None and power:
+        residual = residual - power * (model - teacher.answers)
+        if not isinstance(loss.family, Linear):
+            # Of the labelled rows' curvature the teacher's rows replace the share λ.
+            bend = (1 - power) * bend
+    scale = loss.sample_weight / np.maximum(1 - bend, 0.1)
+    rows = row_gradients(loss.design, scale[:, None] * residual)
+    rows = rows - rows.mean(axis=0)
+    return np.asarray(rows.T @ rows) / (len(rows) - 1)
+
+
+def _leverage(loss: GLM, w: Array, inverse: Array) -> Array:
+    """Return ``x_iᵀ H⁻¹ x_i A''(z_i) / n`` of each row, averaged over the free outputs."""
+    design, C = loss.design, loss.family.outputs
+    found = np.zeros(design.rows)
+    step = max(1, BLOCK // len(w))
+    for start in range(0, design.rows, step):
+        rows = slice(start, start + step)
+        part = design.take(rows)
+        X, bend = dense_rows(part), _curvatures(part, loss.family, w)
+        for c in range(C):
+            for e in range(C):
+                found[rows] += bend[:, c, e] * np.sum((X @ inverse[c::C, e::C]) * X, axis=1)
+    return loss.sample_weight * found / (design.rows * max(1, C - 1))
+
+
+def _curvatures(design: Design, family: Family, w: Array) -> Array:
+    """Return ``A''(z_i)`` of each row, shape (n, C, C)."""
+    mean = means(design, family, w)
+    if family.outputs > 1:
+        return mean[:, :, None] * (np.eye(family.outputs) - mean[:, None, :])
+    z = predictors(design, family, w)[:, 0]
+    return np.asarray(family.variance(z))[:, None, None]  # type: ignore[attr-defined]
+
+
+def _teacher_noise(teacher: Teacher, family: Family, w: Array) -> Array:
+    """Return the covariance of a proxy row's gradient, in blocks of rows."""
+    free = teacher.loss.loss
+    design: Design = free.design
+    total, mean, count = np.zeros((len(w), len(w))), np.zeros(len(w)), 0.0
+    step = max(1, BLOCK // len(w))
+    for start in range(0, design.rows, step):
+        rows = slice(start, start + step)
+        part, weights = design.take(rows), free.sample_weight[rows]
+        gradients = row_gradients(part, means(part, family, w) - teacher.on_proxy[rows])
+        total += gradients.T @ (weights[:, None] * gradients)
+        mean += weights @ gradients
+        count += float(weights.sum())
+    mean /= count
+    return (total / count - np.outer(mean, mean)) * (count / (count - 1))
+
+
+def _separated(loss: GLM, w: Array) -> bool:
+    """Tell whether a classifier has every label right, so that larger weights fit still better."""
+    if not hasattr(loss.family, "classes"):
+        return False
+    z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
+    if loss.family.outputs == 1:
+        return bool((np.where(targets > 0.5, z, -z) > 0).all())
+    return bool((z.argmax(axis=1) == targets.argmax(axis=1)).all())
+
+
+def _inverse(hessian: Array, rank: int) -> Array | None:
+    """Return the pseudo-inverse on the directions that are fixed; None if some are not."""
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    values, vectors = values[-rank:], vectors[:, -rank:]
+    if not values[0] > 1e-10 * values[-1]:
+        return None
+    inverse: Array = (vectors / values) @ vectors.T
+    return inverse

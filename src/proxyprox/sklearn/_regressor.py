@@ -1,0 +1,40 @@
+"""What the two regressors share."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from proxyprox.sklearn._base import ProxyGLM
+from proxyprox.sklearn._settings import settings_of
+
+Array = Any
+
+
+class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
+    """A regression on labelled rows with all inputs as proxy; abstract."""
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
+        """Add labelled rows (and inputs without labels) and go on from the last fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, X_proxy
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        settings = settings_of(self)
+        X, y = self._checked(X, y, reset=not hasattr(self, "n_features_in_"))
+        family = self._family_of(y)
+        return self._partial_fit(settings, X, y, sample_weight, X_proxy, family)
+
+    def _is_labelled(self, y: Array) -> Array:
+        return np.ones(len(y), dtype=bool)
+
+    def _shaped(self, matrix: Array) -> tuple[Array, float]:
+        return matrix[0, :-1].copy(), float(matrix[0, -1])

@@ -1,0 +1,249 @@
+"""Buying labels: ask for the next rows, tell their labels, stop when more would not pay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from proxyprox._checks import fraction, message, positive, whole
+from proxyprox.sklearn._criteria import criterion_of, probabilities
+from proxyprox.sklearn._journal import Journal
+
+Array = Any
+
+
+class LabelBudget:
+    r"""The labels of a pool of rows, bought in batches.
+
+    Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
+    a drawn row then counts ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the
+    whole pool. A row drawn twice is paid for once.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of this package's estimators; it is cloned.
+    X : array or sparse matrix of shape (N, p)
+        The pool, all of it serving as proxy.
+    budget : int
+        Labels that may be bought.
+    batch_size : int
+        Rows asked for at a time.
+    criterion : str or callable
+        "uniform", "uncertainty" (classifiers), "leverage", or a function of the fitted estimator
+        and X that returns a score ≥ 0 for each row.
+    floor : float
+        Share of uniform draws in a criterion's, in (0, 1]: no weight exceeds ``1/floor``.
+    least_gain : float, optional
+        Stop when ``ahead`` more labels are expected to lower the loss by less than this.
+    ahead : int
+        The labels meant in ``least_gain``.
+    path : path-like, optional
+        File of all answers, written before they count; an existing one is gone on with.
+    rng : int
+        Seed of the draws.
+    about : mapping, optional
+        What else must agree for the answers of ``path`` to be usable, as JSON values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> truth = (X[:, 0] + rng.normal(size=500) > 0).astype(int)
+    >>> budget = LabelBudget(ProxyLogisticRegression(), X, budget=60, batch_size=20)
+    >>> model = budget.run(lambda rows: truth[rows])
+    >>> budget.spent, bool(model.score(X, truth) > 0.6)
+    (60, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        *,
+        budget: int,
+        batch_size: int = 25,
+        criterion: Any = "uniform",
+        floor: float = 0.25,
+        least_gain: float | None = None,
+        ahead: int = 100,
+        path: str | os.PathLike[str] | None = None,
+        rng: int = 0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.X = X if hasattr(X, "tocsr") else np.asarray(X)
+        self.X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
+        self.rows = int(self.X.shape[0])
+        self.budget = min(whole("budget", budget), self.rows)
+        self.batch_size = whole("batch_size", batch_size)
+        self.criterion = criterion_of(criterion)
+        self.floor = fraction("floor", floor)
+        self.least_gain = None if least_gain is None else positive("least_gain", least_gain)
+        self.ahead = whole("ahead", ahead)
+        self.labels: dict[int, Any] = {}
+        self.weights = np.zeros(self.rows)
+        self._draws = 0
+        self._open: list[int] = []
+        self._fitted: tuple[int, Any] | None = None
+        name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
+        shape = {"rows": self.rows, "columns": int(self.X.shape[1])}
+        draws = {"criterion": name, "seed": whole("rng", rng, 0), "floor": self.floor}
+        self._journal = Journal(path, {**shape, **draws, **(about or {})})
+        self._seed = rng
+        for entry in self._journal.entries:
+            self._replay(entry)
+
+    # -- ask and tell -----------------------------------------------------------------------
+
+    @property
+    def spent(self) -> int:
+        """Labels bought so far."""
+        return len(self.labels)
+
+    def ask(self) -> Array:
+        """Return the rows whose labels are wanted; asking again does not change them."""
+        if not self._open and self.finished is None:
+            # Rows that a criterion draws again cost nothing, so a batch may come out empty.
+            while not self._open:
+                self._draw()
+        return np.array(self._open, dtype=int)
+
+    def tell(self, rows: Sequence[int] | Array | int, labels: Any) -> None:
+        """Give labels of rows that were asked for, all or some of them.
+
+        A row told again is a correction: the last answer counts.
+
+        Parameters
+        ----------
+        rows : int or sequence of int
+            Row numbers.
+        labels : label or sequence of labels
+            One for each.
+        """
+        numbers = np.atleast_1d(np.asarray(rows)).tolist()
+        answers = np.atleast_1d(np.asarray(labels)).tolist()
+        if len(numbers) != len(answers):
+            got = f"{len(answers)} labels"
+            raise ValueError(message("labels", got, f"one for each of the {len(numbers)} rows"))
+        strange = [row for row in numbers if row not in self._open and row not in self.labels]
+        if strange:
+            allowed = f"rows that were asked for, {self._open[:8]}"
+            raise ValueError(message("rows", strange[0], allowed))
+        for row, label in zip(numbers, answers, strict=True):
+            entry = {"row": int(row), "label": label}
+            self._journal.append(entry)
+            self._replay(entry)
+
+    @property
+    def finished(self) -> str | None:
+        """Why no more labels are wanted; None while some are."""
+        if self._open:
+            return None
+        if self.spent >= self.budget:
+            return f"The budget of {self.budget} labels is spent."
+        if self.least_gain is not None and self.spent:
+            gain = self.expected_gain()
+            if gain < self.least_gain:
+                return (
+                    f"Another {self.ahead} labels are expected to lower the loss by {gain:.2g}, "
+                    f"less than {self.least_gain:.2g}."
+                )
+        return None
+
+    def run(self, oracle: Callable[[Array], Any]) -> Any:
+        """Buy labels from a function until finished, and return the fitted estimator.
+
+        Parameters
+        ----------
+        oracle : callable
+            Returns the labels of an array of row numbers.
+        """
+        while self.finished is None:
+            rows = self.ask()
+            self.tell(rows, oracle(rows))
+        return self.fit()
+
+    # -- what the labels say ------------------------------------------------------------------
+
+    def fit(self) -> Any:
+        """Return the estimator fitted to all labels so far, the rest of the pool as proxy."""
+        if self._fitted is not None and self._fitted[0] == self.spent:
+            return self._fitted[1]
+        bought = np.array(sorted(self.labels), dtype=int)
+        if not len(bought):
+            raise ValueError(message("labels", "none", "at least one", "Tell some first."))
+        y = np.array([self.labels[int(row)] for row in bought])
+        rest = np.setdiff1d(np.arange(self.rows), bought)
+        weights = None if self.criterion is None else self.weights[bought]
+        proxy = self.X[rest] if len(rest) and len(rest) != len(bought) else self.X
+        model = clone(self.estimator)
+        if hasattr(model, "unlabelled"):
+            model.set_params(unlabelled=None)
+        model.fit(self.X[bought], y, sample_weight=weights, X_proxy=proxy)
+        self._fitted = (self.spent, model)
+        return model
+
+    def expected_gain(self, labels: int | None = None) -> float:
+        r"""Return by how much more labels are expected to lower the loss.
+
+        An unregularised fit to n labels lies ``tr(H C)/2 ∝ 1/n`` above the best linear model, C
+        the covariance of its parameters; ``m`` more labels take ``m/(n + m)`` of that away. A
+        regularised fit lies lower, so the estimate errs towards buying. Infinite while the
+        labels do not determine the fit.
+
+        Parameters
+        ----------
+        labels : int, optional
+            Labels to come; ``ahead`` by default.
+        """
+        more = self.ahead if labels is None else whole("labels", labels)
+        try:
+            model = self.fit()
+        except ValueError:
+            # Labels of one class only: anything may still be learned.
+            return float("inf")
+        return float(model.excess_ * more / (model.n_labels_ + more))
+
+    # -- internals --------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        # Each batch has randomness of its own: a resumed budget draws what it would have drawn.
+        rng = np.random.default_rng([self._seed, self._draws])
+        wanted = min(self.batch_size, self.budget - self.spent)
+        scores = None if self.criterion is None else self._scores()
+        if scores is None and self.criterion is None:
+            left = np.setdiff1d(np.arange(self.rows), list(self.labels))
+            rows, weights = rng.choice(left, wanted, replace=False), np.ones(wanted)
+        else:
+            q = np.full(self.rows, 1 / self.rows) if scores is None else scores
+            rows = rng.choice(self.rows, wanted, p=q)
+            weights = 1 / (self.rows * q[rows])
+        entry = {"draw": rows.tolist(), "weights": weights.tolist()}
+        self._journal.append(entry)
+        self._replay(entry)
+
+    def _scores(self) -> Array | None:
+        assert self.criterion is not None
+        try:
+            model = self.fit()
+        except ValueError:
+            return None
+        return probabilities(self.criterion(model, self.X), self.rows, self.floor)
+
+    def _replay(self, entry: Mapping[str, Any]) -> None:
+        if "draw" in entry:
+            self._draws += 1
+            np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
+            fresh = dict.fromkeys(row for row in entry["draw"] if row not in self.labels)
+            self._open = list(fresh)
+        else:
+            self.labels[entry["row"]] = entry["label"]
+            self._fitted = None
+            self._open = [row for row in self._open if row != entry["row"]]

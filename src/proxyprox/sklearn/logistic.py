@@ -1,0 +1,222 @@
+"""Logistic regression, binary and multinomial, for few labels and many inputs."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.special
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from proxyprox._checks import message
+from proxyprox.problems.families import Family, Logistic, Softmax
+from proxyprox.sklearn._base import ProxyGLM
+from proxyprox.sklearn._inputs import FLOATS
+from proxyprox.sklearn._settings import settings_of
+
+Array = Any
+
+
+class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
+    r"""Logistic regression that learns the geometry of the inputs from rows without labels.
+
+    Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
+    proxy: the walk goes from the constant model towards the minimiser on the labelled rows, and
+    how far is chosen by cross-validation on the labelled rows.
+
+    Parameters
+    ----------
+    alpha : float, sequence of float or "auto"
+        Strength of a penalty ``alpha (l1_ratio ‖w‖₁ + (1 − l1_ratio)/2 ‖w‖²)`` on the mean loss;
+        of several, cross-validation picks one. "auto" is a grid made from the data; with a given
+        number of steps and no L1 part it is zero, because the steps regularise.
+    l1_ratio : float
+        Share of the L1 norm, in [0, 1].
+    n_steps : int, "cv" or "converged"
+        Outer steps; "converged" goes to the minimiser of the labelled loss.
+    max_steps : int
+        Longest walk that cross-validation tries.
+    power : float or "tuned"
+        λ of the paired correction when ``y_proxy`` is given: 0 ignores the teacher, 1 is
+        prediction-powered inference, "tuned" finds the best λ and uses the teacher only if it
+        lowers the held-out loss.
+    cv : int, splitter or None
+        How the labelled rows are split; None for five folds, repeated where labels are few.
+    average : bool
+        Average all points of the walks by their held-out likelihood instead of taking the one
+        with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
+    fit_intercept : bool
+        Whether a constant is fitted; it is never penalised.
+    warm_start : bool
+        Begin at the last fit instead of at the constant model.
+    random_state : int, RandomState or None
+        Randomness of the default split.
+    unlabelled : int or None
+        The value of y that marks a row without a label. None: every value is a class.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : arrays
+        As in scikit-learn's ``LogisticRegression``.
+    n_steps_, alpha_, power_, taught_ : int, float, float, bool
+        What was chosen; ``n_steps_`` is −1 for "converged", ``taught_`` tells whether the walk
+        began at the teacher's imitation.
+    cv_curve_ : array
+        Mean held-out log-loss after 0, 1, 2, … steps.
+    coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
+        The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
+    n_labels_ : int
+        Labelled rows of the fit.
+
+    Notes
+    -----
+    With metadata routing ask for what is to be passed through a Pipeline or a search:
+    ``est.set_fit_request(X_proxy=True, y_proxy=True)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(600, n_features=10, random_state=0)
+    >>> y[50:] = -1                     # fifty labels, 550 rows without
+    >>> model = ProxyLogisticRegression().fit(X, y)
+    >>> model.n_labels_, model.predict_proba(X[:2]).shape
+    (50, (2, 2))
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = "auto",
+        l1_ratio: float = 0.0,
+        n_steps: int | str = "cv",
+        max_steps: int = 200,
+        power: float | str = "tuned",
+        cv: Any = None,
+        average: bool = True,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        random_state: Any = 0,
+        unlabelled: int | None = -1,
+    ) -> None:
+        super().__init__(
+            alpha=alpha, l1_ratio=l1_ratio, n_steps=n_steps, max_steps=max_steps, power=power,
+            cv=cv, average=average, fit_intercept=fit_intercept, warm_start=warm_start,
+            random_state=random_state,
+        )  # fmt: skip
+        self.unlabelled = unlabelled
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        X_proxy: Any = None,
+    ) -> Self:
+        """Add rows, labelled or not, to those seen so far and go on from the last fit.
+
+        The labelled rows are kept, of the others only their second moment.
+
+        Parameters
+        ----------
+        X, y, sample_weight, X_proxy
+            As in :meth:`fit`.
+        classes : array, optional
+            All classes; needed in the first call unless its labels show them all.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_seen_classes")
+        settings = settings_of(self)
+        X, y = self._checked(X, y, reset=first)
+        found = self._is_labelled(y)
+        if first or classes is not None:
+            known = np.unique(y[found] if classes is None else classes)
+            if not first and not np.array_equal(known, self._seen_classes):
+                allowed = f"the classes of the first call, {self._seen_classes.tolist()}"
+                raise ValueError(message("classes", known.tolist(), allowed))
+            self._seen_classes: Array = known
+        strange = ~np.isin(y[found], self._seen_classes)
+        if strange.any():
+            allowed = f"one of the classes {self._seen_classes.tolist()}"
+            remedy = "Name all classes in the first call."
+            raise ValueError(message("y", y[found][strange][0], allowed, remedy))
+        family = self._family_of(self._seen_classes)
+        return self._partial_fit(settings, X, y, sample_weight, X_proxy, family)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the linear predictors: of the second class for two, of every class otherwise."""
+        scores = self._predictors(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, in the order of ``classes_``."""
+        scores = self._predictors(X)
+        if scores.shape[1] == 1:
+            # Both tails from the sigmoid itself: 1 − p would round small probabilities to zero.
+            return np.hstack([scipy.special.expit(-scores), scipy.special.expit(scores)])
+        probabilities: Array = scipy.special.softmax(scores, axis=1)
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of each class's probability."""
+        scores = self._predictors(X)
+        if scores.shape[1] == 1:
+            return np.hstack([scipy.special.log_expit(-scores), scipy.special.log_expit(scores)])
+        logs: Array = scipy.special.log_softmax(scores, axis=1)
+        return logs
+
+    def predict(self, X: Any) -> Array:
+        """Return the likeliest class of each row."""
+        scores = self._predictors(X)
+        if scores.shape[1] == 1:
+            return np.asarray(self.classes_[(scores.ravel() > 0).astype(int)])
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    # -- internals --------------------------------------------------------------------------
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, reset=reset)
+        check_classification_targets(y)
+        return X, y
+
+    def _is_labelled(self, y: Array) -> Array:
+        if self.unlabelled is None or y.dtype.kind not in "iuf":
+            return np.ones(len(y), dtype=bool)
+        labelled: Array = y != self.unlabelled
+        if labelled.all():
+            return labelled
+        classes = np.unique(y[labelled])
+        if len(classes) <= 1 and self.unlabelled == -1:
+            shown = np.unique(y).tolist()
+            raise ValueError(
+                f"y must say which rows are unlabelled, got the values {shown}, where -1 could be "
+                "a class or mark the rows without a label. If -1 is a class, set unlabelled=None "
+                "and pass unlabelled rows as X_proxy; otherwise code the classes as 0, 1, …"
+            )
+        return labelled
+
+    def _family_of(self, y: Array) -> Family:
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y must hold labels of two classes at least, got one class, {classes[0]!r}. "
+                "Label rows of another class, too."
+            )
+        self.classes_ = classes
+        return self._fitted_family()
+
+    def _fitted_family(self) -> Family:
+        classes = tuple(self.classes_.tolist())
+        return Logistic(classes) if len(classes) == 2 else Softmax(classes)
+
+    def _possible(self, mean: Array) -> Array:
+        return np.clip(mean, 0.0, 1.0)
+
+    def _shaped(self, matrix: Array) -> tuple[Array, Array]:
+        return matrix[:, :-1].copy(), matrix[:, -1].copy()

@@ -1,0 +1,119 @@
+"""``proxyprox label``: questions at the terminal, answers on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from proxyprox.cli import app
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    path = tmp_path / "rows.csv"
+    lines = ["a,b,note"] + [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in X]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def label(path: Path, typed: str, *options: str) -> Any:
+    command = ["label", str(path), "--classes", "up,down", "--show", "note", *options]
+    return CliRunner().invoke(app, command, input=typed, prog_name="proxyprox")
+
+
+def test_answers_are_kept_and_gone_on_with(rows: Path) -> None:
+    first = label(rows, "up\n2\n\n", "--budget", "10")
+    assert first.exit_code == 0
+    assert "note: " in first.output
+    assert "2 labels (down 1, up 1)" in first.output
+    kept = (rows.parent / "rows.csv.labels.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in kept if "label" in json.loads(line)] == [
+        "up",
+        "down",
+    ]
+    second = label(rows, "1\n" * 20, "--budget", "5")
+    assert "2 answers are in" in second.output
+    assert "The budget of 5 labels is spent." in second.output
+
+
+def test_json_and_the_end_of_the_input(rows: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "mine.jsonl"
+    done = label(rows, "1\n2\n1\n", "--answers", str(answers), "--json")
+    assert done.exit_code == 0
+    # The runner echoes what is typed; at a terminal that goes to the screen.
+    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert found["labels"] == 3
+    assert found["classes"] == {"down": 1, "up": 2}
+    assert answers.exists()
+
+
+def test_a_slip_of_the_finger_is_asked_again(rows: Path) -> None:
+    done = label(rows, "upp\n7\nup\n\n")
+    assert "'upp' is none of them" in done.output
+    assert "'7' is none of them" in done.output
+    assert "1 labels (up 1)" in done.output
+
+
+def test_the_last_answer_can_be_changed(rows: Path) -> None:
+    label(rows, "b\nup\ndown\nb\nup\n\n")
+    done = label(rows, "b\ndown\n\n")
+    assert "2 labels (down 1, up 1)" in done.output
+
+
+def test_answers_for_other_classes_or_rows_are_refused(rows: Path) -> None:
+    label(rows, "\n", "--classes", "typo,down")  # no answer: nothing to lose
+    label(rows, "up\n\n")
+    other = label(rows, "", "--classes", "left,right")
+    assert other.exit_code == 2
+    assert "classes: there" in " ".join(other.output.split())
+    rows.write_text(rows.read_text().replace("0", "1"))
+    assert "data: there" in " ".join(label(rows, "").output.split())
+
+
+def test_rows_of_text_alone_are_learned_from_their_words(tmp_path: Path) -> None:
+    path = tmp_path / "mail.csv"
+    path.write_text(
+        "text\n" + "".join(f"{'win money' if i % 2 else 'lunch'} {i}\n" for i in range(60))
+    )
+    options = ["label", str(path), "--classes", "spam,ham", "--show", "text", "--budget", "12"]
+    done = CliRunner().invoke(app, options, input="1\n2\n" * 6)
+    assert "12 labels" in done.output
+    plain = CliRunner().invoke(app, ["label", str(path), "--classes", "spam,ham"], input="")
+    assert "--show" in plain.output
+    path.write_text("text\n" + "!\n" * 9)
+    assert "neither numbers nor words" in CliRunner().invoke(app, options, input="").output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--classes", "only"), "two different classes"),
+        (("--show", "title"), "names the column 'title'"),
+        (("--criterion", "best"), "criterion must be"),
+    ],
+)
+def test_mistakes_are_named(rows: Path, options: tuple[str, ...], words: str) -> None:
+    done = label(rows, "", *options)
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())
+
+
+def test_features_are_shown_without_a_text_column(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(1, 9)))
+    done = CliRunner().invoke(app, ["label", str(path), "--classes", "x,y"], input="\n")
+    assert "a = " in done.output
+
+
+def test_help(invoke: Any) -> None:
+    result = invoke("label", "--help")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "Examples" in result.stdout

@@ -1,0 +1,159 @@
+"""The estimators against scikit-learn's own, and what scikit-learn asks of an estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.linear_model import (
+    ElasticNet,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+
+QUICK = {"cv": 2, "max_steps": 8}
+CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
+
+
+def expected_failures(estimator):
+    failures = {}
+    if getattr(estimator, "unlabelled", None) == -1:
+        failures["check_classifiers_classes"] = CLASH
+    return failures
+
+
+@parametrize_with_checks(
+    [
+        ProxyLogisticRegression(unlabelled=None, **QUICK),
+        ProxyLogisticRegression(**QUICK),
+        ProxyRidge(**QUICK),
+        ProxyPoissonRegressor(**QUICK),
+    ],
+    expected_failed_checks=expected_failures,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_converged_fit_is_scikit_learns(binary):
+    X, y, _ = binary
+    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.01).fit(X[:200], y[:200])
+    theirs = LogisticRegression(C=1 / (200 * 0.01), tol=1e-10, max_iter=1000).fit(X[:200], y[:200])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+    assert (ours.predict(X) == theirs.predict(X)).all()
+
+
+def test_converged_multinomial_fit_is_scikit_learns(three):
+    X, y = three
+    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.02).fit(X[:300], y[:300])
+    theirs = LogisticRegression(C=1 / (300 * 0.02), tol=1e-10, max_iter=1000).fit(X[:300], y[:300])
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(np.exp(ours.predict_log_proba(X)), ours.predict_proba(X))
+
+
+def test_converged_regressions_are_scikit_learns(binary):
+    X, _, w = binary
+    rng = np.random.default_rng(0)
+    y = X @ w + rng.normal(size=len(X))
+    ours = ProxyRidge(n_steps="converged", alpha=0.1).fit(X, y)
+    theirs = Ridge(alpha=0.1 * len(X)).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    counts = rng.poisson(np.exp(X @ w / 3))
+    mine = ProxyPoissonRegressor(n_steps="converged", alpha=0.1).fit(X, counts)
+    other = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, counts)
+    np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
+    assert mine.score(X, counts) == pytest.approx(other.score(X, counts), abs=1e-5)
+
+
+def test_elastic_net_is_scikit_learns(binary):
+    X, _, w = binary
+    y = X @ w + np.random.default_rng(0).normal(size=len(X))
+    ours = ProxyRidge(n_steps="converged", alpha=0.2, l1_ratio=0.5).fit(X, y)
+    theirs = ElasticNet(alpha=0.2, l1_ratio=0.5, tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+    assert (ours.coef_[theirs.coef_ == 0] == 0).all()
+
+
+def test_a_long_walk_ends_at_the_minimiser(binary):
+    X, y, _ = binary
+    walked = ProxyLogisticRegression(n_steps=150).fit(X[:150], y[:150], X_proxy=X[150:])
+    exact = ProxyLogisticRegression(n_steps="converged", alpha=0.0).fit(X[:150], y[:150])
+    np.testing.assert_allclose(walked.coef_, exact.coef_, atol=1e-4)
+
+
+def test_a_walk_with_l1_ends_at_scikit_learns_elastic_net(binary):
+    X, _, w = binary
+    y = X @ w + np.random.default_rng(0).normal(size=len(X))
+    walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2).fit(
+        X[:200], y[:200], X_proxy=X[200:]
+    )
+    exact = ElasticNet(alpha=0.2, l1_ratio=0.7, tol=1e-10).fit(X[:200], y[:200])
+    np.testing.assert_allclose(walked.coef_, exact.coef_, atol=2e-3)
+
+
+def test_no_steps_is_the_constant_model(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(n_steps=0).fit(X[:100], y[:100])
+    assert not model.coef_.any()
+    share = (y[:100].sum() + 0.5) / 101
+    assert model.predict_proba(X[:1])[0, 1] == pytest.approx(share)
+
+
+def test_cross_validated_fit_beats_the_unregularised_one(binary):
+    X, y, _ = binary
+    rng = np.random.default_rng(1)
+    wide = np.hstack([X, rng.normal(size=(len(X), 20))])
+    fitted = ProxyLogisticRegression().fit(wide[:60], y[:60], X_proxy=wide[60:400])
+    far = ProxyLogisticRegression(n_steps="converged", alpha=1e-6).fit(wide[:60], y[:60])
+
+    def loss(model):
+        p = model.predict_proba(wide[400:])[np.arange(300), y[400:]]
+        return -np.mean(np.log(p))
+
+    assert 0 < fitted.n_steps_ < 200
+    assert loss(fitted) < min(loss(far), np.log(2))
+
+
+def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
+    X, y, _ = binary
+    marked = y.copy()
+    marked[80:] = -1
+    one = ProxyLogisticRegression().fit(X, marked)
+    other = ProxyLogisticRegression().fit(X[:80], y[:80], X_proxy=X[80:])
+    np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-8)
+    assert one.n_labels_ == other.n_labels_ == 80
+
+
+@pytest.mark.parametrize("estimator", [ProxyRidge, ProxyPoissonRegressor, ProxyLogisticRegression])
+def test_sparse_and_dense_agree(binary, estimator):
+    X, y, _ = binary
+    X = np.where(np.abs(X) > 0.8, X, 0.0)
+    dense = estimator().fit(X[:90], y[:90], X_proxy=X[90:])
+    sparse = estimator().fit(
+        scipy.sparse.csr_array(X[:90]), y[:90], X_proxy=scipy.sparse.csc_array(X[90:])
+    )
+    np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-7, atol=1e-9)
+
+
+def test_unlabelled_rows_change_the_path_but_not_its_end(binary):
+    X, y, _ = binary
+    few = ProxyLogisticRegression(n_steps=12).fit(X[:60], y[:60])
+    many = ProxyLogisticRegression(n_steps=12).fit(X[:60], y[:60], X_proxy=3 * X[60:])
+    assert np.abs(few.coef_ - many.coef_).max() > 1e-3
+
+
+def test_ordinary_least_squares_without_a_penalty(binary):
+    X, _, w = binary
+    y = X @ w + 1.0
+    ours = ProxyRidge(n_steps="converged", alpha=0.0).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, LinearRegression().fit(X, y).coef_, atol=1e-7)

@@ -1,0 +1,126 @@
+"""How sure: standard errors against textbook formulas, and the coverage of intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+
+EXACT = {"n_steps": "converged", "alpha": 0.0}
+
+
+def test_standard_errors_are_the_sandwich_with_leverage(binary):
+    X, y, _ = binary
+    fit = ProxyLogisticRegression(**EXACT).fit(X, y)
+    A = np.hstack([X, np.ones((len(X), 1))])
+    p = fit.predict_proba(X)[:, 1]
+    bread = np.linalg.inv((A * (p * (1 - p))[:, None]).T @ A)
+    leverage = np.sum((A @ bread) * A, axis=1) * p * (1 - p)
+    rows = A * ((y - p) / (1 - leverage))[:, None]
+    meat = np.cov(rows.T) * len(X)
+    expected = np.sqrt(np.diag(bread @ meat @ bread))
+    np.testing.assert_allclose(fit.coef_std_.ravel(), expected[:-1], rtol=1e-4)
+    np.testing.assert_allclose(fit.intercept_std_, expected[-1:], rtol=1e-4)
+
+
+def test_intervals_surround_the_unregularised_estimate(binary):
+    X, y, _ = binary
+    fit = ProxyLogisticRegression(cv=2).fit(X[:150], y[:150], X_proxy=X[150:])
+    exact = ProxyLogisticRegression(**EXACT).fit(X[:150], y[:150])
+    np.testing.assert_allclose(fit.coef_debiased_, exact.coef_, atol=1e-5)
+    wide, narrow = fit.confidence_interval(0.99), fit.confidence_interval(0.5)
+    assert (wide.low < narrow.low).all()
+    assert (wide.high > narrow.high).all()
+    with pytest.raises(ValueError, match="level must be"):
+        fit.confidence_interval(1.0)
+
+
+def test_too_few_labels_say_so(binary):
+    X, y, _ = binary
+    fit = ProxyLogisticRegression(cv=2).fit(X[:10], y[:10], X_proxy=X[10:])
+    assert np.isinf(fit.coef_std_).all()
+    assert np.isinf(fit.excess_)
+    assert np.isinf(fit.confidence_interval().high).all()
+
+
+def test_separable_labels_say_so(binary):
+    X, _, w = binary
+    y = (X @ w > 0).astype(int)
+    fit = ProxyLogisticRegression(cv=2, max_steps=20).fit(X[:100], y[:100], X_proxy=X[100:])
+    assert np.isinf(fit.excess_)
+    assert np.isinf(fit.confidence_interval().high).all()
+
+
+def covered(kind, runs, *, teacher, n=120, N=600):
+    """Return the share of coefficients inside their interval, over simulations."""
+    w, hits, total = np.array([0.8, -0.5, 0.3]), 0, 0
+    for seed in range(runs):
+        rng = np.random.default_rng(10_000 + seed)
+        X = rng.normal(size=(n + N, 3))
+        z = X @ w + 0.2
+        if kind is ProxyRidge:
+            y = z + rng.normal(size=n + N)
+            f = y + 0.5 * rng.normal(size=n + N)
+        elif kind is ProxyPoissonRegressor:
+            y = rng.poisson(np.exp(z / 2))
+            f = y + rng.integers(2, size=n + N)
+        else:
+            y = (rng.random(n + N) < expit(z)).astype(int)
+            f = np.where(rng.random(n + N) < 0.1, 1 - y, y)
+        truth = w / 2 if kind is ProxyPoissonRegressor else w
+        proxy = {"X_proxy": X[n:], "y_proxy": f} if teacher else {}
+        fit = kind(**EXACT).fit(X[:n], y[:n], **proxy)
+        found = fit.confidence_interval(0.95)
+        hits += int(((found.low.ravel() <= truth) & (truth <= found.high.ravel())).sum())
+        total += 3
+    return hits / total
+
+
+@pytest.mark.parametrize("teacher", [False, True])
+@pytest.mark.parametrize("kind", [ProxyRidge, ProxyLogisticRegression, ProxyPoissonRegressor])
+def test_intervals_cover(kind, teacher):
+    # 100 × 3 coefficients: the binomial spread of the share is about 0.013.
+    assert 0.91 <= covered(kind, 100, teacher=teacher) <= 0.99
+
+
+def test_intervals_of_three_classes_cover():
+    truth = np.array([[0.6, -0.4], [-0.4, 0.6], [-0.2, -0.2]])  # the classes sum to zero
+    hits = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(150, 2))
+        y = (X @ truth.T + rng.gumbel(size=(150, 3))).argmax(axis=1)
+        found = ProxyLogisticRegression(**EXACT).fit(X, y).confidence_interval(0.95)
+        hits.append((found.low <= truth) & (truth <= found.high))
+    assert 0.90 <= np.mean(hits) <= 0.99
+
+
+def test_mean_prediction_covers_even_where_the_model_is_wrong():
+    hits = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1100, 2))
+        y = X[:, 0] ** 2 + rng.normal(size=1100)
+        fit = ProxyRidge(n_steps=10, cv=5).fit(X[:100], y[:100], X_proxy=X[100:])
+        found = fit.mean_prediction(X[100:])
+        hits += found.low <= 1.0 <= found.high
+    assert 0.88 <= hits / 100 <= 1.0
+
+
+def test_mean_prediction_of_classes(three):
+    X, y = three
+    fit = ProxyLogisticRegression(cv=2).fit(X[:90], y[:90], X_proxy=X[90:])
+    found = fit.mean_prediction(X[90:])
+    assert found.estimate.sum() == pytest.approx(1.0)
+    assert ((found.low < found.estimate) & (found.estimate < found.high)).all()
+
+
+def test_a_teacher_narrows_the_intervals(binary):
+    X, y, _ = binary
+    f = np.where(np.random.default_rng(0).random(len(y)) < 0.05, 1 - y, y)
+    alone = ProxyLogisticRegression(**EXACT).fit(X[:120], y[:120])
+    helped = ProxyLogisticRegression(**EXACT).fit(X[:120], y[:120], X_proxy=X[120:], y_proxy=f)
+    assert 0 < helped.power_ < 1
+    assert helped.coef_std_.mean() < 0.8 * alone.coef_std_.mean()

@@ -1,0 +1,166 @@
+"""A teacher as proxy: agreement with ppi_py, help from good ones, no harm from bad ones."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+
+
+@pytest.fixture(scope="module")
+def ppi():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("ppi_py")
+
+
+def answers(rng, y, flip):
+    return np.where(rng.random(len(y)) < flip, 1 - y, y)
+
+
+def with_constant(X):
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_logistic_at_full_power_is_ppi(binary, ppi):
+    X, y, _ = binary
+    X = X[:, :3] * [1, 1, 0.5]
+    f = answers(np.random.default_rng(0), y, 0.15).astype(float)
+    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.0, power=1.0)
+    ours.fit(X[:200], y[:200], X_proxy=X[200:], y_proxy=f)
+    A, B = with_constant(X[:200]), with_constant(X[200:])
+    w = np.append(ours.coef_, ours.intercept_)
+    theirs = ppi.ppi_logistic_pointestimate(A, y[:200], f[:200], B, f[200:], lam=1.0)
+    np.testing.assert_allclose(w, theirs, atol=1e-6)
+    # Theirs stops where the loss no longer changes; the estimating equation itself is exact.
+    slope = B.T @ (expit(B @ w) - f[200:]) / len(B) - A.T @ (y[:200] - f[:200]) / len(A)
+    assert np.abs(slope).max() < 1e-9
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_intervals_at_full_power_are_ppis(binary, ppi):
+    X, y, _ = binary
+    X = X[:, :3] * [1, 1, 0.5]
+    f = answers(np.random.default_rng(5), y, 0.15).astype(float)
+    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.0, power=1.0)
+    ours.fit(X[:200], y[:200], X_proxy=X[200:], y_proxy=f)
+    A, B = with_constant(X[:200]), with_constant(X[200:])
+    low, high = ppi.ppi_logistic_ci(A, y[:200], f[:200], B, f[200:], lam=1.0, alpha=0.05)
+    # Theirs takes the Hessian from labelled and other rows, and the normal law instead of t.
+    std = (high - low)[:-1] / 2 / 1.959964
+    np.testing.assert_allclose(ours.coef_std_.ravel(), std, rtol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_least_squares_at_full_power_is_ppi(binary, ppi):
+    X, _, w = binary
+    rng = np.random.default_rng(1)
+    y = X @ w + rng.normal(size=len(X))
+    f = y + 0.3 * rng.normal(size=len(X)) + 0.2
+    ours = ProxyRidge(n_steps="converged", alpha=0.0, power=1.0)
+    ours.fit(X[:150], y[:150], X_proxy=X[150:], y_proxy=f)
+    theirs = ppi.ppi_ols_pointestimate(
+        with_constant(X[:150]), y[:150], f[:150], with_constant(X[150:]), f[150:], lam=1.0
+    )
+    np.testing.assert_allclose(np.append(ours.coef_, ours.intercept_), theirs, atol=1e-6)
+
+
+def excess(fit, X, w, b):
+    p, q = expit(X @ w + b), fit.predict_proba(X)[:, 1]
+    return np.mean(-(p * np.log(q / p) + (1 - p) * np.log((1 - q) / (1 - p))))
+
+
+@pytest.fixture(scope="module")
+def contest():
+    """Return mean excess losses of labels alone and with three teachers."""
+    losses = {"alone": [], "good": [], "random": [], "model": []}
+    w, b = np.array([1.0, -1.0, 0.5, 0.0, 0.0, 0.3, 0.0, 0.0]), 0.4
+    for seed in range(8):
+        rng = np.random.default_rng(100 + seed)
+        X = rng.normal(size=(3000, 8))
+        p = expit(X @ w + b)
+        y = (rng.random(3000) < p).astype(int)
+        teachers = {
+            "alone": None,
+            "good": answers(rng, y, 0.05),
+            "random": rng.integers(2, size=3000),
+            "model": expit(X @ (w + 0.1 * rng.normal(size=8)) + b),
+        }
+        for name, f in teachers.items():
+            fit = ProxyLogisticRegression(cv=5).fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=f)
+            losses[name].append(excess(fit, X, w, b))
+    return {name: float(np.mean(values)) for name, values in losses.items()}
+
+
+@pytest.mark.parametrize("teacher", ["good", "model"])
+def test_a_good_teacher_saves_a_quarter_of_the_excess_loss(contest, teacher):
+    assert contest[teacher] <= 0.75 * contest["alone"]
+
+
+def test_a_random_teacher_does_no_harm(contest):
+    assert contest["random"] <= 1.02 * contest["alone"]
+
+
+def test_forms_of_answers_agree(binary):
+    X, y, _ = binary
+    f = answers(np.random.default_rng(3), y, 0.1)
+    names = np.array(["no", "yes"])
+    settings = {"n_steps": 8, "power": 0.6, "cv": 2}
+    labels = ProxyLogisticRegression(**settings).fit(X[:99], y[:99], X_proxy=X[99:], y_proxy=f)
+    words = ProxyLogisticRegression(**settings).fit(
+        X[:99], names[y[:99]], X_proxy=X[99:], y_proxy=names[f]
+    )
+    table = ProxyLogisticRegression(**settings).fit(
+        X[:99], y[:99], X_proxy=X[99:], y_proxy=np.stack([1 - f, f], axis=1).astype(float)
+    )
+    marked = ProxyLogisticRegression(**settings).fit(
+        X, np.where(np.arange(len(y)) < 99, y, -1), y_proxy=f
+    )
+    for other in (words, table, marked):
+        np.testing.assert_allclose(other.coef_, labels.coef_, rtol=1e-6)
+
+
+def test_answers_on_the_proxy_alone_are_enough(three):
+    X, y = three
+    fit = ProxyLogisticRegression(cv=3).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=y[60:])
+    assert fit.taught_
+    assert fit.score(X[60:], y[60:]) >= 0.9 * np.mean(
+        ProxyLogisticRegression(cv=3).fit(X, y).score(X, y)
+    )
+
+
+def test_poisson_teacher(binary):
+    X, _, w = binary
+    rng = np.random.default_rng(4)
+    y = rng.poisson(np.exp(X @ w / 2))
+    fit = ProxyPoissonRegressor(cv=3).fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=y)
+    alone = ProxyPoissonRegressor(cv=3).fit(X[:80], y[:80], X_proxy=X[80:])
+    assert fit.score(X, y) >= alone.score(X, y)
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        (np.zeros(5), "one answer for each"),
+        (np.full(700, 7), "labels among"),
+        (np.full(700, 1.5), "sum to one"),
+        (np.full((700, 3), 1 / 3), "one column for each"),
+        (np.full(700, np.nan), "must be finite"),
+    ],
+)
+def test_wrong_answers_are_named(binary, bad, match):
+    X, y, _ = binary
+    with pytest.raises(ValueError, match=match):
+        ProxyLogisticRegression().fit(X[:90], y[:90], X_proxy=X[90:], y_proxy=bad)
+
+
+def test_a_teacher_needs_unlabelled_rows(binary):
+    X, y, _ = binary
+    with pytest.raises(ValueError, match="answers on some"):
+        ProxyLogisticRegression().fit(X, y, y_proxy=y)
