@@ -23,7 +23,7 @@ from proxyprox.sklearn._moment import Moment, mixture, moment_of, pooled
 from proxyprox.sklearn._proxy import LabelFree
 from proxyprox.sklearn._reduce import reduced
 from proxyprox.sklearn._rows import centred, means, targets_of
-from proxyprox.sklearn._select import Choice, choose, folds_of
+from proxyprox.sklearn._select import Choice, choose, fine, folds_of
 from proxyprox.sklearn._settings import Settings
 from proxyprox.sklearn._start import label_free
 from proxyprox.sklearn._task import Candidate, Task
@@ -40,6 +40,9 @@ SMALL_PRODUCT = 2_000_000
 
 L2_GRID = (0.0, 1e-3, 1e-2)
 """L2 strengths tried, in units of the proxy's smoothness; the number of steps does the rest."""
+
+FINE_GRID = (0.0, 1e-3, 3e-3, 1e-2, 3e-2)
+"""The same where labels are many, so that the finer choice is not a gamble."""
 
 L1_GRID = np.geomspace(1.0, 1e-3, 8)
 """Strengths tried for an L1 penalty, in units of the one that sets all coefficients to zero."""
@@ -248,7 +251,8 @@ def _alphas(settings: Settings, plain: GLM, proxy: LabelFree) -> tuple[float, ..
     if settings.steps != "cv" and settings.l1_ratio == 0:
         return (0.0,)
     if settings.l1_ratio == 0:
-        return tuple(share * proxy.smoothness for share in L2_GRID)
+        grid = FINE_GRID if fine(plain.design.rows, plain.dim) else L2_GRID
+        return tuple(share * proxy.smoothness for share in grid)
     slope = plain.gradient(proxy.w0).reshape(plain.design.width, -1)
     steepest = float(np.abs(slope[: plain.design.columns]).max()) / settings.l1_ratio
     return tuple(float(share) * steepest for share in L1_GRID)

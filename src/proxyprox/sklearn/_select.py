@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import (
-    KFold,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    StratifiedKFold,
-    check_cv,
-)
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 
 from proxyprox.problems.families import Linear
 from proxyprox.sklearn._inputs import Labelled
@@ -23,13 +17,18 @@ from proxyprox.sklearn._task import Candidate, Task
 PATIENCE = 25
 """A walk ends when the held-out loss has not improved for so many steps."""
 
-SMALL = 500
-"""Up to so many labels the split is repeated, because one split of few labels is a gamble."""
+FEW = 250
+"""Up to so many labels thirds are left out, and that five times.
 
-REPEATS = 3
+One split of few labels is a gamble. And with few of them a fit that is too free costs far more than
+one that is too stiff: to leave much out errs on the cheap side.
+"""
 
 LIGHT = 1_000_000
-"""Labels times parameters above which it is not, because the repetition would take too long."""
+"""Labels times parameters above which few labels are split only once: it would take too long."""
+
+FINE = 300_000
+"""Labels times parameters up to which many labels are worth ten folds and a finer grid."""
 
 Array = Any
 Folds = Sequence[tuple[Array, Array]]
@@ -77,8 +76,8 @@ def folds_of(cv: Any, rows: Labelled, *, classifier: bool, seed: Any, parameters
         Size of the model: a large one is not split again and again.
     """
     if cv is None:
-        once = len(rows.y) > SMALL or len(rows.y) * parameters > LIGHT
-        return _default_folds(rows.y, once=once, classifier=classifier, seed=seed)
+        splits, repeats = _splitting(len(rows.y), parameters)
+        return _default_folds(rows.y, splits, repeats, classifier=classifier, seed=seed)
     y = rows.all_y
     place = np.cumsum(rows.kept) - 1
     splits = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
@@ -86,20 +85,31 @@ def folds_of(cv: Any, rows: Labelled, *, classifier: bool, seed: Any, parameters
     return [(train, test) for train, test in mapped if len(train) and len(test)]
 
 
-def _default_folds(y: Array, *, once: bool, classifier: bool, seed: Any) -> Folds:
+def fine(labels: int, parameters: int) -> bool:
+    """Tell whether labels are many, and a walk cheap enough, for a thorough search."""
+    return FEW < labels <= FINE / parameters
+
+
+def _splitting(labels: int, parameters: int) -> tuple[int, int]:
+    """Return the number of folds, and how often the rows are split."""
+    if labels <= FEW and labels * parameters <= LIGHT:
+        return 3, 5
+    return (10, 1) if fine(labels, parameters) else (5, 1)
+
+
+def _default_folds(y: Array, splits: int, repeats: int, *, classifier: bool, seed: Any) -> Folds:
     n = len(y)
     smallest = int(np.unique(y, return_counts=True)[1].min()) if classifier else n
-    splits = min(5, n)
+    splits = min(splits, n)
     if splits < 2:
         return []
     if classifier and smallest >= 2:
         splits = min(splits, smallest)
-        many: Any = RepeatedStratifiedKFold(n_splits=splits, n_repeats=REPEATS, random_state=seed)
-        single: Any = StratifiedKFold(splits, shuffle=True, random_state=seed)
+        kind: Any = RepeatedStratifiedKFold
     else:
-        many = RepeatedKFold(n_splits=splits, n_repeats=REPEATS, random_state=seed)
-        single = KFold(splits, shuffle=True, random_state=seed)
-    return list((single if once else many).split(np.zeros(n), y))
+        kind = RepeatedKFold
+    split = kind(n_splits=splits, n_repeats=repeats, random_state=seed)
+    return list(split.split(np.zeros(n), y))
 
 
 def choose(

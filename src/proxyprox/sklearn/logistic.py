@@ -43,7 +43,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         prediction-powered inference, "tuned" finds the best λ and uses the teacher only if it
         lowers the held-out loss.
     cv : int, splitter or None
-        How the labelled rows are split; None for five folds, repeated where labels are few.
+        How the labelled rows are split; None for three folds five times where labels are few,
+        else five or ten folds.
     average : bool
         Average all points of the walks by their held-out likelihood instead of taking the one
         with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
