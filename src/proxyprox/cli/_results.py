@@ -43,6 +43,30 @@ def panels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def closer_than(
+    method: str, ends: Sequence[Mapping[str, Any]], times: float = 2.0
+) -> Mapping[str, Any] | None:
+    """Return the method that ended closest to the optimum, if `times` closer than the one named.
+
+    Parameters
+    ----------
+    method : str
+        The method to beat.
+    ends : sequence of mappings
+        Methods of a panel.
+    times : float
+        Differences by less are not worth a word.
+    """
+    known = [end for end in ends if end["suboptimality_median"] is not None]
+    best = min(known, key=lambda end: float(end["suboptimality_median"]), default=None)
+    ours = next((end for end in known if end["method"] == method), None)
+    if best is None or best["method"] == method:
+        return None
+    if ours is None or ours["suboptimality_median"] > times * best["suboptimality_median"]:
+        return best
+    return None
+
+
 def print_panels(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
     """Print a table for each panel.
 

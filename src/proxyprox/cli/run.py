@@ -63,6 +63,7 @@ def run(
 
 def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
     from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
+    from proxyprox.cli._results import closer_than, panels
     from proxyprox.experiments import own_data
     from proxyprox.experiments.own_toml import read_config
     from proxyprox.experiments.own_weights import prediction_rule, write_weights
@@ -89,7 +90,9 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     assert eta is not None
     answer = own_data.fit(settings, base, folder, eta, main.batch_size)
     weights = write_weights(folder, settings, own_data.study(settings, base), answer)
+    rival = closer_than(main.method, panels(done.rows)[0]["methods"])
     more = {
+        "closer": None if rival is None else rival["method"],
         "weights": [str(file) for file in weights],
         "status": answer["message"],
         "success": answer["success"],
@@ -99,6 +102,12 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     if not as_json:
         tell_path(stdout(), f"Weights: {weights[0]} and {weights[1].name}")
         say(stdout(), prediction_rule(settings, own_data.study(settings, base)))
+        if rival is not None:
+            say(
+                stdout(),
+                f"These weights are {main.method}'s; {rival['method']} ended closer to the optimum "
+                f"({rival['suboptimality_median']:.1e} above it): prefer it if it costs no more.",
+            )
     if not answer["success"]:
         say(
             stderr(),

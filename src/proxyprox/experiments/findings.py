@@ -112,12 +112,14 @@ def _shortcut(
     level = _value(base, metric)
     if level is None:
         return []
-    hit = first_reaching(rows, level, metric=metric)[panel, best["method"]]
+    reached = first_reaching(rows, level, metric=metric)
+    hit, own = reached[panel, best["method"]], reached[panel, base["method"]]
     if hit is None:
         return []
+    itself = f" ({base['method']}: {own['target_gradients']:,})" if own is not None else ""
     return [
         f"It got as low as {base['method']}'s end with {hit['target_gradients']:,} target "
-        f"gradients and {hit['proxy_gradients']:,.0f} proxy gradients."
+        f"gradients{itself} and {hit['proxy_gradients']:,.0f} proxy gradients."
     ]
 
 

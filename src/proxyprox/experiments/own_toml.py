@@ -51,7 +51,10 @@ def read_config(path: Path) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path.name}: not UTF-8 text (byte {error.start}).") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path.name}: not TOML: {str(error).rstrip('.')}.") from error
+        raise ConfigError(
+            f"{path.name}: not TOML: {str(error).rstrip('.')}. A configuration is wanted, not the "
+            "data itself: proxyprox run --example shows one."
+        ) from error
     try:
         return parse_config(tree)
     except (ValueError, TypeError) as error:
