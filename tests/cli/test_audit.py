@@ -19,6 +19,7 @@ def test_a_page_a_file_and_words(invoke: Invoke, config: Path, tmp_path: Path) -
     words = " ".join(result.stdout.split())
     assert "Use it" in words
     assert "similarity" in words
+    assert "To run this plan" in words
     assert {path.name for path in folder.iterdir()} == {"audit.html", "audit.json"}
 
 
@@ -53,3 +54,29 @@ def test_a_budget_too_small_is_refused(invoke: Invoke, config: Path, tmp_path: P
     result = invoke("audit", config, "--output", tmp_path / "out", "--budget", "10")
     assert result.exit_code == 2
     assert "budget must be" in " ".join(result.stderr.split())
+
+
+def test_a_failed_audit_leaves_no_folder(
+    invoke: Invoke, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert invoke("audit", config, "--budget", "10").exit_code == 2
+    assert not (tmp_path / "runs").exists()
+    kept = tmp_path / "mine"
+    kept.mkdir()
+    assert invoke("audit", config, "--budget", "10", "--output", kept).exit_code == 2
+    assert kept.exists()
+
+
+def test_the_lines_of_the_plan_are_a_configuration_that_runs(
+    invoke: Invoke, config: Path, tmp_path: Path, no_figures: None
+) -> None:
+    result = invoke("audit", config, "--output", tmp_path / "out", "--json")
+    lines = json.loads(result.stdout)["plan"]["toml"]
+    text = config.read_text()
+    before = text[: text.index("[method]")]
+    planned = config.with_name("planned.toml")
+    planned.write_text(f"{before}{lines}\nseeds = 1\n")
+    done = invoke("run", planned, "--output", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["panels"]

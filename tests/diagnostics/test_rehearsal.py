@@ -142,3 +142,12 @@ def test_a_bent_loss_gains_less_by_averaging() -> None:
 def test_a_target_without_curvature_is_at_its_minimum() -> None:
     nothing = QuadraticModel(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.zeros((2, 2)))
     assert rehearse(nothing, None, 1e-3).steps == rehearse(nothing, np.eye(2), 1e-3).steps == 1
+
+
+def test_of_several_proxy_hessians_the_worst_counts() -> None:
+    A = np.diag([1.0, 10.0, 100.0])
+    model = QuadraticModel(A, np.ones(3), np.zeros(3), 0.1 * np.eye(3))
+    close, steep = 0.9 * A, 300 * A
+    alone = [rehearse(model, P, 1e-3).steps for P in (close, steep)]
+    assert rehearse(model, [close], 1e-3).steps == alone[0]
+    assert rehearse(model, [close, steep], 1e-3).steps >= max(alone) > 5 * alone[0]

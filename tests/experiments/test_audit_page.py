@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -42,7 +43,7 @@ def embedded(text: str) -> Any:
 
 def test_the_page_says_what_was_found(text: str, found: Audit) -> None:
     for words in (
-        str(found.verdict),
+        html.escape(found.sentence),
         "Estimates",
         "Point by point",
         "A plan",

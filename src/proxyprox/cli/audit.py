@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +23,15 @@ EPILOG = examples(
     "",
     "The configuration is that of proxyprox run: \\[model], \\[target], \\[proxy] and \\[method] "
     "batch_size are used. Written: audit.html and audit.json.",
+)
+
+TO_RUN = (
+    "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
+    "lines in place of [method] and of target_gradients in {}:"
+)
+NO_SCALE = (
+    "The configuration of proxyprox run has no key for a scale: run this plan from Python, "
+    "minimize(plan.problem, **plan.arguments)."
 )
 
 
@@ -51,31 +62,51 @@ def audit(
 def _audit(
     path: Path, folder: Path, command: str, epsilon: float | None, budget: int, as_json: bool
 ) -> None:
-    from proxyprox.cli._conduct import usable_folder
     from proxyprox.diagnostics import audit as judge
     from proxyprox.diagnostics import plan
     from proxyprox.experiments import own_data
     from proxyprox.experiments.audit_page import audit_values, write_audit_page
+    from proxyprox.experiments.audit_toml import plan_toml
     from proxyprox.experiments.own_toml import read_config
 
     settings, base = read_config(path), path.parent.absolute()
-    usable_folder(folder)
-    settings = own_data.prepare(settings, base)
-    problem = own_data.problem(settings, base)
-    found = judge(problem, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-    planned = plan(found)
-    file = write_audit_page(
-        folder, found, planned, title=f"proxyprox audit: {path.name}", command=command,
-        config=_shown(asdict(settings)),
-    )  # fmt: skip
-    values = audit_values(found, planned)
-    _write_json(folder / "audit.json", values)
+    with _kept_only_if_used(folder):
+        settings = own_data.prepare(settings, base)
+        problem = own_data.problem(settings, base)
+        found = judge(problem, epsilon=epsilon, budget=budget, rng=settings.run.seed)
+        planned = plan(found)
+        lines = plan_toml(planned, settings.method.batch_size)
+        file = write_audit_page(
+            folder, found, planned, title=f"proxyprox audit: {path.name}", command=command,
+            config=_shown(asdict(settings)),
+        )  # fmt: skip
+        values = audit_values(found, planned)
+        values["plan"]["toml"] = lines
+        _write_json(folder / "audit.json", values)
     if as_json:
         emit({**values, "report": str(file)})
         return
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
+    say(stdout(), NO_SCALE if lines is None else f"{TO_RUN.format(path.name)}\n\n{lines}\n")
     say(stdout(), f"Report: {file}", style="bold")
+
+
+@contextmanager
+def _kept_only_if_used(folder: Path) -> Iterator[None]:
+    """Make the folder, and take it away again if nothing came of it."""
+    from proxyprox.cli._conduct import usable_folder
+
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    usable_folder(folder)
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            if any(path.iterdir()):
+                break
+            path.rmdir()
+        raise
 
 
 def _shown(settings: dict[str, Any]) -> dict[str, Any]:

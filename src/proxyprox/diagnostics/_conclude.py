@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Vector, from_numpy
+from proxyprox._checks import has
 from proxyprox._oracles import MeteredProxy
+from proxyprox.diagnostics._along import TOO_LARGE, Along
 from proxyprox.diagnostics._curvature import Source, proxy_product
 from proxyprox.diagnostics._gather import Evidence, Stop
 from proxyprox.diagnostics._lanczos import lanczos, random_direction
-from proxyprox.diagnostics._reasons import PENALIZED, reasons
+from proxyprox.diagnostics._reasons import IN_HAND, PENALIZED, reasons
 from proxyprox.diagnostics._report import Audit, BatchPrice, CostRatio, PointAudit, Suggestion
 from proxyprox.diagnostics._samples import Sampler, proxy_noise
 from proxyprox.diagnostics._spectrum import spectrum_of_matrix, spectrum_of_space
@@ -32,7 +34,7 @@ from proxyprox.diagnostics.rehearsal import (
 from proxyprox.diagnostics.scaling import best_weights
 from proxyprox.diagnostics.similarity import similarity
 from proxyprox.diagnostics.smoothness import smoothness, strong_convexity
-from proxyprox.diagnostics.verdict import GAIN, Verdict, decide
+from proxyprox.diagnostics.verdict import GAIN, Verdict, decide, worth_saying
 from proxyprox.problems import Problem
 
 Matrix = np.ndarray[Any, Any]
@@ -66,34 +68,36 @@ def conclude(
     delta, H = largest(p.delta for p in points), largest(p.H for p in points)
     mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
     model, end = evidence.model(), evidence.stops[-1]
-    P = end.survey.P
+    along = Along(evidence, proxies)
     excess, distance = start_excess(model), start_distance(model)
     # At the minimum already, a run can only shake: ε is then taken from what the noise shakes.
     shaken = sigma2.estimate / (2 * max(H.estimate, 1e-300))
     epsilon = question.epsilon or max(excess if excess > 1e-6 * shaken else shaken, 1e-300) / 100
     B = question.B or max(distance, 1e-300)
 
-    sgd, plain = rehearse(model, None, epsilon), rehearse(model, P[0], epsilon)
-    weights, _ = best_weights(end.survey.A, P[:1])
+    sgd, plain = rehearse(model, None, epsilon), rehearse(model, along.matrices([1.0]), epsilon)
+    weights, _ = best_weights(end.survey.A, end.survey.P[:1])
     measured = _delta_at(end, weights, source, proxies[:1], verify, question.confidence, rng)
-    scaled = rehearse(model, weights[0] * P[0], epsilon) if weights[0] > 0 else None
-    size = max(points[-1].H.estimate, 1e-300)
+    scaled = rehearse(model, along.matrices(weights), epsilon) if worth_saying(weights) else None
     verdict = decide(
         sgd, plain, scaled,
-        similarity=points[-1].delta.estimate / size, scaled_similarity=measured.estimate / size,
+        similarity=_share([p.delta.estimate / max(p.H.estimate, 1e-300) for p in points]),
+        scaled_similarity=_share(
+            [*along.shares(weights)[:-1], measured.estimate / max(points[-1].H.estimate, 1e-300)]
+        ),
     )  # fmt: skip
     scale = Suggestion(weights, measured, helps=verdict is Verdict.USE_SCALED)
     best = scaled if scale.helps and scaled is not None else plain
-    chosen = weights[0] * P[0] if scale.helps else P[0]
+    offered: Sequence[float] = weights if scale.helps else [1.0]
 
-    mixture, mixed = _mixture(question, end, model, epsilon, source, proxies, verify, rng)
+    mixture, mixed = _mixture(question, end, model, epsilon, source, along, proxies, rng)
     if mixture is not None and mixed is not None:
         alone = best if verdict is not Verdict.DO_NOT_USE else sgd
         helps = ratio(alone, mixed) >= GAIN
         mixture = Suggestion(mixture.weights, mixture.delta, helps=helps)
         if helps:
             best, verdict = mixed, Verdict.USE_MIXED
-            chosen = np.asarray(sum(s * Q for s, Q in zip(mixture.weights, P, strict=True)))
+            offered = mixture.weights
     counts = theory_counts(
         epsilon=epsilon, H=max(H.estimate, 1e-300), mu=_usable(mu), delta=delta.estimate,
         sigma=math.sqrt(sigma2.estimate), B=B,
@@ -102,8 +106,9 @@ def conclude(
     cost = _cost(question, sampler, proxies[0], first.w)
     return Audit(
         verdict=verdict,
-        reasons=reasons(verdict, prediction, points, end.survey, scale, mixture, cost)
-        + (() if problem.penalty is None else (PENALIZED,)),
+        reasons=reasons(verdict, prediction, points, evidence.stops, scale, mixture, cost)
+        + (() if problem.penalty is None else (PENALIZED,))
+        + ((IN_HAND,) if _in_hand(problem.objective) else ()),
         delta=delta, H=H, mu=mu, sigma2=sigma2,
         rho2=proxy_noise(
             problem.proxy, proxies[0], first.w, max(8, len(sampler.batches)), rng,
@@ -115,7 +120,7 @@ def conclude(
         B=B, B_source="estimated" if question.B is None else "given",
         confidence=question.confidence, batch=_batch_price(sampler),
         ledger=sampler.target.ledger, problem=problem, others=question.others,
-        model=model, proxy_matrix=chosen,
+        model=model, proxy_matrices=along.matrices(offered),
         start_gradient=from_numpy(first.gradient, like=first.w),
     )  # fmt: skip
 
@@ -182,22 +187,33 @@ def _mixture(
     model: QuadraticModel,
     epsilon: float,
     source: Source,
+    along: Along,
     proxies: Sequence[MeteredProxy],
-    verify: int,
     rng: np.random.Generator,
 ) -> tuple[Suggestion | None, Rehearsal | None]:
     if not question.others:
         return None, None
     weights, _ = best_weights(stop.survey.A, stop.survey.P)
     delta = _delta_at(stop, weights, source, proxies, 0, question.confidence, rng)
-    mixed = np.asarray(sum(s * Q for s, Q in zip(weights, stop.survey.P, strict=True)))
-    rehearsed = rehearse(model, mixed, epsilon) if any(weights) else None
+    rehearsed = rehearse(model, along.matrices(weights), epsilon) if any(weights) else None
     return Suggestion(weights, delta, helps=False), rehearsed
+
+
+def _share(shares: Sequence[float]) -> float:
+    """Return the δ/H to judge by: that of the end, or the largest where one exceeds 1."""
+    return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
 
 
 def _usable(mu: Interval) -> float:
     """Return the μ to predict with: what is certain, or the estimate where that is positive."""
     return mu.low if mu.low > 0 else max(mu.estimate, 0.0)
+
+
+def _in_hand(objective: Any) -> bool:
+    """Tell whether the target is a table of samples that can be passed over at will."""
+    if not (has(objective, "everything") and has(objective, "samples")):
+        return False
+    return bool(objective.samples(objective.everything()) > 1)
 
 
 def _cost(question: Question, sampler: Sampler, proxy: MeteredProxy, w: Vector) -> CostRatio:

@@ -13,8 +13,17 @@ from proxyprox.diagnostics._path import Segment
 from proxyprox.diagnostics.interval import Interval
 from proxyprox.diagnostics.prediction import Prediction, counted
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.verdict import Verdict
+from proxyprox.diagnostics.verdict import Verdict, headline
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
+
+MEANINGS = {
+    "delta": ("similarity δ", "how differently proxy and target curve: 0 is best, H no help"),
+    "H": ("smoothness H", "the target's strongest curvature"),
+    "mu": ("strong convexity μ", "the target's weakest curvature"),
+    "sigma2": ("noise σ²", "how far one batch's gradient is off, squared"),
+    "rho2": ("proxy noise ρ²", "the same for a proxy that is sampled"),
+}
+"""Name and meaning, in plain words, of each number estimated."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +150,10 @@ class Audit:
         What one stochastic gradient of the target costs.
     ledger : Ledger
         What the audit itself cost.
-    problem, others, model, proxy_matrix, start_gradient
+    problem, others, model, proxy_matrices, start_gradient
         What a plan builds on: the problem, the further proxies, the quadratic model with the
-        Hessian of the proxy offered, and the target's gradient at the start.
+        Hessians of the proxy offered (at the end of the path, and wherever before it δ exceeds
+        H), and the target's gradient at the start.
     """
 
     verdict: Verdict
@@ -169,8 +179,13 @@ class Audit:
     problem: Problem = field(repr=False)
     others: tuple[Any, ...] = field(repr=False)
     model: QuadraticModel = field(repr=False)
-    proxy_matrix: np.ndarray[Any, Any] = field(repr=False)
+    proxy_matrices: tuple[np.ndarray[Any, Any], ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with the gain that was rehearsed."""
+        return headline(self.verdict, self.prediction)
 
     @property
     def recommended(self) -> Problem:
@@ -188,19 +203,21 @@ class Audit:
         told = self.prediction
         steps = told.rehearsed_sgd.steps, told.rehearsed_best.steps
         lines = [
-            str(self.verdict),
+            self.sentence,
             *(f"  {reason}" for reason in self.reasons),
-            f"  similarity δ         {self.delta}",
-            f"  smoothness H         {self.H}",
-            f"  strong convexity μ   {self.mu}",
-            f"  noise σ²             {self.sigma2}",
-            f"  proxy noise ρ²       {self.rho2}",
+            "  the largest over the points visited (of μ the smallest), "
+            f"{self.confidence:.0%} limits:",
+            *(
+                f"    {name:<18} {getattr(self, field)} – {meaning}"
+                for field, (name, meaning) in MEANINGS.items()
+            ),
             f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
             "    rehearsed: SGD {}, ProxyProx {}".format(*map(counted, steps)),
             f"    theory ({told.regime}, constants left out): SGD {told.sgd:.3g}, "
             f"accelerated {told.accelerated:.3g}, ProxyProx {told.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
             f"  the audit used {self.ledger.target_gradients} target gradients on "
-            f"{self.ledger.target_samples} samples",
+            f"{self.ledger.target_samples} samples (a pass over all of the data counts all its "
+            "rows)",
         ]
         return "\n".join(lines)

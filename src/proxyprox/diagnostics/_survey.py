@@ -103,6 +103,15 @@ def survey(
     return _projected(source, halves, proxies, w, steps, failure, rng, direction)
 
 
+def proxy_seen_from(found: Survey, proxy: MeteredProxy, w: Vector) -> Matrix:
+    """Return a proxy's Hessian at another point, in the coordinates of a survey."""
+    if found.basis is None:
+        identity = [from_numpy(row, like=w) for row in np.eye(int(w.shape[0]))]
+        return _proxy_matrix(proxy, w, identity)
+    columns = [from_numpy(column, like=w) for column in found.basis.T]
+    return _projection(proxy_product(proxy, w), columns, found.basis)
+
+
 def _spaces(source: Source) -> int:
     return 4 if source.noisy else 3
 

@@ -157,7 +157,7 @@ def plan(
     limits = as_budget(budget)
     problem = audit.recommended
     proxied = audit.verdict is not Verdict.DO_NOT_USE
-    notes: list[str] = [] if proxied else [str(audit.verdict)]
+    notes: list[str] = [] if proxied else [audit.sentence]
     if guaranteed:
         if not proxied:
             remedy = "The audit advises against this proxy, and the corollary is about proxies."
@@ -210,7 +210,7 @@ class _Settings:
 
 
 def _rehearsed(audit: Audit, epsilon: float, proxied: bool) -> _Settings:
-    found = rehearse(audit.model, audit.proxy_matrix if proxied else None, epsilon)
+    found = rehearse(audit.model, audit.proxy_matrices if proxied else None, epsilon)
     if math.isinf(found.steps):
         # No constant step size gets there within ten million: the best of a long run instead.
         found = _rehearse_steps(audit, proxied, 10**7)
@@ -222,7 +222,7 @@ def _best_within(audit: Audit, proxied: bool, steps: int) -> _Settings:
 
 
 def _rehearse_steps(audit: Audit, proxied: bool, steps: int) -> Rehearsal:
-    P = audit.proxy_matrix if proxied else None
+    P = audit.proxy_matrices if proxied else None
     return rehearse(audit.model, P, audit.epsilon, steps=steps)
 
 
@@ -268,7 +268,9 @@ def _whole(audit: Audit, factors: Sequence[float]) -> list[float]:
 def _what_if(audit: Audit, epsilon: float, proxied: bool, factor: float) -> WhatIf:
     samples = audit.batch.samples
     found = rehearse(
-        audit.model.with_noise_divided_by(factor), audit.proxy_matrix if proxied else None, epsilon
+        audit.model.with_noise_divided_by(factor),
+        audit.proxy_matrices if proxied else None,
+        epsilon,
     )
     return WhatIf(
         factor=factor, batch_samples=samples * factor, sigma2=audit.sigma2.estimate / factor,

@@ -39,6 +39,7 @@ changed on the way from there, squared, for the constant; steps that scatter fur
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,7 +118,11 @@ class Rehearsal:
 
 
 def rehearse(
-    model: QuadraticModel, P: Matrix | None, epsilon: float, *, steps: int | None = None
+    model: QuadraticModel,
+    P: Matrix | Sequence[Matrix] | None,
+    epsilon: float,
+    *,
+    steps: int | None = None,
 ) -> Rehearsal:
     """Return the η that reaches ε in the fewest steps, or is best after ``steps`` of them.
 
@@ -125,8 +130,9 @@ def rehearse(
     ----------
     model : QuadraticModel
         The target.
-    P : array of shape (m, m), optional
-        The proxy's Hessian; None for SGD.
+    P : array of shape (m, m) or sequence of them, optional
+        The proxy's Hessian; None for SGD. Of several, each step size and number of steps counts
+        with the worst: what a proxy needs whose Hessian changes on the way.
     epsilon : float
         Wanted suboptimality.
     steps : int, optional
@@ -145,10 +151,12 @@ def rehearse(
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             best = _better(best, float(eta), curve.excess(eta), epsilon, steps)
         return best
+    matrices = [P] if isinstance(P, np.ndarray) else list(P)
     for eta in np.geomspace(1e-2, 1e7, 64) / H:
-        pencil = _Curve.of_proxyprox(model, P, float(eta))
-        if pencil is not None:
-            best = _better(best, float(eta), pencil.excess(1.0), epsilon, steps)
+        pencils = [_Curve.of_proxyprox(model, each, float(eta)) for each in matrices]
+        excess = [pencil.excess(1.0) for pencil in pencils if pencil is not None]
+        if len(excess) == len(matrices):
+            best = _better(best, float(eta), np.maximum.reduce(excess), epsilon, steps)
     return best
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from proxyprox.diagnostics.prediction import ratio
+from proxyprox.diagnostics.prediction import Prediction, counted, ratio
 from proxyprox.diagnostics.rehearsal import Rehearsal
 
 GAIN = 1.3
@@ -21,13 +23,17 @@ SIMILAR = 0.25
 """δ/H up to which a proxy counts as similar: the theorems then speak for it at every ε."""
 
 
+_ALIKE = 0.05
+"""Share by which two numbers of steps must differ to be told apart."""
+
+NEAR_ONE = 0.1
+"""How far from 1 a scale must be to be worth saying."""
+
+
 class Verdict(Enum):
     """What to do with a proxy; the value is the sentence to read."""
 
-    USE = (
-        "Use it: with this proxy ProxyProx needs fewer target gradients than SGD, or as many where "
-        "noise alone decides."
-    )
+    USE = "Use it: with this proxy ProxyProx needs no more target gradients than SGD."
     USE_SCALED = (
         "Use it with this scale: the proxy has the right shape but the wrong size, and multiplied "
         "by the scale given it serves as well as one of the right size."
@@ -45,6 +51,17 @@ class Verdict(Enum):
         return self.value
 
 
+def worth_saying(weights: Sequence[float]) -> bool:
+    """Tell whether a scale is positive and not 1 for all practical purposes.
+
+    Examples
+    --------
+    >>> worth_saying([1.004]), worth_saying([0.0]), worth_saying([0.1])
+    (False, False, True)
+    """
+    return weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE
+
+
 def decide(
     sgd: Rehearsal,
     plain: Rehearsal,
@@ -57,8 +74,9 @@ def decide(
 
     A proxy pays when it promises ``GAIN`` times fewer target gradients than SGD; a similar one
     (δ ≤ H/4) pays already when it promises no more, since SGD's only advantage there is that
-    noise hides the difference at this ε. A scale is preferred when it saves as much again, or
-    when it halves δ and costs no more.
+    noise hides the difference at this ε. A scale must save something against SGD. To be
+    preferred to a proxy that pays as it is, it must save ``GAIN`` times as much, or halve δ and
+    save anything.
 
     Parameters
     ----------
@@ -67,7 +85,8 @@ def decide(
     scaled : Rehearsal, optional
         Tuned ProxyProx with the scaled proxy.
     similarity, scaled_similarity : float
-        δ/H of the proxy as it is, and scaled.
+        δ/H of the proxy as it is, and scaled: at the end of the path, or the largest on the way
+        where that exceeds 1.
 
     Examples
     --------
@@ -86,9 +105,44 @@ def decide(
     def pays(found: Rehearsal, share: float) -> bool:
         return gain(sgd, found) >= (TIE if share <= SIMILAR else GAIN)
 
-    if scaled is not None and pays(scaled, scaled_similarity):
-        closer = scaled_similarity <= similarity / 2
-        needed = TIE if closer else GAIN
-        if not pays(plain, similarity) or gain(plain, scaled) >= needed:
+    if scaled is not None and gain(sgd, scaled) > 1 and pays(scaled, scaled_similarity):
+        closer = scaled_similarity <= similarity / 2 and scaled.steps < plain.steps
+        if not pays(plain, similarity) or closer or gain(plain, scaled) >= GAIN:
             return Verdict.USE_SCALED
     return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
+
+
+def headline(verdict: Verdict, told: Prediction) -> str:
+    """Return the verdict as one sentence with the gain that was rehearsed.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        What to do.
+    told : Prediction
+        The target gradients rehearsed.
+
+    Examples
+    --------
+    >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
+    >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
+    'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
+    """
+    opening = {
+        Verdict.USE: "Use it",
+        Verdict.USE_SCALED: "Use it with the scale below",
+        Verdict.USE_MIXED: "Use the mixture below",
+        Verdict.DO_NOT_USE: "Do not use it",
+    }[verdict]
+    gain = told.saved
+    if verdict is Verdict.DO_NOT_USE:
+        outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
+    elif told.rehearsed_sgd.steps <= told.rehearsed_best.steps * (1 + _ALIKE):
+        outcome = "no gain at this ε, where noise alone decides, and no loss"
+    else:
+        outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
+    sgd, proxied = (counted(r.steps) for r in (told.rehearsed_sgd, told.rehearsed_best))
+    return (
+        f"{opening}: to ε = {told.epsilon:.2g} SGD needs {sgd} target gradients, ProxyProx "
+        f"{proxied} (rehearsed): {outcome}."
+    )

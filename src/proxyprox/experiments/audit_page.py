@@ -90,7 +90,7 @@ def write_audit_page(
     ]
     content = page(
         title,
-        [str(audit.verdict), *audit.reasons],
+        [audit.sentence, *audit.reasons],
         "".join(sections),
         json_script("figures-data", {"figures": figures}),
         plotly.get_plotlyjs(),
@@ -115,7 +115,7 @@ def audit_values(audit: Audit, plan: RunPlan | None = None) -> dict[str, Any]:
     names = ("delta", "H", "mu", "sigma2", "rho2")
     values: dict[str, Any] = {
         "verdict": audit.verdict.name,
-        "sentence": str(audit.verdict),
+        "sentence": audit.sentence,
         "reasons": list(audit.reasons),
         "confidence": audit.confidence,
         **{name: _limits(getattr(audit, name)) for name in names},
@@ -185,16 +185,21 @@ def _frames(titles: list[str]) -> str:
 
 def _estimates(audit: Audit) -> str:
     rows = [
-        _line("similarity δ = ‖∇²L − ∇²L̂‖", audit.delta),
-        _line("smoothness H of the target", audit.H),
-        _line("strong convexity μ of the target", audit.mu),
-        _line("noise σ² of a target gradient", audit.sigma2),
+        _line("similarity δ = ‖∇²L − ∇²L̂‖: how differently proxy and target curve", audit.delta),
+        _line("smoothness H: the target's strongest curvature", audit.H),
+        _line("strong convexity μ: the target's weakest curvature", audit.mu),
+        _line("noise σ²: how far one batch's target gradient is off, squared", audit.sigma2),
         _line("noise ρ² of a sampled proxy gradient", audit.rho2),
-        _line(f"δ at the best scale, {audit.scale.weights[0]:.4g}", audit.scale.delta),
+        _line(
+            f"δ at the best scale, {audit.scale.weights[0]:.4g}, at the path's end",
+            audit.scale.delta,
+        ),
     ]
     if audit.mixture is not None:
         shown = ", ".join(f"{weight:.3g}" for weight in audit.mixture.weights)
-        rows.append(_line(f"δ of the best mixture ({shown})", audit.mixture.delta))
+        rows.append(
+            _line(f"δ of the best mixture ({shown}), at the path's end", audit.mixture.delta)
+        )
     caption = (
         f"Estimates with {audit.confidence:.0%} limits: the largest over the points visited, for μ "
         "the smallest."
