@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,8 @@ def test_json_and_the_end_of_the_input(rows: Path, tmp_path: Path) -> None:
     answers = tmp_path / "mine.jsonl"
     done = label(rows, "1\n2\n1\n", "--answers", str(answers), "--json")
     assert done.exit_code == 0
-    # The runner echoes what is typed; at a terminal that goes to the screen.
-    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert done.stdout.startswith("{")
+    found = json.loads(done.stdout)
     assert found["labels"] == 3
     assert found["classes"] == {"down": 1, "up": 2}
     assert answers.exists()
@@ -65,6 +67,43 @@ def test_the_last_answer_can_be_changed(rows: Path) -> None:
     label(rows, "b\nup\ndown\nb\nup\n\n")
     done = label(rows, "b\ndown\n\n")
     assert "2 labels (down 1, up 1)" in done.output
+
+
+def test_numbers_on_the_screen_are_those_in_the_file(rows: Path) -> None:
+    done = label(rows, "up\ndown\nb\nup\n\n", "--budget", "10")
+    shown = re.findall(r"Row (\d+), label (\d+) of 10", done.output)
+    lines = (rows.parent / "rows.csv.labels.jsonl").read_text().splitlines()
+    kept = [str(json.loads(line)["row"]) for line in lines if "label" in json.loads(line)]
+    assert [row for row, _ in shown[:2]] == kept[:2]
+    assert [number for _, number in shown] == ["1", "2", "3", "2", "3"]
+    assert shown[3][0] == kept[2] == kept[1]
+
+
+def test_beginnings_and_any_case_will_do(rows: Path) -> None:
+    done = label(rows, "u\nDOWN\nD\n\n")
+    assert "Enter alone stops" in done.output.split("Row ")[0]
+    assert "3 labels (down 2, up 1)" in done.output
+    unclear = label(rows, "y\nYES\nno\n\n", "--classes", "yes,yellow,no", "--answers", f"{rows}.2")
+    assert "'y' is none of them, or more than one" in unclear.output
+    assert "2 labels (no 1, yes 1)" in unclear.output
+
+
+def test_labelled_rows_come_out_as_a_table(rows: Path, tmp_path: Path) -> None:
+    assert "--export labelled.csv" in label(rows, "up\ndown\n\n").output.replace("\n", " ")
+    target = tmp_path / "labelled.csv"
+    done = label(rows, "\n", "--export", str(target), "--json")
+    assert json.loads(done.stdout)["exported"] == str(target)
+    table = list(csv.DictReader(target.read_text().splitlines()))
+    assert list(table[0]) == ["a", "b", "note", "label"]
+    assert sorted(row["label"] for row in table) == ["down", "up"]
+    source = rows.read_text().splitlines()
+    assert all(f"{row['a']},{row['b']},{row['note']}" in source for row in table)
+    numbers = tmp_path / "numbers.npz"
+    np.savez(numbers, X=np.arange(1.0, 41.0).reshape(20, 2), y=np.zeros(20))
+    options = ["label", str(numbers), "--classes", "x,y", "--export", str(target)]
+    assert CliRunner().invoke(app, options, input="x\n\n").exit_code == 0
+    assert len(target.read_text().splitlines()) == 2
+    assert label(rows, "\n", "--export", str(tmp_path)).exit_code == 2
 
 
 def test_answers_for_other_classes_or_rows_are_refused(rows: Path) -> None:

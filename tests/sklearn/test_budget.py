@@ -10,6 +10,7 @@ import textwrap
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.special import expit
 
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyLogisticRegression, ProxyRidge
@@ -166,3 +167,70 @@ def test_wrong_answers_are_refused(pool):
         )
     with pytest.raises(ValueError, match="Tell some first"):
         budget.fit()
+
+
+def test_labels_of_other_rows_of_the_same_shape_are_refused(pool, tmp_path):
+    X, _ = pool
+    for name, form in (("dense", np.asfortranarray), ("sparse", scipy.sparse.csr_array)):
+        path = tmp_path / name
+        LabelBudget(QUICK, form(X[:100]), budget=10, path=path)
+        LabelBudget(QUICK, form(X[:100].copy()), budget=10, path=path)
+        with pytest.raises(JournalError, match="data: there"):
+            LabelBudget(QUICK, form(X[100:200]), budget=10, path=path)
+    # A file of an earlier version has no digest.
+    header = json.loads(path.read_text().splitlines()[0])
+    del header["about"]["data"]
+    path.write_text(json.dumps(header) + "\n")
+    assert LabelBudget(QUICK, X[100:200], budget=10, path=path).spent == 0
+
+
+@pytest.mark.parametrize("criterion", ["uniform", "uncertainty"])
+def test_no_answer_is_no_class(pool, tmp_path, criterion):
+    X, y = pool
+    path, asked = tmp_path / "labels.jsonl", []
+
+    def oracle(rows):
+        asked.extend(rows.tolist())
+        return [None if row % 3 == 0 else y[row] for row in rows]
+
+    settings = {"budget": 30, "batch_size": 10, "criterion": criterion, "path": path}
+    budget = LabelBudget(QUICK, X, **settings)
+    model = budget.run(oracle)
+    assert budget.spent == 30 == model.n_labels_
+    assert model.classes_.tolist() == [0, 1]
+    assert budget.declined == {row for row in asked if row % 3 == 0}
+    assert len(asked) == len(set(asked))
+    again = LabelBudget(QUICK, X, **settings)
+    assert (again.labels, again.declined) == (budget.labels, budget.declined)
+
+
+def test_marks_and_blanks_are_no_answers(pool):
+    X, _ = pool
+    budget = LabelBudget(QUICK, X, budget=10)
+    rows = budget.ask()[:4]
+    with pytest.warns(UserWarning, match="unlabelled=None"):
+        budget.tell(rows, ["yes", -1, "", float("nan")])
+    assert (budget.spent, len(budget.declined)) == (1, 3)
+    budget.tell(rows[:2], [None, "no"])
+    assert budget.labels == {rows[1]: "no"}
+    signed = LabelBudget(ProxyLogisticRegression(unlabelled=None), X, budget=10)
+    signed.tell(int(signed.ask()[0]), -1)
+    assert signed.spent == 1
+    numbers = LabelBudget(ProxyRidge(), X, budget=10)
+    numbers.tell(numbers.ask()[:2], np.array([np.nan, -1.0]))
+    assert (numbers.spent, len(numbers.declined)) == (1, 1)
+    with pytest.raises(ValueError, match="finite numbers for a regressor"):
+        numbers.tell(numbers.ask()[:2], [1.0, "two"])
+    assert numbers.spent == 1
+
+
+@pytest.mark.parametrize("criterion", ["uniform", "leverage"])
+def test_a_budget_above_the_rows_buys_them_all(pool, criterion):
+    X, y = pool
+    budget = LabelBudget(QUICK, X[:40], budget=90, criterion=criterion)
+    assert budget.run(lambda rows: y[rows]).n_labels_ == 40
+    assert budget.finished == "All 40 rows have been asked for (the budget was 90)."
+    silent = LabelBudget(QUICK, X[:40], budget=40, criterion=criterion)
+    with pytest.raises(ValueError, match="Tell some first"):
+        silent.run(lambda rows: [None] * len(rows))
+    assert silent.declined == set(range(40))

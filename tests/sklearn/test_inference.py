@@ -42,7 +42,8 @@ def test_too_few_labels_say_so(binary):
     fit = ProxyLogisticRegression(cv=2).fit(X[:10], y[:10], X_proxy=X[10:])
     assert np.isinf(fit.coef_std_).all()
     assert np.isinf(fit.excess_)
-    assert np.isinf(fit.confidence_interval().high).all()
+    with pytest.warns(UserWarning, match="10 labels are too few for 7 coefficients"):
+        assert np.isinf(fit.confidence_interval().high).all()
 
 
 def test_separable_labels_say_so(binary):
@@ -50,7 +51,21 @@ def test_separable_labels_say_so(binary):
     y = (X @ w > 0).astype(int)
     fit = ProxyLogisticRegression(cv=2, max_steps=20).fit(X[:100], y[:100], X_proxy=X[100:])
     assert np.isinf(fit.excess_)
-    assert np.isinf(fit.confidence_interval().high).all()
+    with pytest.warns(UserWarning, match="A plane separates the labels"):
+        assert np.isinf(fit.confidence_interval().high).all()
+
+
+def test_the_note_names_the_cause(binary):
+    X, y, _ = binary
+    twice = np.hstack([X, X[:, :1]])
+    fit = ProxyLogisticRegression(cv=2, max_steps=5).fit(twice[:100], y[:100])
+    assert "sums of others" in fit.inference_note_
+    wide = np.random.default_rng(0).normal(size=(700, 450))
+    fit = ProxyRidge(n_steps=2, alpha=0.1).fit(np.vstack([wide, wide]), np.tile(y, 2))
+    assert "more than 400 parameters" in fit.inference_note_
+    fit = ProxyRidge(n_steps=2).fit(wide[:60], y[:60], X_proxy=wide[60:])
+    assert "60 labels are too few for 451" in fit.inference_note_
+    assert ProxyRidge(n_steps=2).fit(X, y).inference_note_ == ""
 
 
 def covered(kind, runs, *, teacher, n=120, N=600):

@@ -6,6 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
+import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -185,3 +186,39 @@ def test_a_fit_repeats_itself(binary):
     X, y, _ = binary
     one, two = (ProxyLogisticRegression().fit(X[:60], y[:60], X_proxy=X[60:]) for _ in range(2))
     np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_partial_fit_goes_on_from_fit(binary, kind, sparse):
+    X, y, _ = binary
+    given = scipy.sparse.csr_array(X) if sparse else X
+    model = kind(n_steps=200, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
+    model.partial_fit(given[40:50], y[40:50]).partial_fit(given[50:70], y[50:70])
+    assert model.n_labels_ == 70
+    whole = kind(n_steps=200, cv=2).fit(X[:70], y[:70], X_proxy=X[100:400])
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-4)
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[70:80, :3], y[70:80])
+    with pytest.raises(ValueError, match="fit_intercept must be as in the last fit"):
+        model.set_params(fit_intercept=False).partial_fit(X[70:80], y[70:80])
+    assert model.n_labels_ == 70
+
+
+def test_partial_fit_after_fit_takes_one_class_and_marked_rows(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(cv=2, max_steps=5).fit(X[:40].astype(np.float32), y[:40])
+    rows = np.flatnonzero(y == 1)[-10:]
+    model.partial_fit(X[rows], np.where(np.arange(10) < 5, 1, -1))
+    assert model.n_labels_ == 45
+    model.fit(X[:60], y[:60] + 5)
+    assert model.partial_fit(X[60:70], y[60:70] + 5).classes_.tolist() == [5, 6]
+    assert model.n_labels_ == 70
+
+
+def test_fit_keeps_references_to_inputs(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(cv=2, max_steps=5).fit(X[:60], y[:60], X_proxy=X[60:])
+    assert np.shares_memory(model._rows[0], X)
+    kept = [part for part in (*model._rows, *model._others) if isinstance(part, np.ndarray)]
+    assert max(part.shape[0] for part in kept) == 60

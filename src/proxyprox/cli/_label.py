@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
+from rich.text import Text
 
 from proxyprox.cli._console import say
 from proxyprox.cli._errors import CommandError
@@ -23,6 +24,12 @@ WORDS = 5000
 
 BACK = "b"
 """What a person types to answer the last question again."""
+
+HOW = (
+    "Type a class, the beginning of its name or its number; "
+    f"{BACK} answers the last question again, Enter alone stops."
+)
+"""What is said before the first question."""
 
 
 @dataclass(frozen=True)
@@ -116,73 +123,58 @@ class Questions:
     def __init__(self, console: Console, pool: Pool, classes: tuple[str, ...]) -> None:
         self._console, self._pool, self._classes = console, pool, classes
 
-    def answer(self, row: int, done: int, budget: int) -> str | Back | None:
-        """Return the class of a row, or None if the person wants to stop."""
+    def explain(self) -> None:
+        """Say how to answer, go back and stop, and how rows are counted."""
+        say(self._console, f"{HOW} Rows are counted from 0, as in the file of answers.")
+
+    def answer(self, row: int, number: int, budget: int) -> str | Back | None:
+        """Return the class of a row, or None if the person wants to stop.
+
+        Parameters
+        ----------
+        row : int
+            The row, counted from zero.
+        number : int
+            Which label it is, counted from one.
+        budget : int
+            How many there may be.
+        """
         self._console.print()
-        say(self._console, f"Row {row + 1}, label {done + 1} of {budget}", style="bold")
+        say(self._console, f"Row {row}, label {number} of {budget}", style="bold")
         say(self._console, self._pool.shown(row))
         choices = "  ".join(f"{i} {name}" for i, name in enumerate(self._classes, start=1))
         while True:
-            try:
-                given: str = typer.prompt(choices, default="", show_default=False, err=True).strip()
-            except typer.Abort:
-                # Ctrl-C and the end of the input both mean: that was all.
-                self._console.print()
-                return None
+            given = self._typed(choices)
             if not given:
                 return None
-            if given in self._classes:
-                return given
-            if given.isdigit() and 1 <= int(given) <= len(self._classes):
-                return self._classes[int(given) - 1]
-            if given == BACK:
-                return Back()
-            say(
-                self._console,
-                f"{given!r} is none of them: type a class or its number, {BACK} to answer the last "
-                "question again, or Enter alone to stop.",
-            )
+            found = self._meant(given)
+            if found is not None:
+                return found
+            say(self._console, f"{given!r} is none of them, or more than one. {HOW}")
 
+    def _typed(self, choices: str) -> str:
+        """Return what is typed; nothing at the end of the input."""
+        # Not by a prompt of typer's, which puts a blank on standard output.
+        self._console.print(Text(f"{choices}: "), end="", soft_wrap=True)
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            line = ""
+        if not line.endswith("\n"):
+            # Ctrl-C and the end of the input both mean: that was all.
+            self._console.print()
+        return line.strip()
 
-def summary(budget: Any, file: Path) -> dict[str, Any]:
-    """Return what was bought and what it is worth.
-
-    Parameters
-    ----------
-    budget : LabelBudget
-        The labels.
-    file : Path
-        Where they are.
-    """
-    counts: dict[str, int] = {}
-    for label in budget.labels.values():
-        counts[str(label)] = counts.get(str(label), 0) + 1
-    shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    sentences = [f"{budget.spent} labels ({shares or 'none'}) are in {file}."]
-    gain = float("inf")
-    mean: dict[str, Any] | None = None
-    if len(counts) > 1:
-        model = budget.fit()
-        gain = budget.expected_gain()
-        found = model.mean_prediction(budget.X)
-        if isinstance(found.estimate, float):
-            mean = {"class": str(model.classes_[1]), "low": found.low, "high": found.high}
-            mean["estimate"] = found.estimate
-            sentences.append(
-                f"Of all rows {found.estimate:.1%} are expected to be {mean['class']} "
-                f"(95 % interval {found.low:.1%} to {found.high:.1%})."
-            )
-    if gain < float("inf"):
-        sentences.append(
-            f"Another {budget.ahead} labels are expected to lower the log-loss by {gain:.2g}."
-        )
-    sentences.append(budget.finished or "The same command goes on from here.")
-    return {
-        "answers": str(file),
-        "labels": budget.spent,
-        "classes": counts,
-        "expected_gain": gain if gain < float("inf") else None,
-        "mean": mean,
-        "finished": budget.finished,
-        "sentences": sentences,
-    }
+    def _meant(self, given: str) -> str | Back | None:
+        """Return the class that was meant; None if there is none, or more than one."""
+        if given in self._classes:
+            return given
+        if given.isdecimal() and 1 <= int(given) <= len(self._classes):
+            return self._classes[int(given) - 1]
+        if given.lower() == BACK:
+            return Back()
+        lower = [name.lower() for name in self._classes]
+        if lower.count(given.lower()) == 1:
+            return self._classes[lower.index(given.lower())]
+        begun = [name for name in self._classes if name.lower().startswith(given.lower())]
+        return begun[0] if len(begun) == 1 else None

@@ -14,10 +14,11 @@ from proxyprox.cli._options import Json
 EPILOG = examples(
     "proxyprox label mail.csv --classes spam,ham --show text --budget 200",
     "proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty",
-    "proxyprox label rows.csv --classes yes,no --least-gain 0.002",
+    "proxyprox label rows.csv --classes yes,no --export labelled.csv",
     "",
-    "Every answer is on disk before the next question. Type b to answer the last one again, press "
-    "Enter alone to stop; the same command goes on where it stopped.",
+    "Every answer is on disk before the next question. Type a class, the beginning of its name or "
+    "its number, b to answer the last one again, Enter alone to stop; the same command goes on "
+    "where it stopped.",
 )
 
 
@@ -41,6 +42,9 @@ def label(
     answers: Annotated[
         Path | None, typer.Option(help="File of the answers; default: beside the data.")
     ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write the labelled rows with their labels to this CSV.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -56,8 +60,9 @@ def label(
         drop_if_unanswered,
         fingerprint,
         read_pool,
-        summary,
     )
+    from proxyprox.cli._label_report import export as write_table
+    from proxyprox.cli._label_report import summary
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
     names = tuple(name.strip() for name in classes.split(",") if name.strip())
@@ -81,11 +86,14 @@ def label(
     if bought.spent:
         say(console, f"{bought.spent} answers are in {file} already.")
     asked = Questions(console, pool, names)
+    if bought.finished is None:
+        asked.explain()
     last: int | None = next(reversed(bought.labels), None)
     again: int | None = None
     while again is not None or bought.finished is None:
         row = int(bought.ask()[0]) if again is None else again
-        answer = asked.answer(row, bought.spent, bought.budget)
+        number = list(bought.labels).index(row) if row in bought.labels else bought.spent
+        answer = asked.answer(row, number + 1, bought.budget)
         if answer is None:
             break
         if isinstance(answer, Back):
@@ -95,7 +103,9 @@ def label(
             continue
         bought.tell(row, answer)
         last, again = row, None
-    found: dict[str, Any] = summary(bought, file)
+    if export is not None and bought.spent:
+        write_table(export, data, pool, bought.labels)
+    found: dict[str, Any] = summary(bought, file, export)
     if as_json:
         emit(found)
     else:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-import scipy.stats
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from proxyprox._checks import message
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family
 from proxyprox.sklearn._inputs import (
@@ -18,26 +17,20 @@ from proxyprox.sklearn._inputs import (
     Labelled,
     joined,
     labelled_rows,
+    merged,
     proxy_rows,
     unlabelled_moment,
-    warn_if_suspicious,
 )
+from proxyprox.sklearn._interval import Interval, quantile
 from proxyprox.sklearn._learn import Learned, learn
-from proxyprox.sklearn._moment import Moment, pooled
+from proxyprox.sklearn._moment import Moment
+from proxyprox.sklearn._resemblance import warn_if_suspicious
 from proxyprox.sklearn._rows import means
 from proxyprox.sklearn._settings import Settings, settings_of
 from proxyprox.sklearn._teacher import Teacher
 from proxyprox.sklearn._teaching import teacher_of
 
 Array = Any
-
-
-class Interval(NamedTuple):
-    """An estimate with the ends of its confidence interval."""
-
-    estimate: Any
-    low: Any
-    high: Any
 
 
 class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
@@ -91,12 +84,13 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         X : array or sparse matrix of shape (n, p)
             Inputs.
         y : array of shape (n,)
-            Labels; for classifiers −1 marks a row without one.
+            Labels; for classifiers −1 (``unlabelled``) marks a row without one.
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
         X_proxy : array or sparse matrix of shape (N, p), optional
             Inputs without labels. scikit-learn's cross-validation splits it like X if it has as
-            many rows, and a Pipeline transforms it only if told to by ``transform_input``.
+            many rows, and a Pipeline transforms it only if told to by ``transform_input``, which
+            needs ``sklearn.set_config(enable_metadata_routing=True)``.
         y_proxy : array, optional
             A teacher's answers: for the rows of X and then those of X_proxy; or for those of
             X_proxy only, and a student answers on X in its place.
@@ -106,8 +100,11 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         settings = settings_of(self)
-        X, y = self._checked(X, y, reset=True)
-        labelled = self._is_labelled(y)
+        X, y, labelled = self._checked(X, y, reset=True)
+        # What an earlier fit kept must not be gone on with if this one fails.
+        self._rows: Any = None
+        self._others: Any = None
+        self._refuse_ambiguous(y, labelled, more=X_proxy is not None)
         if X_proxy is not None:
             X_proxy = proxy_rows(X_proxy, X.shape[1])
             warn_if_suspicious(X, X_proxy)
@@ -119,31 +116,37 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         if y_proxy is not None:
             parts = (X, labelled, kept, X_proxy)
             teacher = teacher_of(settings, family, rows, parts, y_proxy, others)
-        self._others: Any = None
-        self._rows: Any = None
-        return self._learn(settings, family, rows, others, teacher, warm=self.warm_start)
+        self._learn(settings, family, rows, others, teacher, warm=self.warm_start)
+        # References where they do: rows that all have a label stay the user's.
+        self._rows = (X if kept.all() else rows.X, rows.y, rows.weights)
+        self._others = merged(None, others, X.shape[1] + settings.intercept)
+        return self
 
     def _partial_fit(
-        self, settings: Settings, X: Any, y: Any, sample_weight: Any, X_proxy: Any, family: Family
+        self,
+        settings: Settings,
+        data: tuple[Any, Array, Array],
+        sample_weight: Any,
+        X_proxy: Any,
+        family: Family,
     ) -> Self:
         """Add rows to those seen so far, and go on from the last fit."""
-        labelled = self._is_labelled(y)
+        X, y, labelled = data
         if X_proxy is not None:
             X_proxy = proxy_rows(X_proxy, X.shape[1])
+        more = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
+        width = X.shape[1] + settings.intercept
+        known = merged(getattr(self, "_others", None), more, width)
         if labelled.any():
             new = labelled_rows(X, y, sample_weight, labelled)
             self._rows = joined(getattr(self, "_rows", None), new)
-        more = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
-        known = getattr(self, "_others", None)
-        if more is not None:
-            merged = more if known is None else pooled(Moment(*known), more)
-            self._others = (merged.vectors, merged.values, merged.rest, merged.weight)
+        self._others = known
         if getattr(self, "_rows", None) is None:
             return self
-        known = getattr(self, "_others", None)
-        others = None if known is None else Moment(*known)
         X, y, weights = self._rows
+        X = X.astype(np.float64, copy=False)
         rows = Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+        others = None if known is None else Moment(*known)
         return self._learn(settings, family, rows, others, None, warm=True)
 
     def _learn(
@@ -167,8 +170,11 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     # -- what differs between estimators ------------------------------------------------------
 
     @abstractmethod
-    def _is_labelled(self, y: Array) -> Array:
-        """Tell which rows have a label."""
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        """Return validated inputs and labels, and which rows have a label."""
+
+    def _refuse_ambiguous(self, y: Array, labelled: Array, *, more: bool) -> None:
+        """Refuse or warn of labels that may have been meant otherwise."""
 
     @abstractmethod
     def _family_of(self, y: Array) -> Family:
@@ -177,12 +183,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _shaped(self, matrix: Array) -> tuple[Array, Any]:
         """Return coefficients and intercept as scikit-learn shapes them."""
-
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True, reset=reset
-        )
-        return X, y
 
     # -- after fitting ----------------------------------------------------------------------
 
@@ -195,8 +195,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self.cv_curve_ = found.curve
         self._rectifier = found.rectifier
         estimate = found.estimate
-        self.excess_ = np.inf if estimate is None else estimate.excess
-        if estimate is None:
+        self.inference_note_ = estimate if isinstance(estimate, str) else ""
+        self.excess_ = np.inf if isinstance(estimate, str) else estimate.excess
+        if isinstance(estimate, str):
             nothing = np.full_like(found.w, np.nan)
             centre, spread = nothing, np.full_like(found.w, np.inf)
         else:
@@ -216,7 +217,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
         estimate, because the fit itself is shrunk on purpose. Where the labels do not determine
-        the coefficients, the intervals are infinite.
+        the coefficients, the intervals are infinite; a warning and ``inference_note_`` say why.
 
         Parameters
         ----------
@@ -229,7 +230,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             ``estimate``, ``low`` and ``high``, each in the shape of ``coef_``.
         """
         check_is_fitted(self)
-        reach = _quantile(level, self.n_labels_) * self.coef_std_
+        reach = quantile(level, self.n_labels_) * self.coef_std_
+        if self.inference_note_:
+            text = f"The confidence intervals are infinite. {self.inference_note_}"
+            warnings.warn(text, UserWarning, stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -258,7 +262,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         predicted = means(design, self._fitted_family(), self._w)
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
         spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
-        reach = _quantile(level, self.n_labels_) * spread
+        reach = quantile(level, self.n_labels_) * spread
         found = Interval(*(self._possible(end) for end in (centre, centre - reach, centre + reach)))
         return found if len(centre) > 1 else Interval(*(float(part[0]) for part in found))
 
@@ -276,10 +280,3 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         coef = np.atleast_2d(self.coef_)
         scores: Array = np.asarray(X @ coef.T) + self.intercept_
         return scores
-
-
-def _quantile(level: float, labels: int) -> float:
-    """Return the two-sided quantile; of Student's law, which for few labels has longer tails."""
-    if not 0 < level < 1:
-        raise ValueError(message("level", level, "a number in (0, 1)"))
-    return float(scipy.stats.t.ppf((1 + level) / 2, max(labels - 1, 1)))

@@ -34,6 +34,19 @@ BLOCK = 1 << 21
 Array = Any
 
 
+TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
+
+SEPARATED = (
+    "A plane separates the labels, so that the unregularised estimate lies at infinity: label more "
+    "rows, those that the model is unsure of first, or use fewer columns."
+)
+
+COLLINEAR = (
+    "Columns are constant or sums of others on the labelled rows, so that the labels do not "
+    "determine the coefficients: drop such columns, or label more rows."
+)
+
+
 class Estimate(NamedTuple):
     """An asymptotically normal estimate."""
 
@@ -45,8 +58,8 @@ class Estimate(NamedTuple):
 
 def estimated(
     loss: GLM, start: Array, *, teacher: Teacher | None = None, power: float | None = None
-) -> Estimate | None:
-    """Return the unregularised estimate and its covariance; None where labels do not fix it.
+) -> Estimate | str:
+    """Return the unregularised estimate and its covariance, or why the labels do not fix it.
 
     Parameters
     ----------
@@ -62,9 +75,9 @@ def estimated(
     n, family = loss.design.rows, loss.family
     # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
     # each parameter no asymptotic statement would be worth its name.
-    free = loss.dim - loss.design.width * (family.outputs > 1)
+    free = free_parameters(loss.design.width, family)
     if n <= 2 * free:
-        return None
+        return too_few(n, free)
     objective: Any = loss
     if teacher is None or power == 0:
         power, w = 0.0, minimised(loss, start)
@@ -76,17 +89,36 @@ def estimated(
         w = minimised(objective, start)
     w = centred(w, family.outputs)
     if power == 0 and _separated(loss, w):
-        # The estimate lies at infinity; where the search for it stopped means nothing.
-        return None
+        # Where the search for an estimate at infinity stopped means nothing.
+        return SEPARATED
     inverse = _inverse(np.asarray(objective.hessian(w)), free)
     if inverse is None or not np.isfinite(w).all():
-        return None
+        return COLLINEAR
     noise = _noise(loss, w, teacher, power, inverse) / n
     if teacher is not None and power:
         noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
     # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
     excess = float(np.sum(inverse * noise)) / 2
     return Estimate(w, inverse @ noise @ inverse, power, excess)
+
+
+def free_parameters(width: int, family: Family) -> int:
+    """Return how many parameters there are, those of softmax up to a shift of all classes."""
+    return width * (family.outputs - (family.outputs > 1))
+
+
+def too_wide(labels: int, width: int, family: Family) -> str:
+    """Return why there are no standard errors for many columns: their number, or the labels'."""
+    free = free_parameters(width, family)
+    return too_few(labels, free) if labels <= 2 * free else TOO_WIDE
+
+
+def too_few(labels: int, parameters: int) -> str:
+    """Return the words for fewer than two labels for each parameter."""
+    return (
+        f"{labels} labels are too few for {parameters} coefficients: more than two are needed for "
+        "each. Label more rows, or use fewer columns."
+    )
 
 
 def paired(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:

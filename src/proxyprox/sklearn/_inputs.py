@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +13,11 @@ from sklearn.utils.validation import _check_sample_weight
 from proxyprox._checks import message
 from proxyprox.problems.design import Design
 from proxyprox.sklearn._moment import Moment, moment_of, pooled
+from proxyprox.sklearn._resemblance import TRANSFORM_BOTH
 
 Array = Any
 
 FLOATS = [np.float64, np.float32]
-
-
-class ProxyWarning(UserWarning):
-    """The proxy's rows do not look as if they were meant that way."""
 
 
 @dataclass(frozen=True)
@@ -84,32 +80,6 @@ def proxy_rows(X_proxy: Any, columns: int, name: str = "X_proxy") -> Any:
     return checked
 
 
-def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
-    """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
-    if X.shape[0] == X_proxy.shape[0]:
-        warnings.warn(
-            f"X_proxy has as many rows as X ({X.shape[0]}): scikit-learn's cross-validation tools "
-            "would take it for one value a row and split it along with X. Pass another number of "
-            "rows, or give the unlabelled rows in X with y = -1.",
-            ProxyWarning,
-            stacklevel=4,
-        )
-    some = X_proxy[: 1 << 14]
-    n = min(X.shape[0], 1 << 14)
-    (mean, spread), (other, _) = _profile(X[:n]), _profile(some)
-    # A word that no labelled row holds says nothing.
-    varies = spread > 0
-    away = np.abs(other - mean) > 20 * spread * (1 + 1 / np.sqrt(n))
-    if n >= 10 and varies.any() and away[varies].mean() > 0.5:
-        warnings.warn(
-            "X_proxy does not look like X: most columns lie more than 20 standard deviations "
-            "apart. A Pipeline transforms X only; Pipeline(..., transform_input=['X_proxy']) "
-            "transforms both.",
-            ProxyWarning,
-            stacklevel=4,
-        )
-
-
 def unlabelled_moment(
     X: Any, unlabelled: Array, X_proxy: Any | None, *, intercept: bool
 ) -> Moment | None:
@@ -137,25 +107,38 @@ def joined(known: Any, new: Labelled) -> tuple[Any, Array, Array | None]:
     if known is None:
         return (new.X, new.y, new.weights)
     X, y, weights = known
-    sparse = scipy.sparse.issparse(X)
-    stack = scipy.sparse.vstack if sparse else np.vstack
-    new_X = new.X.toarray() if scipy.sparse.issparse(new.X) and not sparse else new.X
+    new_X = new.X
+    if scipy.sparse.issparse(X):
+        rows = scipy.sparse.vstack([X, scipy.sparse.csr_array(new_X)], format="csr")
+    else:
+        rows = np.vstack([X, new_X.toarray() if scipy.sparse.issparse(new_X) else new_X])
     if weights is not None or new.weights is not None:
         old = np.ones(len(y)) if weights is None else weights
         added = np.ones(len(new.y)) if new.weights is None else new.weights
         weights = np.concatenate([old, added])
-    return (stack([X, new_X]), np.concatenate([y, new.y]), weights)
+    return (rows, np.concatenate([y, new.y]), weights)
 
 
-def _profile(X: Any) -> tuple[Array, Array]:
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    square = X.multiply(X) if scipy.sparse.issparse(X) else X * X
-    second = np.asarray(square.mean(axis=0)).ravel()
-    return mean, np.sqrt(np.maximum(second - mean**2, 0.0))
+def merged(known: Any, more: Moment | None, width: int) -> tuple[Any, ...] | None:
+    """Return an earlier moment of unlabelled rows with that of further ones, as plain values.
+
+    Parameters
+    ----------
+    known : tuple or None
+        The fields of a moment.
+    more : Moment or None
+        To be added.
+    width : int
+        Columns, the constant included.
+    """
+    if known is not None and known[0].shape[0] != width:
+        remedy = "Set it back, or fit all rows at once."
+        raise ValueError(message("fit_intercept", "another value", "as in the last fit", remedy))
+    if more is None:
+        return None if known is None else tuple(known)
+    both = more if known is None else pooled(Moment(*known), more)
+    return (both.vectors, both.values, both.rest, both.weight)
 
 
 def _columns_message(name: str, got: int, wanted: int) -> str:
-    remedy = (
-        "A Pipeline transforms X only; Pipeline(..., transform_input=['X_proxy']) transforms both."
-    )
-    return message(name, f"{got} columns", f"of X's {wanted} columns", remedy)
+    return message(name, f"{got} columns", f"of X's {wanted} columns", TRANSFORM_BOTH)

@@ -27,6 +27,8 @@ class Journal:
         The file; None keeps nothing.
     about : mapping
         What must agree for the entries to be usable, as JSON values.
+    newer : tuple of str
+        Names in ``about`` that files of earlier versions lack; those are not compared then.
 
     Examples
     --------
@@ -39,7 +41,12 @@ class Journal:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        about: Mapping[str, Any],
+        newer: tuple[str, ...] = (),
+    ) -> None:
         self.path = None if path is None else Path(path)
         self.entries: list[dict[str, Any]] = []
         if self.path is None:
@@ -49,6 +56,11 @@ class Journal:
         if not lines:
             self._write(wanted)
             return
+        held = lines[0].get("about") if isinstance(lines[0], dict) else None
+        if isinstance(held, dict):
+            for name in newer:
+                if name not in held:
+                    wanted["about"].pop(name, None)
         if lines[0] != wanted:
             raise JournalError(
                 f"{self.path} holds labels for something else ({_differences(lines[0], wanted)}): "
@@ -104,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def _differences(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    there, here = held.get("about"), wanted["about"]
+    there, here = held.get("about") if isinstance(held, dict) else None, wanted["about"]
     if not isinstance(there, dict):
         return "it is not a journal of labels"
     names = sorted(there.keys() | here.keys())

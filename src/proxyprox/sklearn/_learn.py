@@ -17,6 +17,7 @@ from proxyprox.sklearn._inference import (
     best_power,
     estimated,
     paired,
+    too_wide,
 )
 from proxyprox.sklearn._inputs import Labelled
 from proxyprox.sklearn._moment import Moment, mixture, moment_of, pooled
@@ -60,7 +61,7 @@ class Learned(NamedTuple):
     taught: bool
     curve: Array
     rectifier: Array
-    estimate: Estimate | None
+    estimate: Estimate | str
 
 
 def learn(
@@ -123,7 +124,7 @@ def _fitted(
     residuals = targets_of(plain) - choice.held_out
     power = choice.candidate.power
     if power is None:
-        power = 0.0 if estimate is None else estimate.power
+        power = 0.0 if isinstance(estimate, str) else estimate.power
     return Learned(
         w, choice.candidate.alpha, choice.steps, power, choice.candidate.taught,
         choice.curve, _rectifier(residuals, plain.sample_weight), estimate,
@@ -161,7 +162,8 @@ def _inside(
         None if start is None else small.inside(start, C),
     )
     # Standard errors belong to the original columns, of which there are too many for any.
-    return found._replace(w=small.outside(found.w, C), estimate=None)
+    why = too_wide(len(rows.y), rows.X.shape[1] + settings.intercept, family)
+    return found._replace(w=small.outside(found.w, C), estimate=why)
 
 
 def _few_threads(loss: GLM) -> AbstractContextManager[Any]:
@@ -265,11 +267,9 @@ def _with_l2(plain: GLM, rows: Labelled, alpha: float, settings: Settings) -> GL
     return GLM(plain.design, rows.y, plain.family, l2=l2, sample_weight=rows.weights)
 
 
-def _estimate(
-    plain: GLM, w: Array, teacher: Teacher | None, power: float | None
-) -> Estimate | None:
+def _estimate(plain: GLM, w: Array, teacher: Teacher | None, power: float | None) -> Estimate | str:
     if plain.dim > WIDEST:
-        return None
+        return too_wide(plain.design.rows, plain.design.width, plain.family)
     return estimated(plain, w, teacher=teacher, power=power)
 
 

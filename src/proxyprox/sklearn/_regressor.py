@@ -6,8 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
 
 from proxyprox.sklearn._base import ProxyGLM
+from proxyprox.sklearn._inputs import FLOATS
 from proxyprox.sklearn._settings import settings_of
 
 Array = Any
@@ -19,6 +21,9 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
         """Add labelled rows (and inputs without labels) and go on from the last fit.
 
+        The labelled rows of that fit, too, are kept, and of the others their second moment; its
+        teacher is not: pass all rows to ``fit`` with ``y_proxy`` for that.
+
         Parameters
         ----------
         X, y, sample_weight, X_proxy
@@ -29,12 +34,15 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         self
         """
         settings = settings_of(self)
-        X, y = self._checked(X, y, reset=not hasattr(self, "n_features_in_"))
-        family = self._family_of(y)
-        return self._partial_fit(settings, X, y, sample_weight, X_proxy, family)
+        data = self._checked(X, y, reset=not hasattr(self, "n_features_in_"))
+        family = self._family_of(data[1])
+        return self._partial_fit(settings, data, sample_weight, X_proxy, family)
 
-    def _is_labelled(self, y: Array) -> Array:
-        return np.ones(len(y), dtype=bool)
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True, reset=reset
+        )
+        return X, y, np.ones(len(y), dtype=bool)
 
     def _shaped(self, matrix: Array) -> tuple[Array, float]:
         return matrix[0, :-1].copy(), float(matrix[0, -1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,10 @@ from sklearn.base import clone
 
 from proxyprox._checks import fraction, message, positive, whole
 from proxyprox.sklearn._criteria import criterion_of, probabilities
+from proxyprox.sklearn._digest import digest_of
 from proxyprox.sklearn._journal import Journal
+from proxyprox.sklearn._resemblance import ProxyWarning
+from proxyprox.sklearn._told import answers_of
 
 Array = Any
 
@@ -21,7 +25,8 @@ class LabelBudget:
 
     Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
     a drawn row then counts ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the
-    whole pool. A row drawn twice is paid for once.
+    whole pool. Such rows are drawn with replacement, and one that is drawn again counts more but
+    is not asked about again: a batch may therefore come out smaller than ``batch_size``.
 
     Parameters
     ----------
@@ -30,9 +35,9 @@ class LabelBudget:
     X : array or sparse matrix of shape (N, p)
         The pool, all of it serving as proxy.
     budget : int
-        Labels that may be bought.
+        Labels that may be bought; more than N buy all N rows.
     batch_size : int
-        Rows asked for at a time.
+        Rows drawn at a time; with a criterion repeats among them are not asked about again.
     criterion : str or callable
         "uniform", "uncertainty" (classifiers), "leverage", or a function of the fitted estimator
         and X that returns a score ≥ 0 for each row.
@@ -47,7 +52,16 @@ class LabelBudget:
     rng : int
         Seed of the draws.
     about : mapping, optional
-        What else must agree for the answers of ``path`` to be usable, as JSON values.
+        What else must agree for the answers of ``path`` to be usable, as JSON values. A digest of
+        X is among them, under the name "data"; an entry of that name takes its place.
+
+    Attributes
+    ----------
+    labels : dict
+        The labels bought, by row number.
+    declined : set of int
+        Rows that were answered by None, NaN or, for classifiers, an empty string or the
+        estimator's mark of unlabelled rows: they are not asked again and cost nothing.
 
     Examples
     --------
@@ -81,13 +95,15 @@ class LabelBudget:
         self.X = X if hasattr(X, "tocsr") else np.asarray(X)
         self.X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
         self.rows = int(self.X.shape[0])
-        self.budget = min(whole("budget", budget), self.rows)
+        self._wanted = whole("budget", budget)
+        self.budget = min(self._wanted, self.rows)
         self.batch_size = whole("batch_size", batch_size)
         self.criterion = criterion_of(criterion)
         self.floor = fraction("floor", floor)
         self.least_gain = None if least_gain is None else positive("least_gain", least_gain)
         self.ahead = whole("ahead", ahead)
         self.labels: dict[int, Any] = {}
+        self.declined: set[int] = set()
         self.weights = np.zeros(self.rows)
         self._draws = 0
         self._open: list[int] = []
@@ -95,7 +111,10 @@ class LabelBudget:
         name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
         shape = {"rows": self.rows, "columns": int(self.X.shape[1])}
         draws = {"criterion": name, "seed": whole("rng", rng, 0), "floor": self.floor}
-        self._journal = Journal(path, {**shape, **draws, **(about or {})})
+        header = {**shape, **draws, **(about or {})}
+        if path is not None and "data" not in header:
+            header["data"] = digest_of(self.X)
+        self._journal = Journal(path, header, newer=("data",))
         self._seed = rng
         for entry in self._journal.entries:
             self._replay(entry)
@@ -118,21 +137,23 @@ class LabelBudget:
     def tell(self, rows: Sequence[int] | Array | int, labels: Any) -> None:
         """Give labels of rows that were asked for, all or some of them.
 
-        A row told again is a correction: the last answer counts.
+        A row told again is a correction: the last answer counts. None is no answer: the row is
+        noted as declined and not asked again.
 
         Parameters
         ----------
         rows : int or sequence of int
             Row numbers.
         labels : label or sequence of labels
-            One for each.
+            One for each, or None where there is no answer.
         """
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = np.atleast_1d(np.asarray(labels)).tolist()
+        answers = answers_of(labels, self.estimator)
         if len(numbers) != len(answers):
             got = f"{len(answers)} labels"
             raise ValueError(message("labels", got, f"one for each of the {len(numbers)} rows"))
-        strange = [row for row in numbers if row not in self._open and row not in self.labels]
+        known = self.labels.keys() | self.declined | set(self._open)
+        strange = [row for row in numbers if row not in known]
         if strange:
             allowed = f"rows that were asked for, {self._open[:8]}"
             raise ValueError(message("rows", strange[0], allowed))
@@ -146,8 +167,10 @@ class LabelBudget:
         """Why no more labels are wanted; None while some are."""
         if self._open:
             return None
-        if self.spent >= self.budget:
+        if self._wanted <= self.rows and self.spent >= self.budget:
             return f"The budget of {self.budget} labels is spent."
+        if self.spent + len(self.declined) >= self.rows:
+            return f"All {self.rows} rows have been asked for (the budget was {self._wanted})."
         if self.least_gain is not None and self.spent:
             gain = self.expected_gain()
             if gain < self.least_gain:
@@ -186,7 +209,10 @@ class LabelBudget:
         model = clone(self.estimator)
         if hasattr(model, "unlabelled"):
             model.set_params(unlabelled=None)
-        model.fit(self.X[bought], y, sample_weight=weights, X_proxy=proxy)
+        with warnings.catch_warnings():
+            # The pool is its own proxy, however the bought rows were chosen.
+            warnings.simplefilter("ignore", ProxyWarning)
+            model.fit(self.X[bought], y, sample_weight=weights, X_proxy=proxy)
         self._fitted = (self.spent, model)
         return model
 
@@ -219,7 +245,8 @@ class LabelBudget:
         wanted = min(self.batch_size, self.budget - self.spent)
         scores = None if self.criterion is None else self._scores()
         if scores is None and self.criterion is None:
-            left = np.setdiff1d(np.arange(self.rows), list(self.labels))
+            left = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined])
+            wanted = min(wanted, len(left))
             rows, weights = rng.choice(left, wanted, replace=False), np.ones(wanted)
         else:
             q = np.full(self.rows, 1 / self.rows) if scores is None else scores
@@ -241,9 +268,15 @@ class LabelBudget:
         if "draw" in entry:
             self._draws += 1
             np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
-            fresh = dict.fromkeys(row for row in entry["draw"] if row not in self.labels)
-            self._open = list(fresh)
+            known = self.labels.keys() | self.declined
+            self._open = list(dict.fromkeys(row for row in entry["draw"] if row not in known))
+            return
+        row, label = entry["row"], entry["label"]
+        if label is None:
+            self.labels.pop(row, None)
+            self.declined.add(row)
         else:
-            self.labels[entry["row"]] = entry["label"]
-            self._fitted = None
-            self._open = [row for row in self._open if row != entry["row"]]
+            self.labels[row] = label
+            self.declined.discard(row)
+        self._fitted = None
+        self._open = [other for other in self._open if other != row]

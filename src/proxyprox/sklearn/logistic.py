@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,10 @@ from proxyprox._checks import message
 from proxyprox.problems.families import Family, Logistic, Softmax
 from proxyprox.sklearn._base import ProxyGLM
 from proxyprox.sklearn._inputs import FLOATS
+from proxyprox.sklearn._marks import is_mark, read_labels
+from proxyprox.sklearn._resemblance import ProxyWarning
 from proxyprox.sklearn._settings import settings_of
+from proxyprox.sklearn.scoring import labelled_part
 
 Array = Any
 
@@ -54,20 +58,25 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         Begin at the last fit instead of at the constant model.
     random_state : int, RandomState or None
         Randomness of the default split.
-    unlabelled : int or None
-        The value of y that marks a row without a label. None: every value is a class.
+    unlabelled : int, str or None
+        The value of y that marks a row without a label, a string for text labels; None and NaN
+        in an array of objects mark one, too. None: every value is a class.
 
     Attributes
     ----------
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     n_steps_, alpha_, power_, taught_ : int, float, float, bool
-        What was chosen; ``n_steps_`` is −1 for "converged", ``taught_`` tells whether the walk
-        began at the teacher's imitation.
+        What was chosen; ``n_steps_`` is −1 for "converged". ``taught_`` tells whether the walk
+        began at the teacher's imitation; ``power_`` is only the share λ of the paired correction
+        in its steps, so that a teacher may be used and ``power_`` be zero. (It is zero, too, if λ
+        was tuned but ``inference_note_`` says that there are no standard errors to tune it by.)
     cv_curve_ : array
         Mean held-out log-loss after 0, 1, 2, … steps.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
         The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
+    inference_note_ : str
+        Why the standard errors are infinite; empty if they are not.
     n_labels_ : int
         Labelled rows of the fit.
 
@@ -100,7 +109,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         fit_intercept: bool = True,
         warm_start: bool = False,
         random_state: Any = 0,
-        unlabelled: int | None = -1,
+        unlabelled: Any = -1,
     ) -> None:
         super().__init__(
             alpha=alpha, l1_ratio=l1_ratio, n_steps=n_steps, max_steps=max_steps, power=power,
@@ -119,36 +128,41 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     ) -> Self:
         """Add rows, labelled or not, to those seen so far and go on from the last fit.
 
-        The labelled rows are kept, of the others only their second moment.
+        The labelled rows are kept, those of ``fit`` too, and of the others their second moment. A
+        teacher is not: pass all rows to :meth:`fit` with ``y_proxy`` for that. What is kept is
+        saved with the estimator; an X that was labelled throughout is kept without a copy, so do
+        not change it in between.
 
         Parameters
         ----------
         X, y, sample_weight, X_proxy
             As in :meth:`fit`.
         classes : array, optional
-            All classes; needed in the first call unless its labels show them all.
+            All classes; needed in the first call unless its labels, or a fit's, show them all.
 
         Returns
         -------
         self
         """
-        first = not hasattr(self, "_seen_classes")
+        first = getattr(self, "_rows", None) is None and getattr(self, "_others", None) is None
         settings = settings_of(self)
-        X, y = self._checked(X, y, reset=first)
-        found = self._is_labelled(y)
+        X, y, found = self._checked(X, y, reset=first)
         if first or classes is not None:
+            if classes is None:
+                self._refuse_ambiguous(y, found, more=X_proxy is not None)
             known = np.unique(y[found] if classes is None else classes)
-            if not first and not np.array_equal(known, self._seen_classes):
-                allowed = f"the classes of the first call, {self._seen_classes.tolist()}"
+            if not first and not np.array_equal(known, self.classes_):
+                allowed = f"the classes of the first call, {self.classes_.tolist()}"
                 raise ValueError(message("classes", known.tolist(), allowed))
-            self._seen_classes: Array = known
-        strange = ~np.isin(y[found], self._seen_classes)
+        else:
+            known = self.classes_
+        strange = ~np.isin(y[found], known)
         if strange.any():
-            allowed = f"one of the classes {self._seen_classes.tolist()}"
+            allowed = f"one of the classes {known.tolist()}"
             remedy = "Name all classes in the first call."
             raise ValueError(message("y", y[found][strange][0], allowed, remedy))
-        family = self._family_of(self._seen_classes)
-        return self._partial_fit(settings, X, y, sample_weight, X_proxy, family)
+        family = self._family_of(known)
+        return self._partial_fit(settings, (X, y, found), sample_weight, X_proxy, family)
 
     def decision_function(self, X: Any) -> Array:
         """Return the linear predictors: of the second class for two, of every class otherwise."""
@@ -179,31 +193,47 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             return np.asarray(self.classes_[(scores.ravel() > 0).astype(int)])
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of labelled rows whose class is right; rows without a label are skipped.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        """
+        X, y, sample_weight = labelled_part(X, y, sample_weight, self.unlabelled)
+        return float(super().score(X, y, sample_weight))
+
     # -- internals --------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        y, labelled = read_labels(y, self.unlabelled)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, reset=reset)
         check_classification_targets(y)
-        return X, y
+        return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
-    def _is_labelled(self, y: Array) -> Array:
-        if self.unlabelled is None or y.dtype.kind not in "iuf":
-            return np.ones(len(y), dtype=bool)
-        labelled: Array = y != self.unlabelled
-        if labelled.all():
-            return labelled
-        classes = np.unique(y[labelled])
-        if len(classes) <= 1 and self.unlabelled == -1:
+    def _refuse_ambiguous(self, y: Array, labelled: Array, *, more: bool) -> None:
+        if labelled.all() or not is_mark(-1, self.unlabelled) or -1 not in y[~labelled]:
+            return
+        if len(np.unique(y[labelled])) <= 1:
             shown = np.unique(y).tolist()
             raise ValueError(
                 f"y must say which rows are unlabelled, got the values {shown}, where -1 could be "
                 "a class or mark the rows without a label. If -1 is a class, set unlabelled=None "
                 "and pass unlabelled rows as X_proxy; otherwise code the classes as 0, 1, …"
             )
-        return labelled
+        if more:
+            warnings.warn(
+                f"y is -1 in {int((~labelled).sum())} rows, which are taken as unlabelled, and "
+                "X_proxy is given as well. If -1 is a class, set unlabelled=None.",
+                ProxyWarning,
+                stacklevel=3,
+            )
 
     def _family_of(self, y: Array) -> Family:
         classes = np.unique(y)
+        if not len(classes):
+            raise ValueError(message("y", "no label", "labels of two classes at least"))
         if len(classes) < 2:
             raise ValueError(
                 f"y must hold labels of two classes at least, got one class, {classes[0]!r}. "

@@ -1,0 +1,112 @@
+"""Which rows have no label: the mark for them, and None among labels of any kind."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from proxyprox._checks import message
+
+Array = Any
+
+TEXT = "UST"
+"""Kinds of numpy arrays that hold text."""
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is None, NaN or pandas' NA: no label whatever the mark."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def is_mark(value: Any, mark: Any) -> bool:
+    """Tell whether a single value is the mark of a row without a label."""
+    if mark is None or isinstance(value, str) != isinstance(mark, str):
+        return False
+    return (is_missing(mark) and is_missing(value)) or bool(value == mark)
+
+
+def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
+    """Return labels that can be validated, and which rows have one.
+
+    Parameters
+    ----------
+    y : array-like
+        What the user passed.
+    mark : scalar or None
+        The value of a row without a label; None if every value is a class.
+
+    Returns
+    -------
+    labels, labelled
+        Rows without a label hold some other row's where theirs is of another kind. The second is
+        None for a y that is no list of labels; whoever validates it will say so.
+    """
+    values = _array(y)
+    if values is None:
+        return y, None
+    if values.dtype.kind == "O":
+        return _objects(values, mark)
+    everything = np.ones(len(values), dtype=bool)
+    if mark is None:
+        return y, everything
+    if values.dtype.kind in TEXT:
+        return y, values != mark if isinstance(mark, (str, bytes)) else everything
+    if isinstance(mark, (str, bytes)):
+        allowed = "a number or None where the labels are numbers"
+        raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
+    if values.dtype.kind not in "iuf":
+        return y, everything
+    if not is_missing(mark):
+        return y, values != mark
+    labelled = ~np.isnan(values)
+    return np.where(labelled, values, values[labelled][0] if labelled.any() else 0.0), labelled
+
+
+def _array(y: Any) -> Array | None:
+    """Return labels as a flat array; None for what is none."""
+    if isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y):
+        # numpy would turn the number -1 among strings into the string "-1".
+        values = np.empty(len(y), dtype=object)
+        values[:] = y
+        return values
+    try:
+        values = np.asarray(y)
+    except ValueError:
+        return None
+    if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
+        return values.ravel()
+    return values if values.ndim == 1 else None
+
+
+def _objects(values: Array, mark: Any) -> tuple[Array, Array | None]:
+    labelled = np.array([not (is_missing(v) or is_mark(v, mark)) for v in values], dtype=bool)
+    if mark is None and not labelled.all():
+        row = int(np.argmin(labelled))
+        remedy = (
+            "unlabelled=None takes every value for a class: set another mark, or pass the rows "
+            "without a label as X_proxy."
+        )
+        raise ValueError(message("y", values[row], "a class in every row", remedy))
+    known = values[labelled].tolist()
+    if not known:
+        return np.zeros(len(values), dtype=int), labelled
+    text = [isinstance(value, str) for value in known]
+    if any(text) and not all(text):
+        other = known[text.index(False)]
+        remedy = "Set unlabelled to the value that marks rows without a label, or use None there."
+        raise ValueError(message("y", other, "labels of one kind, text or numbers", remedy))
+    if not all(text):
+        if not all(isinstance(value, (numbers.Number, np.bool_)) for value in known):
+            return values, labelled
+        numeric = np.array(known)
+        filled = np.full(len(values), numeric[0])
+        filled[labelled] = numeric
+        return filled, labelled
+    filled = np.full(len(values), known[0], dtype=object)
+    filled[labelled] = values[labelled]
+    return filled, labelled

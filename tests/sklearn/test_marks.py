@@ -1,0 +1,99 @@
+"""Rows without a label: their marks in y, in scores and among text."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from proxyprox.sklearn import ProxyLogisticRegression, ProxyWarning, labelled_only
+
+QUICK = {"cv": 2, "max_steps": 10}
+
+
+@pytest.fixture
+def marked(binary):
+    X, y, _ = binary
+    return X, np.where(np.arange(len(y)) < 90, y, -1)
+
+
+def test_score_skips_rows_without_a_label(marked):
+    X, y = marked
+    model = ProxyLogisticRegression(**QUICK).fit(X, y)
+    assert model.score(X, y) == model.score(X[:90], y[:90])
+    weights = np.arange(1.0, len(y) + 1)
+    assert model.score(X, y, weights) == model.score(X[:90], y[:90], weights[:90])
+    # One class besides the mark is a score like any other.
+    assert model.score(X, np.where(y == 1, 1, -1)) <= 1
+    with pytest.raises(ValueError, match="only rows without a label"):
+        model.score(X[90:], y[90:])
+
+
+def test_a_search_scores_labelled_rows(marked):
+    X, y = marked
+    pipe = make_pipeline(StandardScaler(), ProxyLogisticRegression(**QUICK))
+    assert cross_val_score(pipe, X, y, cv=3).min() > 0.6
+    scorer = pickle.loads(pickle.dumps(labelled_only("neg_log_loss")))
+    losses = cross_val_score(pipe, X, y, cv=3, scoring=scorer)
+    assert (losses > -0.75).all()
+    assert "unlabelled=-1" in repr(scorer)
+    weighted = scorer(pipe.fit(X, y), X, y, sample_weight=np.ones(len(y)))
+    assert weighted == pytest.approx(scorer(pipe, X[:90], y[:90]))
+
+
+@pytest.mark.parametrize("mark", ["", "?"])
+@pytest.mark.parametrize("kind", [str, object])
+def test_text_labels_have_a_mark_of_their_own(marked, mark, kind):
+    X, y = marked
+    names = np.array(["no", "yes", mark]).astype(kind)[y]
+    model = ProxyLogisticRegression(unlabelled=mark, **QUICK).fit(X, names)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.n_labels_ == 90
+    numbers = ProxyLogisticRegression(**QUICK).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, numbers.coef_)
+    assert model.score(X, names) == numbers.score(X, y)
+
+
+@pytest.mark.parametrize("mark", [None, np.nan, -1])
+@pytest.mark.parametrize("classes", [("no", "yes"), (0, 1)])
+def test_none_among_objects_is_no_label(marked, mark, classes):
+    X, y = marked
+    given = [mark if label < 0 else classes[label] for label in y]
+    reference = ProxyLogisticRegression(**QUICK).fit(X, y)
+    for form in (given, np.array(given, dtype=object)):
+        if isinstance(form, list) and mark is np.nan and classes == (0, 1):
+            continue  # numpy makes floats of them, in which NaN is refused
+        model = ProxyLogisticRegression(**QUICK).fit(X, form)
+        assert model.classes_.tolist() == list(classes)
+        np.testing.assert_array_equal(model.coef_, reference.coef_)
+    with pytest.raises(ValueError, match="unlabelled=None takes every value for a class"):
+        ProxyLogisticRegression(unlabelled=None).fit(X, np.array([None, *given[1:]], dtype=object))
+
+
+def test_nan_may_be_the_mark(marked):
+    X, y = marked
+    model = ProxyLogisticRegression(unlabelled=np.nan, **QUICK)
+    assert model.fit(X, np.where(y < 0, np.nan, y)).n_labels_ == 90
+
+
+def test_marks_of_another_kind_are_named(marked):
+    X, y = marked
+    with pytest.raises(ValueError, match="unlabelled must be a number or None"):
+        ProxyLogisticRegression(unlabelled="").fit(X, y)
+    with pytest.raises(ValueError, match="labels of one kind"):
+        ProxyLogisticRegression().fit(X[:90], ["a", 3, *["b"] * 88])
+    with pytest.raises(ValueError, match="no label"):
+        ProxyLogisticRegression().fit(X, np.full(len(y), None))
+
+
+def test_minus_one_beside_a_proxy_is_warned_of(three):
+    X, y = three
+    with pytest.warns(UserWarning, match=r"taken as unlabelled.*unlabelled=None"):
+        ProxyLogisticRegression(**QUICK).fit(X[:90], y[:90] - 1, X_proxy=X[90:])
+    model = ProxyLogisticRegression(unlabelled=None, **QUICK)
+    assert len(model.fit(X[:90], y[:90] - 1, X_proxy=X[90:]).classes_) == 3
+    assert issubclass(ProxyWarning, UserWarning)
