@@ -36,6 +36,28 @@ def test_a_run_that_grows_but_stays_finite_is_no_success():
     assert f"loss          24.2 at the start, {result.values[1]:.6g} at the end" in str(result)
 
 
+CHECKED = "Check the gradient against the value too, with scipy.optimize.check_grad"
+
+
+@pytest.mark.parametrize(
+    ("method", "safeguard", "words"),
+    [
+        (pp.ProxyProx(0.01), False, "A smaller eta, eta='auto' or safeguard=True should help. "),
+        (pp.ProxyProx(0.01), True, "A smaller eta or eta='auto' should help. "),
+        (pp.ProxyProx("auto"), False, "taken. safeguard=True should help. "),
+        (pp.ProxyProx("auto"), True, "samples. "),
+    ],
+)
+def test_only_what_is_not_on_already_is_suggested(method, safeguard, words):
+    wrong = pp.Problem((lambda w: float(w @ w), lambda w: -2 * w), pp.Quadratic(np.eye(2)))
+    result = pp.minimize(
+        wrong, START, method=method, steps=15 if safeguard else 200, safeguard=safeguard
+    )
+    assert result.status is Status.GREW
+    assert words + CHECKED in result.message
+    assert "'auto'" not in result.message or method.eta != "auto"
+
+
 def test_a_run_that_falls_is_a_success_and_shows_it():
     result = on_rosenbrock(pp.ProxyProx(0.003), steps=200)
     assert result.status is Status.STEPS_DONE

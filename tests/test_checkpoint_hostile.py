@@ -185,6 +185,8 @@ def echo(tree, members):
 
 ARRAYS = [("state", "w"), ("state", "estimate"), ("average",), ("anchor",), ("memory", "inverse")]
 HOSTILE = {
+    "identity as text": set_in("identity", value="me"),
+    "identity without proxy": drop("identity", "proxy"),
     "pickled object": member("state", "w", data=npy(np.array([Evil(), 1, 2], dtype=object))),
     "pickled memory": member("memory", "inverse", data=npy(np.array([Evil()], dtype=object))),
     **{f"NaN in {keys[-1]}": member(*keys, data=npy([1.0, np.nan, 2.0])) for keys in ARRAYS},

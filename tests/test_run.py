@@ -215,3 +215,14 @@ def test_torch_gradients_that_carry_a_graph_are_cut_loose():
     result = pp.minimize(pp.Problem(target), w0, method=pp.SGD(0.5), steps=30)
     assert not result.w.requires_grad
     assert torch.allclose(result.w, torch.ones(2, dtype=torch.float64), atol=1e-8)
+
+
+def test_the_default_method_is_that_of_minimize():
+    target = pp.Quadratic(np.eye(2), b=-np.ones(2))
+    run = pp.Run(pp.Problem(target, target))
+    assert run.method == pp.ProxyProx("auto")
+    for _ in range(4):
+        run.tell(target.gradient(run.ask().points[0]))
+    assert run.result().w.tobytes() == pp.minimize(run.problem, steps=4).w.tobytes()
+    with pytest.raises(ValueError, match=r"pass w0=np\.zeros\(d\)"):
+        pp.Run(pp.Problem((None, lambda w: w)))

@@ -206,3 +206,27 @@ def test_the_rival_may_be_given(target):
     assert problem.value(auto.w) < problem.value(slow.w)
     with pytest.raises(TypeError, match=r"safeguard must be True, False or an SGD"):
         pp.minimize(problem, np.zeros(10), **call, safeguard="SGD")
+
+
+def test_rounding_drops_no_proxy():
+    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
+    problem = pp.Problem((target.value, target.gradient), target)
+    result = pp.minimize(problem, np.ones(2), steps=60, safeguard=True)
+    assert result.safeguard.dropped_at is None
+    assert result.safeguard.chosen == "proxy"
+    check = result.safeguard.checks[0]
+    assert 0 < check.rounding < 1e-8
+    assert not check.clear
+    assert str(check) == (
+        "after 20 steps the held-out losses of the proxy and SGD are equal up to rounding (1 batch)"
+    )
+
+
+def test_the_penalty_counts_in_a_comparison():
+    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
+    problem = pp.Problem(target, pp.Quadratic(np.diag([1.0, 1.0])), pp.L1(0.3))
+    call = {"steps": 5}
+    check = pp.minimize(problem, method=pp.ProxyProx(0.1), safeguard=True, **call).safeguard.checks
+    sgd = pp.minimize(problem, method=pp.SGD("auto"), **call)
+    ours = pp.minimize(problem, method=pp.ProxyProx(0.1), **call)
+    assert check[-1].gap == pytest.approx(problem.value(ours.w) - problem.value(sgd.w), rel=1e-9)

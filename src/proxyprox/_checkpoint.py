@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from proxyprox import _pack as pack
 from proxyprox._checks import message, positive, whole
 from proxyprox._config import NotRebuildableError, decode, encode
+from proxyprox._identity import configuration, other_identity
 from proxyprox._ledger import Ledger
 from proxyprox._restored import (
     described_differences,
@@ -22,6 +21,7 @@ from proxyprox._restored import (
     require_memory,
     require_rule,
 )
+from proxyprox._rng_state import decode_rng, encode_rng
 from proxyprox._trace import Trace
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ class Checkpoint:
     """Where and how often :func:`~proxyprox.minimize` saves its run.
 
     If the file exists, ``minimize`` goes on from it, bit for bit; a file of a run that was
-    configured otherwise is refused. The file is written whole or not at all, and is also written
-    when the run ends for any reason.
+    configured otherwise is refused, as is one of another start, seed, penalty or data (losses made
+    of plain functions cannot be told apart, unless they have a ``fingerprint()``). The file is
+    written whole or not at all, and is also written when the run ends for any reason.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def run_tree(run: Run) -> dict[str, Any]:
     """Return everything that the rest of a run depends on."""
     state = {f.name: getattr(run._state, f.name) for f in fields(run._state)}
     return {
-        "config": run.config(),
+        "config": configuration(run),
         "state": state,
         # The gradient at w_k is kept, not recomputed: counts and bits stay the same.
         "anchor": run._proxy.known(run._state.w),
@@ -147,16 +148,21 @@ def restore_run(
     *,
     keep_stop: bool = False,
     guarded: bool = False,
+    same_call: bool = False,
 ) -> None:
     """Fill a freshly built run of the same configuration from a checkpoint's tree.
 
     With ``keep_stop`` a default inner rule that follows from the number of steps planned gives
-    way to the one that the run began with: a run may go on for longer than was planned.
+    way to the one that the run began with: a run may go on for longer than was planned. The
+    problem must be the saved one, with ``same_call`` the start and the seed too; a rival's tree,
+    inside that of its run, does not say.
     """
     try:
         if keep_stop:
             _keep_stop(tree["config"]["stop"], run)
-        differences = described_differences(tree.get("config"), run.config())
+        differences = described_differences(tree.get("config"), configuration(run))
+        if "identity" in tree:
+            differences += other_identity(tree["identity"], run, same_call=same_call)
         if ("guard" in tree) != guarded:
             differences.append(f"safeguard was {not guarded}, now {guarded}")
     except Exception as error:
@@ -164,7 +170,7 @@ def restore_run(
     if differences:
         raise CheckpointError(
             f"checkpoint {os.fspath(path)!r} belongs to another run: {'; '.join(differences)}. "
-            "Give the same configuration to go on with it, or another path to start afresh."
+            "Give the same arguments to go on with it, or another path to start afresh."
         )
     try:
         _fill(tree, run)
@@ -207,6 +213,7 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     points = None if pending is None else tuple(run.method.ask(restored))
     # All is well: only now is the run changed.
     run._state = restored
+    run._identity = tree.get("identity", run._identity)
     run._average, run._share = average, share
     run._memory.clear()
     run._memory.update(tree["memory"])
@@ -256,37 +263,3 @@ def _keep_stop(saved: Any, run: Run) -> None:
     began, here = saved["class"] in planned, type(run.stop).__name__ in planned
     if began and here and saved != encode(run.stop):
         run.stop, run._why_stop = decode(saved), " (the rule that the run began with)"
-
-
-def encode_rng(rng: np.random.Generator) -> dict[str, Any]:
-    """Return a generator's state as JSON data."""
-    state = dict(rng.bit_generator.state)
-    inner = state["state"]
-    # Python's integers are unbounded, JSON readers' are not: text keeps every bit.
-    state["state"] = {k: str(v) if isinstance(v, int) else v for k, v in inner.items()}
-    return state
-
-
-def decode_rng(state: dict[str, Any]) -> np.random.Generator:
-    """Return the generator of a state that :func:`encode_rng` made, or that claims so."""
-    kinds = {
-        kind.__name__: kind
-        for kind in (
-            np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937,
-            np.random.Philox, np.random.SFC64,
-        )
-    }  # fmt: skip
-    bit_generator = kinds[state["bit_generator"]]()
-    inner = {k: int(v) if isinstance(v, str) else v for k, v in state["state"].items()}
-    restored: Any = {**state, "state": inner}
-    # NumPy trusts these positions: one outside of its buffer would read foreign memory.
-    _require_position(inner.get("pos", 0), 624)
-    _require_position(state.get("buffer_pos", 0), 4)
-    bit_generator.state = restored
-    return np.random.Generator(bit_generator)
-
-
-def _require_position(position: Any, last: int) -> None:
-    require_count("the generator's position", position, int)
-    if position > last:
-        raise ValueError(f"the generator's position is {position}, beyond {last}")

@@ -11,6 +11,7 @@ from array_api_compat import is_numpy_array
 from proxyprox._arrays import Vector, copied
 from proxyprox._checks import Words, has, message, require, whole
 from proxyprox._checks import vector as checked_vector
+from proxyprox._ledger import Budget
 from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
@@ -57,12 +58,17 @@ def admit(
     return Parts(start, inner, stop, why_inner, why_stop)
 
 
+def chosen(method: Any | None) -> Any:
+    """Return the method, or the one for all who do not name one."""
+    return ProxyProx(eta="auto") if method is None else method
+
+
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:
     """Return w0, checked and copied; zeros where it was left out and the size is known."""
     size = problem.dim
     if w0 is None:
         if size is None:
-            remedy = "The problem does not know its number of parameters."
+            remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
             raise ValueError(message("w0", None, "a starting point", remedy))
         for part in (problem.objective, problem.proxy):
             if hasattr(part, "zeros"):
@@ -168,3 +174,34 @@ def _stop(
             expected_steps
         ), " (the default: the objective is not known to be strongly convex)"
     return SDane(), " (the default: neither μ nor the number of steps is known)"
+
+
+def require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
+    """Refuse a limit on what is never counted in this run: it would not end it."""
+    objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
+    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
+    counted = {
+        "cost": getattr(objective, "cost", None) is not None,
+        "epsilon": getattr(objective, "epsilon", None) is not None,
+        "proxy_gradients": not free,
+    }
+    for name in (name for name, known in counted.items() if not known):
+        limit = None if limits is None else getattr(limits, name)
+        if limit is not None:
+            whose = (
+                "the method uses no proxy"
+                if name == "proxy_gradients"
+                else (f"{type(objective).__name__} has no {name}(…)")
+            )
+            allowed = "a limit on something that this run counts"
+            remedy = f"Here {whose}: limit something else."
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
+
+
+def planned(steps: int | None, limits: Budget | None, method: Any) -> int | None:
+    """Return how many outer steps a run will take, if its limits tell."""
+    if steps is not None or limits is None or limits.target_gradients is None:
+        return steps
+    return max(
+        1, int(limits.target_gradients) // (2 if getattr(method, "two_points", False) else 1)
+    )

@@ -15,6 +15,11 @@ from proxyprox.inner import Auto
 from proxyprox.stopping import Relative, Residual
 
 
+def has_rows(objective: Any, batch: Any) -> bool:
+    """Tell whether a batch names rows that the loss can be fitted on."""
+    return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
+
+
 def minimiser_on_rows(
     objective: Any, batches: Sequence[Any], start: Vector, penalty: Any | None
 ) -> Vector | None:
@@ -27,10 +32,9 @@ def minimiser_on_rows(
     array or None
         None if the objective does not have rows, or the fit fails.
     """
-    rows = [batch for batch in batches if isinstance(batch, np.ndarray) and batch.dtype.kind == "i"]
-    if not rows or len(rows) < len(batches) or not has(objective, "rows"):
+    if not batches or not all(has_rows(objective, batch) for batch in batches):
         return None
-    seen, counts = np.unique(np.concatenate(rows), return_counts=True)
+    seen, counts = np.unique(np.concatenate(batches), return_counts=True)
     weights = getattr(objective, "sample_weight", None)
     counts = counts if weights is None else counts * weights[seen]
     loss = objective.rows(seen, sample_weight=counts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxyprox._result import counted
+
 CLEAR = 3.0
 """Standard errors by which an arm must trail to be dropped before the end."""
 
@@ -24,6 +26,8 @@ class Check:
         Of the gap.
     batches : int
         Held-out batches it rests on.
+    rounding : float
+        Gaps up to this are rounding.
     """
 
     step: int
@@ -32,19 +36,26 @@ class Check:
     gap: float
     standard_error: float
     batches: int
+    rounding: float = 0.0
 
     @property
     def clear(self) -> bool:
-        """Whether the gap is more than noise."""
-        return abs(self.gap) > CLEAR * self.standard_error
+        """Whether the gap is more than noise and rounding."""
+        return abs(self.gap) > max(CLEAR * self.standard_error, self.rounding)
 
     @property
     def finding(self) -> str:
         """What was found, in words."""
+        held_out = counted(self.batches, "batch", "batches")
+        if abs(self.gap) <= self.rounding:
+            return (
+                f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding "
+                f"({held_out})"
+            )
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
         return (
             f"the held-out loss of {better} is lower than that of {worse} "
-            f"by {abs(self.gap):.3g} ± {self.standard_error:.2g} ({self.batches} batches)"
+            f"by {abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
         )
 
     def __str__(self) -> str:
@@ -74,3 +85,17 @@ class Evidence:
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
+
+
+def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool) -> str:
+    """Return the choice in words."""
+    if dropped_at is not None:
+        lead = f"The proxy was dropped after {counted(dropped_at, 'step')}: {reason}."
+        return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
+    if not compared:
+        return "The proxy's answer is returned: nothing was compared on held-out samples."
+    return {
+        "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
+        "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
+        "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
+    }[chosen]

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
+from proxyprox._door import chosen, planned, require_accounts
 from proxyprox._exchange import Query, Step, answered
 from proxyprox._guard_state import restore_guard
 from proxyprox._ledger import Budget, as_budget
@@ -24,8 +26,8 @@ from proxyprox._run import Run
 from proxyprox._safeguard import Guarded
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
-from proxyprox.methods import SGD, ProxyProx
-from proxyprox.problems import Problem, Zero
+from proxyprox.methods import SGD
+from proxyprox.problems import Problem
 from proxyprox.stopping import Criterion
 
 Driven = Run | Guarded
@@ -83,7 +85,8 @@ def minimize(
     callback : callable, optional
         Called with a :class:`Step` after every outer step; return True to stop.
     checkpoint : Checkpoint or path, optional
-        Save the run there, and go on from there if the file exists.
+        Save the run there, and go on from there if the file exists; a file of another problem,
+        start, seed or configuration is refused.
     progress : bool
         Show a progress bar.
     safeguard : bool or SGD
@@ -126,28 +129,40 @@ def minimize(
         raise TypeError(message("callback", callback, "a function of a Step"))
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
-    method = ProxyProx(eta="auto") if method is None else method
+    method = chosen(method)
     saver = as_checkpoint(checkpoint)
-    _require_accounts(problem, method, limits)
+    require_accounts(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
-        expected_steps=_expected(steps, limits, method),
+        expected_steps=planned(steps, limits, method),
     )  # fmt: skip
     start = run.w
+    resumed: int | None = None
     driven: Driven = run
     if safeguard:
-        driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"))
+        driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
     if saver is not None and os.path.exists(saver.path):
         tree = checkpoints.read_tree(saver.path, like=run.w)
         if isinstance(driven, Guarded):
             restore_guard(saver.path, tree, driven, keep_stop=stop is None)
         else:
-            checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None)
+            checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None, same_call=True)
+        resumed = driven.steps
+    if isinstance(driven, Guarded) and driven.steps == 0:
+        driven.require_budget()
     with _kept(driven, saver), bar(progress, steps, limits) as advance:
         if saver is not None:
             _first_save(saver, driven)
         result = _loop(driven, steps, limits, callback, saver, advance)
-    return judged(result, problem, start)
+    idle = result.status.success and result.steps == resumed
+    result = judged(
+        result, problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
+    )
+    if saver is not None and idle:
+        path = os.fspath(saver.path)
+        ended = f"Resumed from {path!r}, it was finished already: no step was added."
+        result = replace(result, message=f"{result.message} {ended}")
+    return result
 
 
 def _loop(
@@ -250,33 +265,3 @@ def _first_save(saver: Checkpoint, run: Driven) -> None:
     except OSError as error:
         allowed = "a file that can be written"
         raise ValueError(message("checkpoint", saver.path, allowed, f"{error}.")) from error
-
-
-def _require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
-    """Refuse a limit on what is never counted in this run: it would not end it."""
-    objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
-    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
-    counted = {
-        "cost": getattr(objective, "cost", None) is not None,
-        "epsilon": getattr(objective, "epsilon", None) is not None,
-        "proxy_gradients": not free,
-    }
-    for name in (name for name, known in counted.items() if not known):
-        limit = None if limits is None else getattr(limits, name)
-        if limit is not None:
-            whose = (
-                "the method uses no proxy"
-                if name == "proxy_gradients"
-                else (f"{type(objective).__name__} has no {name}(…)")
-            )
-            allowed = "a limit on something that this run counts"
-            remedy = f"Here {whose}: limit something else."
-            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
-
-
-def _expected(steps: int | None, limits: Budget | None, method: Any) -> int | None:
-    if steps is not None or limits is None or limits.target_gradients is None:
-        return steps
-    return max(
-        1, int(limits.target_gradients) // (2 if getattr(method, "two_points", False) else 1)
-    )

@@ -23,16 +23,32 @@ STILL = 1e-6
 """Steps below this share of the longest one are rounding: a rule may fail there."""
 
 
-def judged(result: Result, problem: Problem, w0: Vector) -> Result:
+def judged(
+    result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
+) -> Result:
     """Return the result with the losses at its two ends, its status mended by the evidence.
 
     The objective's ``value`` is called twice, where it has one and neither a cost nor a privacy
     account that this would have to be entered in. No step ever depends on what it says.
+    ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
     """
     values = _values(problem, w0, result.w)
     status, note = _status(result, values)
+    if status is Status.GREW:
+        note = _advice(measured=measured, guarded=guarded)
     lead = result.message if status is result.status else f"{status.value} {result.message}"
     return replace(result, values=values, status=status, message=f"{lead} {note}".rstrip())
+
+
+def _advice(*, measured: bool, guarded: bool) -> str:
+    """Return what may help a run that grew, of what is not in use already."""
+    untried = [] if measured else ["A smaller eta", "eta='auto'"]
+    untried += [] if guarded else ["safeguard=True"]
+    helps = " or ".join([", ".join(untried[:-1]), untried[-1]] if untried[1:] else untried)
+    return (f"{helps} should help. " if helps else "") + (
+        "Check the gradient against the value too, with scipy.optimize.check_grad: one of the "
+        "wrong sign looks like this."
+    )
 
 
 def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | None:

@@ -27,7 +27,7 @@ class Status(Enum):
     )
     GREW = (
         "The loss ended far above where it began: the run diverged, though every number stayed "
-        "finite. A smaller eta, eta='auto' or safeguard=True should help."
+        "finite."
     )
     INNER_RULE_FAILED = (
         "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
@@ -122,6 +122,6 @@ class Result:
         return "\n".join(lines)
 
 
-def counted(count: int, name: str) -> str:
-    """Return a count with its noun, in the singular or the plural."""
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
+def counted(count: int, name: str, plural: str = "") -> str:
+    """Return a count with its noun, in the singular or the plural (by default with an s)."""
+    return f"{count:,} {name if count == 1 else plural or name + 's'}"

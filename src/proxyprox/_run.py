@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
-from proxyprox._arrays import Vector, copied, namespace, norm
-from proxyprox._config import encode
-from proxyprox._door import admit, generator, starting_point
+from proxyprox._arrays import Vector, copied, norm
+from proxyprox._door import admit, chosen, generator, starting_point
 from proxyprox._exchange import Query, Step, noise, price, received
+from proxyprox._identity import configuration, identity, seed_of
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import Result, Status
@@ -40,8 +40,8 @@ class Run:
         What to minimise.
     w0 : array, optional
         Where to begin; zeros if the problem knows its size.
-    method : Method
-        The outer method, such as ``ProxyProx(eta=1.0)``.
+    method : Method, optional
+        The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``.
     inner : InnerSolver, optional
         How subproblems are solved; by default the method's own, or what suits the proxy.
     stop : Criterion, optional
@@ -70,13 +70,14 @@ class Run:
         problem: Problem,
         w0: Vector | None = None,
         *,
-        method: Any,
+        method: Any = None,
         inner: Any | None = None,
         stop: Criterion | None = None,
         averaging: Averaging | None = None,
         rng: np.random.Generator | int | None = None,
         expected_steps: int | None = None,
     ) -> None:
+        method = chosen(method)
         parts = admit(problem, w0, method, inner, stop, averaging, expected_steps)
         self.problem = problem
         self.method = method
@@ -92,6 +93,8 @@ class Run:
         self._proxy = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
         self._state = method.init(parts.w0, problem)
         self._rng = generator(rng)
+        self._w0, self._seed = parts.w0, seed_of(rng)
+        self._identity: dict[str, Any] | None = None
         self._memory: dict[str, Any] = {}
         self._average: Vector | None = None
         self._share = 1.0
@@ -199,21 +202,12 @@ class Run:
     # -- saving -----------------------------------------------------------------------------
 
     def config(self) -> dict[str, Any]:
-        """Return, as JSON data, everything that makes this run the run it is."""
-        w = self._state.w
-        return {
-            "method": encode(self.method),
-            "inner": encode(self.inner),
-            "stop": encode(self.stop),
-            "averaging": encode(self.averaging),
-            "size": int(w.shape[0]),
-            "dtype": str(w.dtype),
-            "library": namespace(w).__name__.removeprefix("array_api_compat."),
-        }
+        """Return, as JSON data, how this run is set up."""
+        return configuration(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all."""
-        checkpoint.save_tree(path, checkpoint.run_tree(self))
+        checkpoint.save_tree(path, {**checkpoint.run_tree(self), "identity": identity(self)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None) -> Run:
@@ -224,7 +218,7 @@ class Run:
         path : path-like
             The file; no code in it is ever run.
         problem : Problem
-            The same problem: data is not part of a checkpoint.
+            The same problem: data is not part of a checkpoint, but other data is refused.
         w0 : array, optional
             Any array of the run's kind and size, if the problem does not know its size.
 

@@ -1,11 +1,6 @@
-r"""Never worse: SGD and ERM run along on the same samples, and held-out ones decide.
+"""Never worse: SGD and ERM run along on the same samples, and held-out ones decide.
 
-Two points are compared without a single value of the target: for any a and b
-
-.. math:: L(a) - L(b) = \int_0^1 \langle \nabla L(b + t(a - b)), a - b\rangle\,dt,
-
-and the integral is taken at two Gauss nodes, which is exact for losses up to the fourth degree. A
-held-out batch's gradients there give one sample of the gap; several give its standard error.
+Two points are compared without a single value of the target; :mod:`proxyprox._gap` says how.
 
 What is charged, all of it in the run's ledger:
 
@@ -13,10 +8,12 @@ What is charged, all of it in the run's ledger:
   are not repeatable it draws its own, which are charged.
 * Held-out batches: their samples, and a gradient at each node (not repeatable: at one). They come
   at 20, 40, 80, … outer steps and at the end, a tenth as many as the steps since the last time and
-  at least eight: about 10 % more samples. A budget keeps enough back for the last time.
+  at least eight: about 10 % more samples. A budget makes them fewer, down to two, keeps enough back
+  for the last time, and is never exceeded; see :mod:`proxyprox._purse`.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
-An arm that trails by three standard errors is given up: the proxy at once, SGD at the second time.
+An arm that trails by three standard errors, and by more than rounding, is given up: the proxy at
+once, SGD at the second time.
 That the proxy was dropped is said at that moment, by ``Step.note`` and in the log "proxyprox".
 """
 
@@ -31,12 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, dot
+from proxyprox._arrays import Vector, norm
 from proxyprox._checkpoint import save_tree
-from proxyprox._erm import minimiser_on_rows
-from proxyprox._evidence import Check, Evidence
+from proxyprox._erm import has_rows, minimiser_on_rows
+from proxyprox._evidence import Check, Evidence, verdict
 from proxyprox._exchange import Query, Step, answered
+from proxyprox._gap import held_out_gap, points_each, rounding_of
 from proxyprox._guard_state import guard_tree
+from proxyprox._ledger import Budget
+from proxyprox._purse import LEAST, SHARE, Item, Purse, comparisons
 from proxyprox._result import Result, Status
 from proxyprox._run import Run
 from proxyprox._subproblem import NonFiniteError
@@ -45,16 +45,12 @@ from proxyprox.methods import SGD
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
-SHARE = 0.1
-FEWEST = 8
-NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
-"""Gauss–Legendre nodes on [0, 1]; both weigh one half."""
 
 
 class Guarded:
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
-    def __init__(self, run: Run, rival: SGD) -> None:
+    def __init__(self, run: Run, rival: SGD, limits: Budget | None = None) -> None:
         self.problem = run.problem
         self.ledger = run.ledger
         self.steps = 0
@@ -62,7 +58,10 @@ class Guarded:
         self._rng = np.random.default_rng(run._rng.integers(2**62))
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
+        self._start, self._slope = run.w, 0.0
+        self._purse = Purse(run.problem.objective, run.ledger, limits)
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
+        self._each = points_each(self._repeatable)
         self._batches: list[Any] = []
         self._checks: list[Check] = []
         self._dropped_at: int | None = None
@@ -76,24 +75,36 @@ class Guarded:
         return self._leader.ask()
 
     def price(self, query: Query) -> dict[str, float]:
-        """Return what the step costs, its rival's share and the comparisons to come included."""
-        price = self._leader.price(query)
-        samples, points, ahead = price["target_samples"], len(query.points), 0
-        if self._sgd is not None and self._proxy is not None:
-            ahead += len(self._sgd.method.ask(self._sgd._state))
-        # Kept back for the end: two comparisons on one set of held-out batches.
-        batches = self._count(self.steps + 1)
-        due = batches if self.steps + 1 >= self._due else 0
-        ahead += len(NODES) * (2 * batches + due)
-        price["target_gradients"] += ahead
-        price["target_samples"] += samples * (batches + due)
-        if "cost" in price:
-            price["cost"] += ahead * price["cost"] / points
-        return price
+        """Return what the step costs, its rival's share and the last comparisons included."""
+        last = comparisons(query.batch, self._ends(query.batch), self._count(query.batch, 1))
+        return self._purse.bill([*self._step(query), last])
+
+    def require_budget(self) -> None:
+        """Refuse a budget too small for a useful step and its comparison, before it is spent."""
+        if self._purse.limits is None:
+            return
+        try:
+            query = self.ask()
+            steps = self._step(query)
+        except Exception:
+            # The loop will meet it again, and report it as it does all errors of the objective.
+            return
+        if self._leader._measures:
+            # The first step only finds out how long a step may be.
+            for run in filter(None, (self._proxy, self._sgd)):
+                secants = (getattr(run._state, "rule", None) or {}).get("secants")
+                two = run.method.two_points or (query.batch is not None and bool(secants))
+                new = run is self._leader or not self._repeatable
+                steps.append(Item(query.batch, 1 + two, int(new)))
+        least = comparisons(query.batch, self._ends(query.batch), LEAST)
+        self._purse.require([*steps, least])
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time."""
         batch, step, dropped = self.ask().batch, None, self._dropped_at
+        if self.steps == 0:
+            slope = norm(gradients[0])
+            self._slope = slope if math.isfinite(slope) else 0.0
         self._batches.append(batch)
         if self._proxy is not None:
             try:
@@ -122,11 +133,17 @@ class Guarded:
         """Return the better answer with the evidence; after an error, the leader's."""
         if not status.success:
             return replace(self._leader.result(status, detail), ledger=copy.copy(self.ledger))
-        held_out = self._held_out()
+        held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
-            compared = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
-            chosen = "SGD" if compared.gap > 0 else "proxy"
+            compared = self._known("the proxy", "SGD")
+            if compared is None:
+                held_out = self._held_out(self._ends(self._seen))
+                compared = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            if compared is None:
+                # Nothing is left to pay for it: what was found last must do.
+                compared = next((c for c in reversed(self._checks) if c.rival == "SGD"), None)
+            chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
         best = self._sgd if chosen == "SGD" else self._proxy
         assert best is not None
         answer = best.result(status, detail)
@@ -135,7 +152,11 @@ class Guarded:
         )
         if fitted is not None:
             name = "SGD" if chosen == "SGD" else "the proxy"
-            if self._compared("ERM", fitted, name, answer.w, held_out).gap < 0:
+            compared = self._known("ERM", name)
+            if compared is None:
+                held_out = self._held_out(self._each) if held_out is None else held_out
+                compared = self._compared("ERM", fitted, name, answer.w, held_out)
+            if compared is not None and compared.gap < -compared.rounding:
                 chosen, answer = "ERM", replace(answer, w=fitted)
         evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
         return replace(
@@ -178,12 +199,12 @@ class Guarded:
     def _check(self) -> None:
         """Compare the arms on fresh held-out batches, and drop one that clearly trails."""
         if self._proxy is not None and self._sgd is not None:
-            held_out = self._held_out()
+            held_out = self._held_out(self._each, keep=True)
             check = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
-            if check.clear and check.gap > 0:
+            if check is not None and check.clear and check.gap > 0:
                 self._drop(check.finding)
                 self._proxy = None
-            elif check.clear:
+            elif check is not None and check.clear:
                 self._ahead += 1
         if self._ahead == 2:
             # Twice clearly behind: SGD's gradients are saved from here on.
@@ -193,45 +214,86 @@ class Guarded:
     def _drop(self, reason: str) -> None:
         self._dropped_at, self._reason = self.steps, reason
 
-    def _count(self, steps: int) -> int:
-        return max(FEWEST, math.ceil(SHARE * (steps - self._last)))
+    @property
+    def _seen(self) -> Any:
+        """A batch like those to come."""
+        return self._batches[-1] if self._batches else self.ask().batch
 
-    def _held_out(self) -> list[Any]:
-        """Draw the batches of a comparison; their samples are charged once."""
-        batches = [self.problem.objective.sample(self._rng) for _ in range(self._count(self.steps))]
-        if batches[0] is None:
-            # Exact gradients: one look is enough.
-            return batches[:1]
+    def _count(self, batch: Any, ahead: int = 0) -> int:
+        """Return how many held-out batches a comparison takes, after some more steps."""
+        # Two comparisons on the way, and those at the end.
+        few = self._purse.few(batch, 2 * self._each + self._ends(batch))
+        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last)))
+
+    def _ends(self, batch: Any) -> int:
+        """Return at how many points held-out batches will be evaluated at the end."""
+        both = self._proxy is not None and self._sgd is not None
+        return self._each * (both + has_rows(self.problem.objective, batch))
+
+    def _step(self, query: Query) -> list[Item]:
+        """Return what the arms pay for in one step."""
+        items = [Item(query.batch, len(query.points), 1)]
+        if self._proxy is not None and self._sgd is not None:
+            points = len(self._sgd.method.ask(self._sgd._state))
+            batch = query.batch if self._repeatable else self._sgd.ask().batch
+            items.append(Item(batch, points, int(not self._repeatable)))
+        return items
+
+    def _held_out(self, points: int, *, keep: bool = False) -> list[Any]:
+        """Draw batches to compare at some points, as many as can be paid; charge their samples.
+
+        With ``keep`` the last comparisons stay affordable.
+        """
+        items: list[Item] = []
+        batches: list[Any] = []
+        wanted = self._count(self._seen) if self.steps else 0
+        if keep:
+            items.append(comparisons(self._seen, self._ends(self._seen), wanted))
+        for _ in range(wanted):
+            # Of exact gradients there is but one, whatever smaller batches there may be.
+            batch = None if self._seen is None else self.problem.objective.sample(self._rng)
+            items.append(comparisons(batch, points, 1))
+            if not self._purse.affords(items):
+                break
+            batches.append(batch)
+            if batch is None:
+                return batches
+        if keep and len(batches) < LEAST:
+            return []
         for batch in batches:
             self.ledger.target_samples += int(
-                self._leader.price(Query(batch, ()))["target_samples"]
+                self._purse.bill([Item(batch, 0, 1)])["target_samples"]
             )
         return batches
 
-    def _compared(self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]) -> Check:
-        gaps = []
-        for number, batch in enumerate(held_out):
-            nodes = NODES if self._repeatable else (NODES[number % 2],)
-            query = Query(batch, tuple(b + t * (a - b) for t in nodes))
-            self._charge(query, samples=False)
-            answers, _ = answered(self.problem.objective, query)
-            gaps.append(sum(dot(answer, a - b) for answer in answers) / len(answers))
-        spread = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-        check = Check(self.steps, arm, rival, float(np.mean(gaps)), spread, len(gaps))
+    def _known(self, arm: str, rival: str) -> Check | None:
+        """Return what was found when these two were compared as they are now."""
+        same = (c for c in self._checks if (c.step, c.arm, c.rival) == (self.steps, arm, rival))
+        return next(same, None)
+
+    def _compared(
+        self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]
+    ) -> Check | None:
+        if not held_out:
+            return None
+        gap, spread = held_out_gap(
+            self._answers, a, b, held_out,
+            repeatable=self._repeatable, penalty=self.problem.penalty,
+        )  # fmt: skip
+        gained = self._slope * max(norm(a - self._start), norm(b - self._start))
+        rounding = rounding_of(a, gained)
+        check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)
         return check
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
-        for name, amount in self._answer.price(query).items():
-            if samples or name != "target_samples":
-                setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+        paid = self._purse.bill([Item(query.batch, len(query.points), int(samples))])
+        for name, amount in paid.items():
+            setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+
+    def _answers(self, query: Query) -> list[Vector]:
+        self._charge(query, samples=False)
+        return answered(self.problem.objective, query)[0]
 
     def _verdict(self, chosen: str) -> str:
-        if self._dropped_at is not None:
-            lead = f"The proxy was dropped after {self._dropped_at} steps: {self._reason}."
-            return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
-        return {
-            "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
-            "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
-            "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
-        }[chosen]
+        return verdict(chosen, self._dropped_at, self._reason, compared=bool(self._checks))

@@ -95,3 +95,26 @@ def test_parts_that_are_not_functions_are_refused(name):
 def test_constants_of_a_proxy_are_checked(name, value):
     with pytest.raises(ValueError, match=name):
         FunctionProxy(lambda w: 0.0, lambda w: w, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Problem((None, lambda w, rng: w)), ["function of w alone", "sample=..."]),
+        (lambda: FunctionObjective(lambda w, rng: w), ["function of w alone", "sample(rng)"]),
+        (
+            lambda: FunctionObjective(lambda w: w, sample=lambda rng: 0),
+            ["a function of w and a batch", "leave sample out"],
+        ),
+        (lambda: FunctionProxy(lambda w: 0.0, lambda w, rng: w), ["gradient", "w alone", "exact"]),
+    ],
+)
+def test_a_function_of_other_arguments_is_refused_at_the_door(make, words):
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_functions_whose_arguments_cannot_be_seen_are_taken():
+    for gradient in (np.sinh, lambda w, scale=2.0: scale * w, lambda *given: given[0]):
+        assert FunctionObjective(gradient).gradient(np.zeros(2)).tolist() == [0.0, 0.0]

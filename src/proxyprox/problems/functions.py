@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,15 @@ class FunctionObjective:
         for name, function in {"gradient": gradient, **optional}.items():
             if not callable(function) and (function is not None or name == "gradient"):
                 raise TypeError(message(name, function, "a function"))
+        if sample is None and not _takes(gradient, 1):
+            remedy = (
+                "For noisy gradients pass FunctionObjective(gradient, sample=...): what "
+                "sample(rng) draws is the second argument of gradient(w, batch)."
+            )
+            raise TypeError(message("gradient", gradient, "a function of w alone", remedy))
+        if sample is not None and not _takes(gradient, 2):
+            remedy = "It is handed what sample(rng) drew; leave sample out for exact gradients."
+            raise TypeError(message("gradient", gradient, "a function of w and a batch", remedy))
         self._gradient = gradient
         self._sample = sample
         self.value = value
@@ -106,6 +116,10 @@ class FunctionProxy:
         smoothness: float | None = None,
         strong_convexity: float = 0.0,
     ) -> None:
+        for name, function in {"value": value, "gradient": gradient}.items():
+            if callable(function) and not _takes(function, 1):
+                remedy = "A proxy is cheap: give it exact values and gradients."
+                raise TypeError(message(name, function, "a function of w alone", remedy))
         self._value = value
         self._gradient = gradient
         self.hvp = hvp
@@ -125,3 +139,16 @@ class FunctionProxy:
 def _own(answer: Any) -> Any:
     # What is not an array at all is handed on: the driver's check names it.
     return copied(answer) if is_array_api_obj(answer) else answer
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Tell whether a function can be called with so many arguments, as far as it can be seen."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

@@ -10,6 +10,7 @@ import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
 from proxyprox._checks import Words, message, nonnegative, whole
+from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear
@@ -133,7 +134,8 @@ class GLM:
         """A bound H on the Hessian's largest eigenvalue; infinite for the Poisson family."""
         if math.isinf(self.family.curvature):
             return math.inf
-        return self.family.curvature * self._largest_gram_eigenvalue + self.l2
+        rows = self.design.asarray(self.sample_weight / self.design.rows)
+        return self.family.curvature * self.design.largest_eigenvalue(rows) + self.l2
 
     @cached_property
     def strong_convexity(self) -> float:
@@ -142,12 +144,6 @@ class GLM:
             exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
             return max(float(exact[0]), 0.0)
         return 0.0 if self.design.intercept else self.l2
-
-    @cached_property
-    def _largest_gram_eigenvalue(self) -> float:
-        return self.design.largest_eigenvalue(
-            self.design.asarray(self.sample_weight / self.design.rows)
-        )
 
     # -- sampling ---------------------------------------------------------------------------
 
@@ -212,6 +208,11 @@ class GLM:
             and other.l2 == self.l2
             and bool(np.all(other.sample_weight == self.sample_weight))
         )
+
+    def fingerprint(self) -> str:
+        """Return a text that only models of the same data, family and l2 share."""
+        kind = type(self.family).__name__, self.family.outputs, self.design.intercept, self.l2
+        return digest(*kind, self.design.X, self.targets, self._weights)
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import has, message, nonnegative
+from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
 
@@ -68,6 +69,10 @@ class MixedProxy:
             return self._sum([p.gradient(w) for p in self.proxies])
         drawn = zip(self.proxies, batches[0], strict=True)
         return self._sum([p.gradient(w, batch) for p, batch in drawn])
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined("MixedProxy", self.proxies, *self.weights)
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         return self._sum([p.hvp(w, v) for p in self.proxies])

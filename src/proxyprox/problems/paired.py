@@ -9,6 +9,7 @@ import numpy as np
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import require
 from proxyprox.corrections.paired import Paired
+from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
 
@@ -68,6 +69,10 @@ class PairedLoss:
         """Return the gradient; of a batch, label and teacher are taken on the same rows."""
         target, same = self.labels.gradient(w, batch), self.same.gradient(w, batch)
         return self.correction(target, same, self.all.gradient(w))
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined("PairedLoss", self._parts, self.correction.power)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian-vector product."""

@@ -12,6 +12,7 @@ from proxyprox import _arrays as arrays
 from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
 from proxyprox._checks import Words, message, nonnegative, require_finite
 from proxyprox._checks import vector as checked_vector
+from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
 
 
@@ -124,3 +125,7 @@ class Quadratic:
     def samples(self, batch: Any) -> int:
         """Count one sample for each gradient."""
         return 1
+
+    def fingerprint(self) -> str:
+        """Return a text that only equal losses share."""
+        return digest("Quadratic", self.P, self.b, self.noise)

@@ -8,6 +8,7 @@ from typing import Any
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal
 from proxyprox._checks import has, nonnegative
 from proxyprox._checks import vector as checked_vector
+from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 from proxyprox.problems.problem import Problem
 
@@ -37,6 +38,10 @@ class Regularized:
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return the gradient, or its estimate from a batch."""
         return self.loss.gradient(w, *batch) + self.mu * (w - self.centre)
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined("Regularized", [self.loss], self.mu, self.centre)
 
     def _value(self, w: Vector) -> float:
         away = w - self.centre

@@ -6,6 +6,7 @@ from typing import Any
 
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import has, positive
+from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
 
@@ -50,6 +51,10 @@ class ScaledProxy:
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return s·∇L̂(w), or its estimate from a batch."""
         return self.scale * self.proxy.gradient(w, *batch)
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined("ScaledProxy", [self.proxy], self.scale)
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         return self.scale * self.proxy.hvp(w, v)

@@ -7,6 +7,7 @@ from typing import Any
 from proxyprox._arrays import Vector, dot
 from proxyprox._checks import has
 from proxyprox._checks import vector as checked_vector
+from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
 
@@ -45,6 +46,10 @@ class Tilted:
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return the gradient, or its estimate from a batch."""
         return self.loss.gradient(w, *batch) + self.tilt
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined("Tilted", [self.loss], self.tilt)
 
     def _value(self, w: Vector) -> float:
         return float(self.loss.value(w)) + dot(self.tilt, w)

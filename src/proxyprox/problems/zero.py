@@ -34,3 +34,7 @@ class Zero:
     def solve_shifted(self, v: Vector, eta: float) -> Vector:
         """Return ``η v``."""
         return eta * v
+
+    def fingerprint(self) -> str:
+        """Return a text that only equal losses share."""
+        return "zero"

@@ -1,0 +1,154 @@
+"""A budget holds for the safeguard's comparisons too, and they take a sensible share of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+
+
+@pytest.fixture(scope="module")
+def target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    return pp.logistic_regression(X, X @ rng.normal(size=6) > 0, l2=1e-2, batch_size=64)
+
+
+def by_functions(target, **more):
+    return pp.FunctionObjective(
+        lambda w, batch: target.gradient(w, batch), sample=target.sample, **more
+    )
+
+
+class Private:
+    """Privacy grows with the root of the number of gradients."""
+
+    repeatable = True
+
+    def __init__(self, target):
+        self.sample, self.gradient = target.sample, target.gradient
+
+    def epsilon(self, count):
+        return 0.1 * count**0.5
+
+
+def objectives(target):
+    growing = iter(range(10**6))
+
+    def larger(rng):
+        return rng.integers(400, size=20 + 3 * next(growing))
+
+    sizes = pp.FunctionObjective(lambda w, batch: target.gradient(w, batch), sample=larger)
+    return {
+        "rows": target,
+        "functions": by_functions(target),
+        "not repeatable": by_functions(target, repeatable=False, cost=lambda batch: 0.5),
+        "growing batches": sizes,
+        "exact": target.with_batch_size(None),
+        "private": Private(target),
+    }
+
+
+CASES = [
+    *((name, "target_gradients", limit)
+      for name in ("rows", "functions", "not repeatable", "exact", "private", "growing batches")
+      for limit in (16, 50, 131)),
+    *((name, "target_samples", limit)
+      for name in ("rows", "functions", "not repeatable", "growing batches")
+      for limit in (400, 700, 3001)),
+    *(("not repeatable", "cost", limit) for limit in (5, 31)),
+    *(("private", "epsilon", limit) for limit in (0.5, 1.3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "limited", "limit"), CASES)
+def test_no_budget_is_exceeded_and_little_of_it_is_left(target, name, limited, limit):
+    problem = pp.Problem(objectives(target)[name], target.subsample(80, rng=0))
+    budget = pp.Budget(**{limited: limit})
+    result = pp.minimize(problem, np.zeros(6), budget=budget, safeguard=True, rng=0)
+    spent = getattr(result.ledger, limited)
+    assert spent <= limit
+    if name != "growing batches":
+        assert spent >= 0.7 * limit
+        assert result.steps >= 2
+        assert result.safeguard.checks
+
+
+@pytest.mark.parametrize("limit", [50, 120, 400])
+def test_about_a_tenth_is_kept_back(target, limit):
+    problem = pp.Problem(by_functions(target), target.subsample(80, rng=0))
+    result = pp.minimize(problem, np.zeros(6), budget=limit, safeguard=True, rng=0)
+    held_out = 2 * sum(check.batches for check in result.safeguard.checks)
+    assert held_out <= 0.15 * limit
+    assert result.ledger.target_gradients > 0.9 * limit
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "least"),
+    [
+        ("rows", {"target_samples": 100}, "at least 256 target samples here"),
+        ("functions", {"target_gradients": 9}, "at least 10 target gradients here"),
+        ("exact", {"target_gradients": 5}, "at least 6 target gradients here"),
+        ("not repeatable", {"cost": 2.9}, "at least 3 units of cost here"),
+        ("private", {"epsilon": 0.3}, "at least 0.316228 of epsilon here"),
+    ],
+)
+def test_a_budget_too_small_is_refused_before_anything_is_paid(
+    target, name, budget, least, tmp_path, monkeypatch
+):
+    problem = pp.Problem(objectives(target)[name], target.subsample(80, rng=0))
+    call = {"safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
+
+    def paid(*_):
+        raise AssertionError("a gradient was paid for")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(problem.objective, "gradient", paid)
+        with pytest.raises(ValueError, match=least) as caught:
+            pp.minimize(problem, np.zeros(6), budget=pp.Budget(**budget), **call)
+    assert "raise the budget or leave the safeguard out" in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_named_as_the_least_will_do(target):
+    for limits in ({"target_samples": 256}, {"target_gradients": 14}):
+        problem = pp.Problem(target, target.subsample(80, rng=0))
+        result = pp.minimize(problem, budget=pp.Budget(**limits), safeguard=True, rng=0)
+        assert result.steps == 2
+        assert len(result.safeguard.checks) == 2
+
+
+def test_nothing_is_compared_twice(target, tmp_path):
+    problem = pp.Problem(target, target.subsample(80, rng=0))
+    call = {"steps": 30, "safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
+    first, again = (pp.minimize(problem, **call) for _ in range(2))
+    assert again.safeguard == first.safeguard
+    assert again.w.tobytes() == first.w.tobytes()
+    assert again.ledger == first.ledger
+
+
+def test_a_smaller_budget_later_leaves_the_choice_to_what_was_found(target, tmp_path):
+    problem = pp.Problem(target, target.subsample(80, rng=0))
+    call = {"safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
+
+    def enough(step):
+        if step.record.k == 24:
+            raise RuntimeError("stop here")
+
+    with pytest.raises(pp.OracleError) as caught:
+        pp.minimize(problem, steps=50, callback=enough, **call)
+    spent = caught.value.result.ledger.target_gradients
+    result = pp.minimize(problem, budget=10, **call)
+    assert result.ledger.target_gradients == spent
+    assert result.safeguard.chosen in ("proxy", "SGD")
+
+
+def test_exact_methods_are_compared_by_one_exact_look(target):
+    problem = pp.Problem(target, target.subsample(80, rng=0))
+    call = {"method": pp.DANE(1.0), "safeguard": True, "rng": 0}
+    result = pp.minimize(problem, budget=21, **call)
+    check = result.safeguard.checks[-1]
+    assert (check.batches, check.standard_error) == (1, 0.0)
+    assert result.ledger.target_gradients <= 21
+    assert result.ledger.target_samples == 400 * result.steps
