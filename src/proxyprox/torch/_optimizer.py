@@ -101,9 +101,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     -----
     Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
     in all, for ``Plain`` and ``EMA``; a torch inner optimiser adds its own state, ``Storm`` adds
-    w_{k−1}, ∇L̂(w_{k−1}) and the second target gradient (eight copies at the worst moment), a
-    paired anchor the batch's gradient at w_k (five). There is no second network.
-    ``.grad`` is left as it was. Gradient clipping clips ``g_k``.
+    w_{k−1}, ∇L̂(w_{k−1}) and the second target gradient (eight at the worst moment), a paired anchor
+    a gradient at w_k (five). No second network. ``.grad`` stays as it was; clipping clips ``g_k``.
 
     References
     ----------
