@@ -166,3 +166,30 @@ def test_a_convex_loss_gets_the_convex_corollary() -> None:
 def test_only_an_audit_can_be_planned_with() -> None:
     with pytest.raises(TypeError, match="audit must be"):
         plan("found")  # type: ignore[arg-type]
+
+
+def test_a_path_that_overshoots_is_cut_and_a_bent_loss_said_to_be_one() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 10))
+    y = X @ rng.normal(size=10) + rng.standard_t(1.5, size=2000)
+
+    def robust(X, y):
+        def value(w):
+            return float(np.mean(np.sqrt(1 + (X @ w - y) ** 2) - 1))
+
+        def gradient(w):
+            r = X @ w - y
+            return X.T @ (r / np.sqrt(1 + r**2)) / len(y)
+
+        return value, gradient
+
+    target, unrelated = robust(X, y), robust(100 * rng.normal(size=(200, 10)), rng.normal(size=200))
+    start = np.zeros(10)
+    found = audit(pp.Problem(target, unrelated), start, epsilon=1e-3, rng=0)
+    values = [target[0](point.w) for point in found.points]
+    assert values == sorted(values, reverse=True)
+    planned = plan(found)
+    assert planned.method.eta <= 1.01 / found.H.estimate
+    assert any("the quadratic model is rough" in note for note in planned.notes)
+    end = pp.minimize(planned.problem, **planned.arguments, rng=1)  # w0 is among the arguments
+    assert values[0] - target[0](end.w) > 0.9 * (values[0] - values[-1])

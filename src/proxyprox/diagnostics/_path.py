@@ -54,16 +54,27 @@ def step_along(survey: Survey, gradient: np.ndarray[Any, Any], w: Vector) -> Vec
 
 
 def shortened(sampler: Sampler, here: Samples, w: Vector, trial: Vector) -> Vector | None:
-    """Return the trial point, or one nearer, where the target's gradient has not exploded."""
-    size = 2 * float(np.linalg.norm(here.gradients[0]))
+    """Return the trial point, or one nearer: the gradient has not exploded, the loss not risen.
+
+    The first batch's slopes tell: past the minimum along the step it rises, and where it rises
+    more than half as steeply as it fell at first, the step is cut to a parabola's minimum.
+    """
+    first = here.gradients[0]
+    size = 2 * float(np.linalg.norm(first))
     for _ in range(TRIES):
+        share = 0.5
         try:
-            probe = sampler.target.gradient(trial, sampler.batches[0], again=True)
-            if float(np.linalg.norm(to_numpy(probe))) <= size or size == 0.0:
+            probe = to_numpy(sampler.target.gradient(trial, sampler.batches[0], again=True))
+            ahead = to_numpy(trial - w).astype(np.float64)
+            fall, rise = -float(first @ ahead), float(probe @ ahead)
+            exploded = float(np.linalg.norm(probe)) > size > 0.0
+            if not exploded and not rise > fall / 2 > 0:
                 return trial
+            if rise > 0 and fall > 0:
+                share = fall / (fall + rise)
         except NonFiniteError:
             pass
-        trial = (w + trial) / 2
+        trial = w + share * (trial - w)
     return None
 
 

@@ -22,6 +22,9 @@ from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
 __all__ = ["Bill", "RunPlan", "WhatIf", "plan"]
 
+BENT = 0.4
+"""Share by which H may change between start and end before the plan is said to be rough."""
+
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Batch sizes of the what-if table, in units of the batch that was audited."""
 
@@ -64,6 +67,8 @@ class RunPlan:
         What to bear in mind.
     problem : Problem
         The problem to run: with the scaled or mixed proxy, if one is offered.
+    w0 : array
+        Where the audit began, and the run should.
     """
 
     method: Any
@@ -77,11 +82,12 @@ class RunPlan:
     what_if: tuple[WhatIf, ...]
     notes: tuple[str, ...]
     problem: Problem = field(repr=False)
+    w0: Any = field(repr=False)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``minimize(plan.problem, **plan.arguments)``."""
-        given = {"method": self.method, "steps": self.steps, "averaging": self.averaging}
+        given = {name: getattr(self, name) for name in ("w0", "method", "steps", "averaging")}
         return given if self.stop is None else {**given, "stop": self.stop}
 
     def __str__(self) -> str:
@@ -184,6 +190,11 @@ def plan(
             f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
             "on the model: take larger batches, or a larger ε."
         )
+    if audit.model.bend > BENT and not guaranteed:
+        notes.append(
+            f"H changes by {audit.model.bend:.0%} on the way: the quadratic model is rough, and "
+            'the run may need several times these steps. eta="auto" finds its own way.'
+        )
     steps = int(min(settings.steps, 10**9))
     return RunPlan(
         method=(ProxyProx if proxied else SGD)(settings.eta),
@@ -197,6 +208,7 @@ def plan(
         what_if=tuple(_what_if(audit, epsilon, proxied, f) for f in _whole(audit, factors)),
         notes=tuple(notes),
         problem=problem,
+        w0=audit.points[0].w,
     )
 
 
@@ -210,7 +222,8 @@ class _Settings:
 
 
 def _rehearsed(audit: Audit, epsilon: float, proxied: bool) -> _Settings:
-    found = rehearse(audit.model, audit.proxy_matrices if proxied else None, epsilon)
+    P = audit.proxy_matrices if proxied else None
+    found = rehearse(audit.model, P, epsilon, longest=_longest(audit))
     if math.isinf(found.steps):
         # No constant step size gets there within ten million: the best of a long run instead.
         found = _rehearse_steps(audit, proxied, 10**7)
@@ -223,7 +236,13 @@ def _best_within(audit: Audit, proxied: bool, steps: int) -> _Settings:
 
 def _rehearse_steps(audit: Audit, proxied: bool, steps: int) -> Rehearsal:
     P = audit.proxy_matrices if proxied else None
-    return rehearse(audit.model, P, audit.epsilon, steps=steps)
+    return rehearse(audit.model, P, audit.epsilon, steps=steps, longest=_longest(audit))
+
+
+def _longest(audit: Audit) -> float:
+    """Return 1/H, H the largest on the way: the model is the target at the end of the path."""
+    H = audit.H.estimate
+    return 1 / H if H > 0 else math.inf
 
 
 def _settings(audit: Audit, found: Rehearsal) -> _Settings:
@@ -271,6 +290,7 @@ def _what_if(audit: Audit, epsilon: float, proxied: bool, factor: float) -> What
         audit.model.with_noise_divided_by(factor),
         audit.proxy_matrices if proxied else None,
         epsilon,
+        longest=_longest(audit),
     )
     return WhatIf(
         factor=factor, batch_samples=samples * factor, sigma2=audit.sigma2.estimate / factor,
