@@ -99,3 +99,22 @@ def test_a_resumed_run_that_fails_was_not_finished(tmp_path):
     failed = pp.minimize(slope, **call, steps=4)
     assert failed.status is pp.Status.TARGET_NOT_FINITE
     assert "finished already" not in failed.message
+
+
+def test_functions_are_told_apart_by_their_value_at_the_start(tmp_path):
+    def pull(towards):
+        return lambda w: float((w - towards) @ (w - towards)), lambda w: 2 * (w - towards)
+
+    call = {"w0": np.zeros(2), "steps": 3, "rng": 0, "checkpoint": tmp_path / "run"}
+    proxy = pp.Quadratic(np.eye(2))
+    pp.minimize(pp.Problem(pull(np.array([1.0, 2.0])), proxy), **call)
+    with pytest.raises(pp.CheckpointError, match=r"the loss at w0 was 5\.0, now 10\.0"):
+        pp.minimize(pp.Problem(pull(np.array([1.0, 3.0])), proxy), **call)
+    again = pp.minimize(pp.Problem(pull(np.array([1.0, 2.0])), proxy), **call)
+    assert "finished already" in again.message
+
+
+def test_a_result_of_sgd_speaks_of_no_inner_solver():
+    result = pp.minimize(problem(), method=pp.SGD(0.1), steps=3, rng=0)
+    assert "inner" not in str(result)
+    assert "inner solver" in str(pp.minimize(problem(), steps=3, rng=0))

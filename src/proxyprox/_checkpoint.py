@@ -46,9 +46,10 @@ class Checkpoint:
     """Where and how often :func:`~proxyprox.minimize` saves its run.
 
     If the file exists, ``minimize`` goes on from it, bit for bit; a file of a run that was
-    configured otherwise is refused, as is one of another start, seed, penalty or data (losses made
-    of plain functions cannot be told apart, unless they have a ``fingerprint()``). The file is
-    written whole or not at all, and is also written when the run ends for any reason.
+    configured otherwise is refused, as is one of another start, seed, penalty or data (of losses
+    made of plain functions only the value at the start is compared, unless they have a
+    ``fingerprint()``). The file is written whole or not at all, and is also written when the run
+    ends for any reason.
 
     Parameters
     ----------

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from proxyprox._arrays import Matrix, Vector, copied
 from proxyprox._checks import Words, has, message
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
+from proxyprox.problems import Problem
 
 KEPT = 3
 """Gradients remembered: the centre, the start and the point just reached."""
@@ -111,3 +114,17 @@ def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
         raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
     # A tensor that still carries its graph would keep every step of the run alive.
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
+
+
+def reported_value(problem: Problem, w: Vector) -> float | None:
+    """Return the loss at a point for a report; None where it has none, or its use is accounted."""
+    objective = problem.objective
+    accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
+    if accounted or not has(objective, "value"):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return float(problem.value(w))
+    except Exception:
+        # A run that is finished and paid for is not lost to a function that only reports on it.
+        return None

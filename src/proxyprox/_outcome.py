@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import has
+from proxyprox._oracles import reported_value
 from proxyprox._result import Result, Status
 from proxyprox._trace import Trace
 from proxyprox.problems import Problem
@@ -52,16 +52,8 @@ def _advice(*, measured: bool, guarded: bool) -> str:
 
 
 def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | None:
-    objective = problem.objective
-    accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
-    if accounted or not has(objective, "value"):
-        return None
-    try:
-        with np.errstate(all="ignore"):
-            return float(problem.value(w0)), float(problem.value(w))
-    except Exception:
-        # A run that is finished and paid for is not lost to a function that only reports on it.
-        return None
+    first, last = reported_value(problem, w0), reported_value(problem, w)
+    return None if first is None or last is None else (first, last)
 
 
 def _status(result: Result, values: tuple[float, float] | None) -> tuple[Status, str]:

@@ -106,12 +106,13 @@ class Result:
         target = counted(paid.target_gradients, "gradient"), counted(paid.target_samples, "sample")
         lines = [
             self.message,
-            f"  outer steps   {self.steps:,} (inner rule held in {held:,})",
+            f"  outer steps   {self.steps:,}"
+            + (f" (inner rule held in {held:,})" if self.stop else ""),
             f"  target paid   {', '.join(target)}",
             f"  proxy used    {proxy or 'nothing'}",
             f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
-            f"  inner solver  {self.inner}",
-            f"  inner rule    {self.stop}",
+            *([f"  inner solver  {self.inner}"] if self.inner else []),
+            *([f"  inner rule    {self.stop}"] if self.stop else []),
         ]
         if self.values is not None:
             first, last = self.values

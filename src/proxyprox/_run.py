@@ -186,6 +186,8 @@ class Run:
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""
+        # SGD without a penalty has no subproblems to speak of.
+        solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copied(self.w),
@@ -195,8 +197,8 @@ class Run:
             steps=self.steps,
             ledger=copy.copy(self.ledger),
             trace=Trace(list(self.trace)),
-            inner=f"{self.inner!r}{self._why_inner}",
-            stop=f"{self.stop!r}{self._why_stop}",
+            inner=f"{self.inner!r}{self._why_inner}" if solves else "",
+            stop=f"{self.stop!r}{self._why_stop}" if solves else "",
         )
 
     # -- saving -----------------------------------------------------------------------------

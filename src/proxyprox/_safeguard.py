@@ -157,7 +157,7 @@ class Guarded:
                 held_out = self._held_out(self._each) if held_out is None else held_out
                 compared = self._compared("ERM", fitted, name, answer.w, held_out)
             if compared is not None and compared.gap < -compared.rounding:
-                chosen, answer = "ERM", replace(answer, w=fitted)
+                chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="")
         evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
         return replace(
             answer,
