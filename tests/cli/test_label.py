@@ -101,9 +101,80 @@ def test_labelled_rows_come_out_as_a_table(rows: Path, tmp_path: Path) -> None:
     numbers = tmp_path / "numbers.npz"
     np.savez(numbers, X=np.arange(1.0, 41.0).reshape(20, 2), y=np.zeros(20))
     options = ["label", str(numbers), "--classes", "x,y", "--export", str(target)]
-    assert CliRunner().invoke(app, options, input="x\n\n").exit_code == 0
+    assert CliRunner().invoke(app, options, input="x\n\n").exit_code == 2
+    done = CliRunner().invoke(app, [*options, "--overwrite"], input="x\n\n")
+    assert done.exit_code == 0
+    assert CliRunner().invoke(app, options, input="\n").exit_code == 0  # its own, of numbers
     assert len(target.read_text().splitlines()) == 2
     assert label(rows, "\n", "--export", str(tmp_path)).exit_code == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--overwrite",)])
+def test_an_export_never_replaces_the_rows_or_the_answers(rows: Path, more: Any) -> None:
+    before = rows.read_bytes()
+    linked = rows.parent / "linked.csv"
+    linked.symlink_to(rows)
+    answers = rows.parent / "rows.csv.labels.jsonl"
+    for target in (rows, rows.parent / "." / "rows.csv", linked, answers):
+        done = label(rows, "up\n\n", "--export", str(target), *more)
+        assert done.exit_code == 2
+        assert "--export would replace" in " ".join(done.output.split())
+        assert "Row " not in done.output
+    done = label(rows, "up\n\n", "--answers", str(linked))
+    assert "--answers must not be" in " ".join(done.output.split())
+    assert rows.read_bytes() == before
+    assert not answers.exists()
+
+
+def test_an_export_replaces_only_its_own_earlier_table(rows: Path, tmp_path: Path) -> None:
+    target = tmp_path / "labelled.csv"
+    for typed in ("up\ndown\n\n", "b\nup\nup\n\n"):
+        assert label(rows, typed, "--export", str(target)).exit_code == 0
+    assert len(target.read_text().splitlines()) == 4
+    # The same columns, but rows labelled elsewhere.
+    mine = "a,b,note,label\n1,2,by hand,up\n"
+    for content in (mine, "notes of mine\n", "\x00"):
+        target.write_text(content)
+        done = label(rows, "up\n\n", "--export", str(target))
+        assert done.exit_code == 2
+        assert "--overwrite" in done.output
+        assert "Row " not in done.output
+        assert target.read_text() == content
+    assert label(rows, "\n", "--export", str(target), "--overwrite").exit_code == 0
+    assert len(target.read_text().splitlines()) == 4
+
+
+def test_an_export_into_no_folder_is_refused_before_the_first_question(rows: Path) -> None:
+    done = label(rows, "up\n\n", "--export", str(rows.parent / "absent" / "out.csv"))
+    assert done.exit_code == 2
+    assert "does not exist" in " ".join(done.output.split())
+    assert "Row " not in done.output
+
+
+def test_q_stops_unless_a_class_is_called_so(rows: Path) -> None:
+    for word in ("q", "QUIT"):
+        done = label(rows, f"up\n{word}\nup\n", "--answers", f"{rows}.{word}")
+        assert "1 labels (up 1)" in done.output
+    own = label(rows, "q\nquit\n", "--classes", "q,r", "--answers", f"{rows}.own")
+    assert "1 labels (q 1)" in own.output
+    assert "quit or Enter alone stops" in " ".join(own.output.split())
+
+
+def test_a_class_called_b_leaves_a_way_back(rows: Path) -> None:
+    done = label(rows, "b\nback\na\n\n", "--classes", "a,B")
+    assert "back answers the last question again" in " ".join(done.output.split())
+    assert "1 labels (a 1)" in done.output
+
+
+def test_standard_input_and_strange_endings_are_named(tmp_path: Path) -> None:
+    options = ["label", "-", "--classes", "x,y"]
+    for more in ([], ["--show", "text"]):
+        done = CliRunner().invoke(app, [*options, *more], input="")
+        assert done.exit_code == 2
+        assert "needs the rows in a file" in " ".join(done.output.split())
+    (tmp_path / "rows.dat").write_text("1\n")
+    done = CliRunner().invoke(app, ["label", str(tmp_path / "rows.dat"), "--classes", "x,y"])
+    assert "format=" not in done.output
 
 
 def test_answers_for_other_classes_or_rows_are_refused(rows: Path) -> None:

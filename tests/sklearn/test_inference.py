@@ -139,3 +139,25 @@ def test_a_teacher_narrows_the_intervals(binary):
     helped = ProxyLogisticRegression(**EXACT).fit(X[:120], y[:120], X_proxy=X[120:], y_proxy=f)
     assert 0 < helped.power_ < 1
     assert helped.coef_std_.mean() < 0.8 * alone.coef_std_.mean()
+
+
+@pytest.mark.parametrize("settings", [{"cv": 2}, EXACT])
+def test_counts_without_an_event_say_so(binary, settings):
+    X, _, _ = binary
+    fit = ProxyPoissonRegressor(**settings).fit(X[:100], np.zeros(100), X_proxy=X[100:])
+    assert "No event was seen" in fit.inference_note_
+    with pytest.warns(UserWarning, match="No event was seen"):
+        assert np.isinf(fit.confidence_interval().high).all()
+    with pytest.warns(UserWarning, match="All 100 labelled counts are zero.*rule of three"):
+        found = fit.mean_prediction(X[100:])
+    assert found.low == 0.0
+    assert found.high == pytest.approx(0.03, rel=0.01)
+    assert 0 <= found.estimate < found.high
+
+
+def test_the_bound_without_an_event_knows_of_weights(binary):
+    X, _, _ = binary
+    weights = np.where(np.arange(100) < 10, 1.0, 1e-3)
+    fit = ProxyPoissonRegressor(cv=2).fit(X[:100], np.zeros(100), sample_weight=weights)
+    with pytest.warns(UserWarning, match="rule of three"):
+        assert fit.mean_prediction(X[100:]).high == pytest.approx(0.3, rel=0.05)

@@ -125,6 +125,23 @@ def test_clone_and_feature_names(binary):
         model.predict(frame.rename(columns={"a": "z"}))
 
 
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])
+def test_a_proxy_of_other_names_is_refused(binary, kind):
+    pandas = importlib.import_module("pandas")
+    X, y, _ = binary
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
+    model = kind(n_steps=2, alpha=0.1).fit(frame[:90], y[:90], X_proxy=frame[90:])
+    for method in (model.partial_fit, model.fit):
+        with pytest.raises(ValueError, match=r"X_proxy must be .*order.*X_proxy\[X.columns\]"):
+            method(frame[:90], y[:90], X_proxy=turned[90:])
+        with pytest.raises(ValueError, match=r"got the column 'z'\. X's columns are a, b"):
+            method(frame[:90], y[:90], X_proxy=strange[90:])
+    # Names on one side only say nothing.
+    model.fit(frame[:90], y[:90], X_proxy=X[90:])
+    model.fit(X[:90], y[:90], X_proxy=turned[90:])
+
+
 def test_skops_round_trip(binary, tmp_path):
     io = importlib.import_module("skops.io")
     X, y, _ = binary

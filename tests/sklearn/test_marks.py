@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from proxyprox.sklearn import ProxyLogisticRegression, ProxyWarning, labelled_only
+from proxyprox.sklearn import ProxyLogisticRegression, ProxyRidge, ProxyWarning, labelled_only
 
 QUICK = {"cv": 2, "max_steps": 10}
 
@@ -78,6 +79,34 @@ def test_nan_may_be_the_mark(marked):
     X, y = marked
     model = ProxyLogisticRegression(unlabelled=np.nan, **QUICK)
     assert model.fit(X, np.where(y < 0, np.nan, y)).n_labels_ == 90
+
+
+def test_missing_numbers_name_their_mark(marked):
+    pandas = importlib.import_module("pandas")
+    X, y = marked
+    floats = np.where(y < 0, np.nan, y)
+    for form in (floats, pandas.Series(floats), floats.tolist()):
+        with pytest.raises(ValueError, match=r"NaN.*unlabelled=np\.nan"):
+            ProxyLogisticRegression().fit(X, form)
+        with pytest.raises(ValueError, match=r"NaN.*X_proxy"):
+            ProxyRidge().fit(X, form)
+    for kind in ("Int64", "Float64"):
+        form = pandas.Series(floats).astype("Int64").astype(kind)
+        assert ProxyLogisticRegression(unlabelled=np.nan, **QUICK).fit(X, form).n_labels_ == 90
+        with pytest.raises(ValueError, match=r"NaN.*X_proxy"):
+            ProxyRidge().fit(X, form)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_empty_text_that_is_a_class_is_warned_of(marked, kind):
+    X, y = marked
+    names = np.array(["no", "yes", ""]).astype(kind)[y]
+    with pytest.warns(ProxyWarning, match="610 rows, which is taken for a class.*unlabelled=''"):
+        model = ProxyLogisticRegression(n_steps=1).fit(X, names)
+    assert len(model.classes_) == 3
+    with pytest.warns(ProxyWarning, match="unlabelled=''"):
+        ProxyLogisticRegression(n_steps=1).partial_fit(X, names)
+    assert len(ProxyLogisticRegression(n_steps=1, unlabelled=None).fit(X, names).classes_) == 3
 
 
 def test_marks_of_another_kind_are_named(marked):

@@ -22,14 +22,11 @@ SHOWN = 12
 WORDS = 5000
 """Words that become features of rows that have only text."""
 
-BACK = "b"
-"""What a person types to answer the last question again."""
+BACK = ("b", "back", "<")
+"""What a person may type to answer the last question again, unless a class is called that."""
 
-HOW = (
-    "Type a class, the beginning of its name or its number; "
-    f"{BACK} answers the last question again, Enter alone stops."
-)
-"""What is said before the first question."""
+STOP = ("q", "quit")
+"""What a person may type to stop, unless a class is called that; Enter alone always does."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +58,19 @@ def read_pool(path: Path, show: str | None) -> Pool:
         Columns of a CSV that are shown to the person instead of being features. If no others are
         left, the words that are shown are the features.
     """
+    if str(path) == "-":
+        raise CommandError(
+            "label needs the rows in a file, because the answers come from standard input: name a "
+            "CSV, Parquet, svmlight or npz file instead of '-'."
+        )
     if show is None:
         try:
             table = read_table(path)
         except DataError as error:
             hint = " A column named by --show is shown to you and is no feature."
-            raise CommandError(f"{error}{hint if 'not a number' in str(error) else ''}") from error
+            # Python has an argument for the format, the command line has the ending alone.
+            text = str(error).replace(", or pass format=.", ".")
+            raise CommandError(f"{text}{hint if 'not a number' in text else ''}") from error
         return Pool(table.X, table.feature_names, None)
     wanted = [name.strip() for name in show.split(",")]
     if path.suffix.lower() not in (".csv", ".tsv"):
@@ -122,10 +126,22 @@ class Questions:
 
     def __init__(self, console: Console, pool: Pool, classes: tuple[str, ...]) -> None:
         self._console, self._pool, self._classes = console, pool, classes
+        taken = {name.lower() for name in classes}
+        self._back = [word for word in BACK if word not in taken]
+        self._stop = [word for word in STOP if word not in taken]
+
+    @property
+    def how(self) -> str:
+        """How to answer, go back and stop: by words that no class is called."""
+        back = f"{self._back[0]} answers the last question again, " if self._back else ""
+        stop = f"{self._stop[0]} or " if self._stop else ""
+        return (
+            f"Type a class, the beginning of its name or its number; {back}{stop}Enter alone stops."
+        )
 
     def explain(self) -> None:
         """Say how to answer, go back and stop, and how rows are counted."""
-        say(self._console, f"{HOW} Rows are counted from 0, as in the file of answers.")
+        say(self._console, f"{self.how} Rows are counted from 0, as in the file of answers.")
 
     def answer(self, row: int, number: int, budget: int) -> str | Back | None:
         """Return the class of a row, or None if the person wants to stop.
@@ -145,12 +161,12 @@ class Questions:
         choices = "  ".join(f"{i} {name}" for i, name in enumerate(self._classes, start=1))
         while True:
             given = self._typed(choices)
-            if not given:
+            if not given or given.lower() in self._stop:
                 return None
             found = self._meant(given)
             if found is not None:
                 return found
-            say(self._console, f"{given!r} is none of them, or more than one. {HOW}")
+            say(self._console, f"{given!r} is none of them, or more than one. {self.how}")
 
     def _typed(self, choices: str) -> str:
         """Return what is typed; nothing at the end of the input."""
@@ -171,7 +187,7 @@ class Questions:
             return given
         if given.isdecimal() and 1 <= int(given) <= len(self._classes):
             return self._classes[int(given) - 1]
-        if given.lower() == BACK:
+        if given.lower() in self._back:
             return Back()
         lower = [name.lower() for name in self._classes]
         if lower.count(given.lower()) == 1:

@@ -1,63 +1,9 @@
-"""What bought labels say, and a table of the rows that have one."""
+"""What bought labels say."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from proxyprox.cli._errors import CommandError
-from proxyprox.cli._label import Pool
-
-TABLES = {".csv": ",", ".tsv": "\t"}
-"""Files whose own columns are exported, and what separates them."""
-
-
-def export(target: Path, source: Path, pool: Pool, labels: Mapping[int, Any]) -> None:
-    """Write the labelled rows with their labels as a table.
-
-    Parameters
-    ----------
-    target : Path
-        The file to write, CSV or TSV.
-    source : Path
-        The data; of a CSV or TSV all columns are written, else the features.
-    pool : Pool
-        The rows.
-    labels : mapping
-        Labels by row number.
-    """
-    names, rows = _table(source, pool, sorted(labels))
-    column = "label"
-    while column in names:
-        column += "_"
-    try:
-        with target.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, delimiter=TABLES.get(target.suffix.lower(), ","))
-            writer.writerow([*names, column])
-            writer.writerows([*rows[row], labels[row]] for row in sorted(labels))
-    except OSError as error:
-        raise CommandError(f"--export cannot write {target}: {error.strerror}.") from error
-
-
-def _table(source: Path, pool: Pool, wanted: list[int]) -> tuple[list[str], dict[int, list[Any]]]:
-    """Return the columns' names and the wanted rows."""
-    separator = TABLES.get(source.suffix.lower())
-    if separator is not None:
-        with source.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, delimiter=separator)
-            names = list(reader.fieldnames or ())
-            table = [[row[name] for name in names] for row in reader]
-        # Where the features were read by other rules, the rows must still be the same.
-        if names and len(table) == pool.X.shape[0]:
-            return names, {row: table[row] for row in wanted}
-    found = {}
-    for row in wanted:
-        values = pool.X[[row]]
-        values = values.toarray() if hasattr(values, "toarray") else values
-        found[row] = values.ravel().tolist()
-    return list(pool.names), found
 
 
 def summary(budget: Any, file: Path, exported: Path | None = None) -> dict[str, Any]:

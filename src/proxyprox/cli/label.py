@@ -17,8 +17,8 @@ EPILOG = examples(
     "proxyprox label rows.csv --classes yes,no --export labelled.csv",
     "",
     "Every answer is on disk before the next question. Type a class, the beginning of its name or "
-    "its number, b to answer the last one again, Enter alone to stop; the same command goes on "
-    "where it stopped.",
+    "its number, b to answer the last one again, q or Enter alone to stop; the same command "
+    "goes on where it stopped.",
 )
 
 
@@ -45,6 +45,9 @@ def label(
     export: Annotated[
         Path | None, typer.Option(help="Write the labelled rows with their labels to this CSV.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Let --export replace a file it did not write.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +64,8 @@ def label(
         fingerprint,
         read_pool,
     )
-    from proxyprox.cli._label_report import export as write_table
+    from proxyprox.cli._label_export import export as write_table
+    from proxyprox.cli._label_export import refuse_foreign, refuse_losing, same_file
     from proxyprox.cli._label_report import summary
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
@@ -70,6 +74,10 @@ def label(
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     pool = read_pool(data, show)
     file = answers or data.with_name(f"{data.name}.labels.jsonl")
+    if same_file(file, data):
+        raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
+    if export is not None:
+        refuse_losing(export, data, file)
     drop_if_unanswered(file)
     bought = LabelBudget(
         ProxyLogisticRegression(),
@@ -82,6 +90,8 @@ def label(
         rng=seed,
         about={"classes": sorted(names), "data": fingerprint(data), "show": show},
     )
+    if export is not None and not overwrite:
+        refuse_foreign(export, data, pool, bought.labels)
     console = stderr()
     if bought.spent:
         say(console, f"{bought.spent} answers are in {file} already.")

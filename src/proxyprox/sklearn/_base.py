@@ -88,7 +88,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
         X_proxy : array or sparse matrix of shape (N, p), optional
-            Inputs without labels. scikit-learn's cross-validation splits it like X if it has as
+            Inputs without labels; if both have column names, they must be X's in X's order.
+            scikit-learn's cross-validation splits it like X if it has as
             many rows, and a Pipeline transforms it only if told to by ``transform_input``, which
             needs ``sklearn.set_config(enable_metadata_routing=True)``.
         y_proxy : array, optional
@@ -106,7 +107,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self._others: Any = None
         self._refuse_ambiguous(y, labelled, more=X_proxy is not None)
         if X_proxy is not None:
-            X_proxy = proxy_rows(X_proxy, X.shape[1])
+            X_proxy = proxy_rows(
+                X_proxy, X.shape[1], names=getattr(self, "feature_names_in_", None)
+            )
             warn_if_suspicious(X, X_proxy)
         family = self._family_of(y[labelled])
         rows = labelled_rows(X, y, sample_weight, labelled)
@@ -133,7 +136,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Add rows to those seen so far, and go on from the last fit."""
         X, y, labelled = data
         if X_proxy is not None:
-            X_proxy = proxy_rows(X_proxy, X.shape[1])
+            X_proxy = proxy_rows(
+                X_proxy, X.shape[1], names=getattr(self, "feature_names_in_", None)
+            )
         more = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
         width = X.shape[1] + settings.intercept
         known = merged(getattr(self, "_others", None), more, width)

@@ -13,7 +13,7 @@ import numpy as np
 from proxyprox import GLM
 from proxyprox.corrections.paired import tuned_power
 from proxyprox.problems.design import Design
-from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.families import Family, Linear, Poisson
 from proxyprox.problems.paired import PairedLoss
 from proxyprox.problems.tilted import Tilted
 from proxyprox.sklearn._rows import (
@@ -47,6 +47,12 @@ COLLINEAR = (
 )
 
 
+NO_EVENT = (
+    "No event was seen: every labelled count is zero, and zeros alone do not determine the "
+    "coefficients. Label more rows."
+)
+
+
 class Estimate(NamedTuple):
     """An asymptotically normal estimate."""
 
@@ -73,6 +79,8 @@ def estimated(
         λ of the paired correction; None tunes it for the least variance of the parameters.
     """
     n, family = loss.design.rows, loss.family
+    if isinstance(family, Poisson) and not targets_of(loss).any():
+        return NO_EVENT
     # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
     # each parameter no asymptotic statement would be worth its name.
     free = free_parameters(loss.design.width, family)

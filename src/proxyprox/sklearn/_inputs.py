@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, _get_feature_names
 
-from proxyprox._checks import message
+from proxyprox._checks import Words, message
 from proxyprox.problems.design import Design
 from proxyprox.sklearn._moment import Moment, moment_of, pooled
 from proxyprox.sklearn._resemblance import TRANSFORM_BOTH
@@ -68,12 +68,28 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
     return Labelled(part, y[rows], own, y[labelled], keep[labelled])
 
 
-def proxy_rows(X_proxy: Any, columns: int, name: str = "X_proxy") -> Any:
-    """Return the unlabelled inputs as a matrix, uncopied where they are one already."""
+def proxy_rows(
+    X_proxy: Any, columns: int, name: str = "X_proxy", *, names: Array | None = None
+) -> Any:
+    """Return the unlabelled inputs as a matrix, uncopied where they are one already.
+
+    Parameters
+    ----------
+    X_proxy : array-like
+        What the user passed.
+    columns : int
+        How many columns X has.
+    name : str
+        What it is called in errors.
+    names : array, optional
+        What X's columns are called; if these have names, too, they must be the same.
+    """
     if not scipy.sparse.issparse(X_proxy):
         shape = np.shape(X_proxy)
         if len(shape) == 2 and shape[1] != columns:
             raise ValueError(_columns_message(name, shape[1], columns))
+    if names is not None:
+        _refuse_other_names(name, _get_feature_names(X_proxy), names)
     checked = check_array(X_proxy, accept_sparse="csr", dtype=FLOATS, input_name=name)
     if checked.shape[1] != columns:
         raise ValueError(_columns_message(name, checked.shape[1], columns))
@@ -138,6 +154,20 @@ def merged(known: Any, more: Moment | None, width: int) -> tuple[Any, ...] | Non
         return None if known is None else tuple(known)
     both = more if known is None else pooled(Moment(*known), more)
     return (both.vectors, both.values, both.rest, both.weight)
+
+
+def _refuse_other_names(name: str, got: Array | None, wanted: Array) -> None:
+    """Refuse columns of other names or in another order, as ``predict`` does."""
+    if got is None or np.array_equal(got, wanted):
+        return
+    allowed = "of the columns of X by name, in the same order"
+    if set(got) == set(wanted):
+        raise ValueError(
+            message(name, Words("them in another order"), allowed, f"Pass {name}[X.columns].")
+        )
+    strange = next(column for column in got if column not in set(wanted))
+    remedy = f"X's columns are {', '.join(map(str, wanted[:10]))}{', …' * (len(wanted) > 10)}."
+    raise ValueError(message(name, Words(f"the column {strange!r}"), allowed, remedy))
 
 
 def _columns_message(name: str, got: int, wanted: int) -> str:

@@ -51,6 +51,8 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         return y, None
     if values.dtype.kind == "O":
         return _objects(values, mark)
+    if not is_missing(mark) or mark is None:
+        refuse_nan(values, "If it marks rows without a label, set unlabelled=np.nan.")
     everything = np.ones(len(values), dtype=bool)
     if mark is None:
         return y, everything
@@ -65,6 +67,29 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         return y, values != mark
     labelled = ~np.isnan(values)
     return np.where(labelled, values, values[labelled][0] if labelled.any() else 0.0), labelled
+
+
+def refuse_nan(y: Any, remedy: str) -> None:
+    """Refuse labels of which some are missing, and say what to do with such rows.
+
+    Parameters
+    ----------
+    y : array-like
+        Labels; None and what is no list of labels is left to whoever validates it.
+    remedy : str
+        What to do.
+    """
+    values = None if y is None else _array(y)
+    if values is None or values.dtype.kind not in "fO":
+        return
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+    else:
+        missing = np.array([is_missing(value) for value in values], dtype=bool)
+    if missing.any():
+        # The first words are scikit-learn's, which its own checks of estimators look for.
+        where = f"{int(missing.sum())} of {len(values)} rows"
+        raise ValueError(f"Input y contains NaN or None, in {where}. {remedy}")
 
 
 def _array(y: Any) -> Array | None:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from proxyprox.sklearn._base import ProxyGLM
 from proxyprox.sklearn._inputs import FLOATS
+from proxyprox.sklearn._marks import refuse_nan
 from proxyprox.sklearn._settings import settings_of
 
 Array = Any
@@ -39,6 +40,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         return self._partial_fit(settings, data, sample_weight, X_proxy, family)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        refuse_nan(y, "Pass the rows without a label as X_proxy.")
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True, reset=reset
         )

@@ -213,6 +213,14 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
     def _refuse_ambiguous(self, y: Array, labelled: Array, *, more: bool) -> None:
+        if self.unlabelled is not None and y.dtype.kind in "UTO" and (y[labelled] == "").any():
+            warnings.warn(
+                f"y is '' in {int((y[labelled] == '').sum())} rows, which is taken for a class. "
+                "If it marks rows without a label, set unlabelled=''; if it is a class, "
+                "unlabelled=None.",
+                ProxyWarning,
+                stacklevel=3,
+            )
         if labelled.all() or not is_mark(-1, self.unlabelled) or -1 not in y[~labelled]:
             return
         if len(np.unique(y[labelled])) <= 1:

@@ -15,7 +15,8 @@ class ProxyRidge(ProxyRegressor):
 
     The parameters and attributes are those of
     :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,
-    a teacher's predictions as ``y_proxy``.
+    a teacher's predictions as ``y_proxy``. No value of y marks a row without a label here: −1 is
+    a value like any other.
 
     Examples
     --------
