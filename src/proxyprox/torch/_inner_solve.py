@@ -14,7 +14,7 @@ from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch._block import Block, copy_of
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._measure import progress
-from proxyprox.torch._probe import probe
+from proxyprox.torch._probe import depends, probe
 from proxyprox.torch._proxy import Oracle
 from proxyprox.torch.inner import Stepper
 
@@ -40,7 +40,9 @@ class Rules:
     pair_weight : float
         How much of that second gradient is subtracted.
     probe : bool
-        Look once whether the proxy is deterministic.
+        Look once whether the proxy is deterministic and finite.
+    first : bool
+        The first inner gradient is the first of all: look whether it reaches the parameters.
     """
 
     stop: Criterion
@@ -51,6 +53,7 @@ class Rules:
     paired: bool = False
     pair_weight: float = 1.0
     probe: bool = False
+    first: bool = False
 
 
 class InnerSolve:
@@ -133,6 +136,8 @@ class InnerSolve:
             probe(self.oracle, batch)
         self._full_at = -1
         self.oracle.partial(batch, self.params)
+        if self.rules.first and t == 0:
+            depends(self.params)
         self.ledger.proxy_sampled_gradients += 1
         if self.rules.paired:
             here = copy_of(self.params)

@@ -85,7 +85,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
-        Evaluate the proxy twice at the first step, and warn if the two differ.
+        Evaluate the proxy twice at the first step; warn if the two differ, refuse NaN and inf.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
@@ -285,12 +285,12 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         means, as with every torch optimiser.
         """
         saved: dict[str, Any] = super().state_dict()
-        saved[EXTRA] = pack(self._k, self.ledger, self._rng, self._oracle, self._stepper)
+        saved[EXTRA] = pack(self, self._k, self._rng, self._oracle, self._stepper)
         return saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on, bit for bit, from a saved state."""
-        extra = extra_of(state_dict)
+        """Go on, bit for bit, from a saved state; warn of other settings than it was saved with."""
+        extra = extra_of(state_dict, self, self._stepper)
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
         self._k, self.ledger = unpack(extra, self._rng, self._oracle, self._stepper)
 

@@ -13,7 +13,7 @@ from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch._block import Block, copy_of
 from proxyprox.torch._gather import Part, update_correction
 from proxyprox.torch._inner_solve import InnerSolve, Rules
-from proxyprox.torch._probe import probe
+from proxyprox.torch._probe import depends, finite, probe
 from proxyprox.torch._proxy import Oracle, clear, gradients
 from proxyprox.torch.inner import Stepper
 
@@ -92,6 +92,7 @@ def proximal_step(
             paired=settings.paired,
             pair_weight=1.0 if _needs_full(rule, settings) else settings.weight,
             probe=look,
+            first=k == 0 and len(moving) == len(parts) and not _needs_full(rule, settings),
         )
         stepper.begin(k)
         corrections = [part.correction for part in moving]
@@ -132,6 +133,10 @@ def _subproblem(
     if full:
         params = [p for part in parts for p in part.params]
         value = oracle.full(params)
+        if k == 0:
+            depends(params)
+        if look:
+            finite(value)
         gradients(params)
         ledger.proxy_gradients += 1
     for part in parts:

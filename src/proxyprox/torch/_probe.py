@@ -1,12 +1,16 @@
-"""A look at whether the proxy is a function: two evaluations at one point."""
+"""A look at whether the proxy is a finite function of the parameters, at the first step."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import torch
 
+from proxyprox._checks import message
+from proxyprox._subproblem import NonFiniteError
+from proxyprox.torch._linear import Tensors
 from proxyprox.torch._proxy import Oracle
 
 TOLERANCE = 1e-4
@@ -18,13 +22,15 @@ class RandomProxyWarning(UserWarning):
 
 
 def probe(oracle: Oracle, batch: Any = None) -> None:
-    """Warn if the proxy's loss on one batch (or on everything) is random.
+    """Warn if the proxy's loss on one batch (or on everything) is random; refuse NaN.
 
     The random state is put back, so that a probed run is the same run.
     """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=list(devices)):
         first, second = float(oracle.loss(batch)), float(oracle.loss(batch))
+    finite(first)
+    finite(second)
     if abs(first - second) <= TOLERANCE * max(abs(first), abs(second)):
         return
     warnings.warn(
@@ -36,3 +42,21 @@ def probe(oracle: Oracle, batch: Any = None) -> None:
         RandomProxyWarning,
         stacklevel=2,
     )
+
+
+def finite(value: Any) -> None:
+    """Refuse a loss that is NaN or infinite; this waits for the device."""
+    number = float(value)
+    if not math.isfinite(number):
+        remedy = "Look at the proxy's data and loss; the parameters were not changed."
+        raise NonFiniteError(message("the proxy's loss", number, "finite", remedy))
+
+
+def depends(params: Tensors) -> None:
+    """Refuse a proxy whose backward pass has reached none of the parameters."""
+    if all(p.grad is None for p in params):
+        raise ValueError(
+            "the proxy's loss must depend on the optimiser's parameters, got one that depends on "
+            f"none of the {len(params)} tensors. Evaluate the network that is being trained; for "
+            "no proxy at all, pass proxy=None."
+        )

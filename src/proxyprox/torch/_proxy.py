@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -82,6 +83,10 @@ class Proxy:
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
         if not callable(loss):
             raise TypeError(message("loss", loss, "a function of a batch"))
+        if not _accepts(loss, 1):
+            remedy = "Write lambda batch: ... with batch[0] and batch[1]."
+            allowed = "a function of one argument, the whole batch as the loader returns it"
+            raise TypeError(message("loss", loss, allowed, remedy))
         self.batches = batches
         self.full_batches: Iterable[Any] = batches if full is None else full
         self.loss_of = loss
@@ -98,7 +103,9 @@ class Proxy:
             total, value = total + weight, value + backward(self._loss(batch), params, weight)
         if total == 0:
             raise ValueError(message("batches", self.full_batches, "at least one batch, not empty"))
-        torch._foreach_div_(gradients(params), total)
+        found = [p.grad for p in params if p.grad is not None]
+        if found:
+            torch._foreach_div_(found, total)
         return value / total
 
     def sample(self) -> Any:
@@ -118,8 +125,8 @@ class Proxy:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
         with torch.no_grad():
             if batch is not None:
-                return self.loss_of(batch)
-            weighed = [(self.size(b), self.loss_of(b)) for b in self.full_batches]
+                return scalar(self.loss_of(batch))
+            weighed = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
             return sum(n * value for n, value in weighed) / sum(n for n, _ in weighed)
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,7 +172,7 @@ class FunctionProxy:
     def loss(self, batch: Any) -> Any:
         """Return the loss without its gradient."""
         with torch.no_grad():
-            return self.function()
+            return scalar(self.function())
 
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: a function has no position."""
@@ -181,6 +188,9 @@ def as_oracle(proxy: Any) -> Oracle | None:
     if proxy is None or all(callable(getattr(proxy, name, None)) for name in methods):
         return proxy  # type: ignore[no-any-return]
     if callable(proxy) and not isinstance(proxy, type) and not isinstance(proxy, torch.nn.Module):
+        if not _accepts(proxy, 0):
+            allowed = "a function without arguments that returns the proxy loss"
+            raise TypeError(message("proxy", proxy, allowed, "Write proxy=Proxy(loader, loss)."))
         return FunctionProxy(proxy)
     allowed = "a function that returns the proxy loss, a Proxy(batches, loss), or None"
     remedy = (
@@ -222,12 +232,17 @@ def gradients(params: Tensors) -> list[Any]:
     return [p.grad for p in params]
 
 
-def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
-    """Add ``weight`` times the gradient of a loss to ``.grad`` and return the weighted loss."""
+def scalar(loss: Any) -> Any:
+    """Return a loss if it is a scalar tensor."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         got = f"a tensor of shape {tuple(loss.shape)}" if hasattr(loss, "shape") else loss
         raise TypeError(message("the proxy's loss", got, "a scalar tensor", "Take its mean."))
-    if not loss.requires_grad:
+    return loss
+
+
+def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
+    """Add ``weight`` times the gradient of a loss to ``.grad`` and return the weighted loss."""
+    if not scalar(loss).requires_grad:
         raise ValueError(
             "the proxy's loss must depend on the parameters through autograd, got one without a "
             "graph. Do not detach it; for no proxy at all, pass proxy=None."
@@ -236,6 +251,19 @@ def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
         weighted = loss if weight == 1.0 else weight * loss
         weighted.backward(inputs=list(params))
     return weighted.detach()
+
+
+def _accepts(function: Callable[..., Any], count: int) -> bool:
+    """Tell whether a function can be called with so many arguments; if in doubt it can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some of C's have none
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _one_shot(iterable: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -44,6 +45,9 @@ class ImplicitStep:
 class Stepper(Protocol):
     """An inner step in use."""
 
+    name: str
+    """The settings as text, to recognise them in a saved state."""
+
     def begin(self, k: int) -> None:
         """Prepare for outer step k."""
 
@@ -65,6 +69,7 @@ class ImplicitStepper:
 
     def __init__(self, inner: ImplicitStep) -> None:
         self.inner = inner
+        self.name = described(inner)
         self.gamma = 0.0
 
     def begin(self, k: int) -> None:
@@ -113,6 +118,7 @@ class TorchStepper:
                 message("inner", factory, "an optimiser that needs no closure", "Use SGD or Adam.")
             )
         self.fresh = fresh
+        self.name = described(factory, type(self.optimizer).__name__)
 
     def begin(self, k: int) -> None:
         """Forget, if that is wanted."""
@@ -137,6 +143,15 @@ class TorchStepper:
         """Restore the inner optimiser."""
         if state:
             self.optimizer.load_state_dict(dict(state))
+
+
+def described(setting: Any, otherwise: str = "a function") -> str:
+    """Return a setting as text that is the same in every process."""
+    text = repr(setting)
+    if " at 0x" not in text:
+        return text
+    # A function, or has one in it: its name and address tell nothing.
+    return otherwise if inspect.isroutine(setting) else f"{type(setting).__name__} of {otherwise}"
 
 
 def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> Stepper:
