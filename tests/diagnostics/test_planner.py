@@ -189,7 +189,6 @@ def test_a_path_that_overshoots_is_cut_and_a_bent_loss_said_to_be_one() -> None:
     values = [target[0](point.w) for point in found.points]
     assert values == sorted(values, reverse=True)
     planned = plan(found)
-    assert planned.method.eta <= 1.01 / found.H.estimate
     assert any("the quadratic model is rough" in note for note in planned.notes)
     end = pp.minimize(planned.problem, **planned.arguments, rng=1)  # w0 is among the arguments
-    assert values[0] - target[0](end.w) > 0.9 * (values[0] - values[-1])
+    assert values[0] - target[0](end.w) > 0.99 * (values[0] - values[-1])

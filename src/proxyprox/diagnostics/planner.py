@@ -222,8 +222,7 @@ class _Settings:
 
 
 def _rehearsed(audit: Audit, epsilon: float, proxied: bool) -> _Settings:
-    P = audit.proxy_matrices if proxied else None
-    found = rehearse(audit.model, P, epsilon, longest=_longest(audit))
+    found = rehearse(audit.model, audit.proxy_matrices if proxied else None, epsilon)
     if math.isinf(found.steps):
         # No constant step size gets there within ten million: the best of a long run instead.
         found = _rehearse_steps(audit, proxied, 10**7)
@@ -236,13 +235,7 @@ def _best_within(audit: Audit, proxied: bool, steps: int) -> _Settings:
 
 def _rehearse_steps(audit: Audit, proxied: bool, steps: int) -> Rehearsal:
     P = audit.proxy_matrices if proxied else None
-    return rehearse(audit.model, P, audit.epsilon, steps=steps, longest=_longest(audit))
-
-
-def _longest(audit: Audit) -> float:
-    """Return 1/H, H the largest on the way: the model is the target at the end of the path."""
-    H = audit.H.estimate
-    return 1 / H if H > 0 else math.inf
+    return rehearse(audit.model, P, audit.epsilon, steps=steps)
 
 
 def _settings(audit: Audit, found: Rehearsal) -> _Settings:
@@ -290,7 +283,6 @@ def _what_if(audit: Audit, epsilon: float, proxied: bool, factor: float) -> What
         audit.model.with_noise_divided_by(factor),
         audit.proxy_matrices if proxied else None,
         epsilon,
-        longest=_longest(audit),
     )
     return WhatIf(
         factor=factor, batch_samples=samples * factor, sigma2=audit.sigma2.estimate / factor,

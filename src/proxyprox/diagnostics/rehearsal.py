@@ -123,7 +123,6 @@ def rehearse(
     epsilon: float,
     *,
     steps: int | None = None,
-    longest: float = math.inf,
 ) -> Rehearsal:
     """Return the η that reaches ε in the fewest steps, or is best after ``steps`` of them.
 
@@ -138,8 +137,6 @@ def rehearse(
         Wanted suboptimality.
     steps : int, optional
         Compare step sizes by the excess after so many steps instead.
-    longest : float
-        Largest step size of SGD to look at.
 
     Examples
     --------
@@ -151,7 +148,7 @@ def rehearse(
     best = Rehearsal(math.nan, math.inf, math.inf)
     if P is None:
         curve = _Curve.of_sgd(model)
-        for eta in np.minimum(np.geomspace(1e-4, 1.99, 44) / H, longest):
+        for eta in np.geomspace(1e-4, 1.99, 44) / H:
             best = _better(best, float(eta), curve.excess(eta), epsilon, steps)
         return best
     matrices = [P] if isinstance(P, np.ndarray) else list(P)
