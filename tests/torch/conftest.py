@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from proxyprox.torch import ImplicitStep, ProxyProx
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
@@ -37,6 +39,10 @@ class Toy:
 
     def proxy(self):
         return self.loss(slice(0, 8))
+
+    def optimizer(self, **options):
+        given = {"lr": 0.3, "proxy": self.proxy, "inner": ImplicitStep(0.05), "stop": 5, **options}
+        return ProxyProx(self.params, **given)
 
     def batches(self, size: int = 4):
         return [(self.x[i : i + size], self.y[i : i + size]) for i in range(0, 8, size)]

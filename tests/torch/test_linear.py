@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proxyprox.torch import EMA, Mean, Plain, Storm
-from proxyprox.torch._linear import Coefficients, coefficients, combine, remembers
+from proxyprox.torch._linear import Coefficients, anchor_share, coefficients, combine, remembers
 
 
 def lists(seed: int):
@@ -25,7 +25,10 @@ def test_lists_get_what_the_core_formula_gives_tensors(correction, k):
         correction(gi - ai, gj - aj if correction.two_points else None, mi, k)
         for gi, ai, gj, aj, mi in zip(g, a, g2, a2, m, strict=True)
     ]
-    found = combine(coefficients(correction, k, started=True), m, g, a, g2, a2)
+    if correction.two_points:
+        # What the step before leaves: its proxy's gradient is in the estimate already.
+        torch._foreach_add_(m, a2, alpha=anchor_share(correction, k))
+    found = combine(coefficients(correction, k, started=True), m, g, a, g2)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
     assert all(x is y for x, y in zip(found, m, strict=True)), "in place"
 
@@ -71,3 +74,16 @@ def test_ones_own_linear_correction_is_welcome():
 def test_a_correction_that_is_not_linear_is_refused():
     with pytest.raises(TypeError, match="correction must be linear"):
         remembers(Clipped())
+
+
+def test_a_two_point_correction_must_go_on_from_its_estimate():
+    @dataclass(frozen=True)
+    class Forgetful:
+        two_points: ClassVar[bool] = True
+
+        def __call__(self, difference, before, estimate, k):
+            return difference if before is None else difference + 0.5 * before
+
+    assert anchor_share(Storm(1.0), 1) == 0
+    with pytest.raises(TypeError, match=r"must use the estimate so far too, got .*Forgetful"):
+        anchor_share(Forgetful(), 1)

@@ -10,6 +10,9 @@ import torch
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._proxy import gradients
 
+SWAPS = 8
+"""Parts in which networks are exchanged: few calls, and no third copy of the whole."""
+
 
 @dataclass
 class Block:
@@ -62,6 +65,16 @@ class Block:
             # that is stable, one with γ/η ≤ 2.
             torch._foreach_add_(found, self.params, alpha=self.pull)
             torch._foreach_add_(found, self.centre, alpha=-self.pull)
+
+
+def swap(first: Tensors, second: Tensors) -> None:
+    """Exchange the contents of two lists of tensors, with a copy of a few of them at a time."""
+    size = -(-len(first) // SWAPS)
+    for at in range(0, len(first), size):
+        one, other = first[at : at + size], second[at : at + size]
+        held = copy_of(one)
+        torch._foreach_copy_(one, other)
+        torch._foreach_copy_(other, held)
 
 
 def copy_of(tensors: Tensors) -> list[Any]:

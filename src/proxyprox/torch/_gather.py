@@ -11,7 +11,7 @@ import torch
 from proxyprox._ledger import Ledger
 from proxyprox.corrections import Correction
 from proxyprox.torch._block import copy_of
-from proxyprox.torch._linear import Tensors, coefficients, combine
+from proxyprox.torch._linear import Tensors, anchor_share, coefficients, combine
 from proxyprox.torch._modes import proxy_mode
 from proxyprox.torch._proxy import Oracle, gradients
 
@@ -21,7 +21,10 @@ SMALLEST_ETA = 1e-30
 
 @dataclass
 class Part:
-    """The parameters of one group that have a gradient, with what belongs to them."""
+    """Parameters of one group that have a gradient, with what belongs to them.
+
+    Either all of them have an estimate from earlier steps or none has.
+    """
 
     params: list[Any]
     target: list[Any]
@@ -31,6 +34,7 @@ class Part:
     decoupled: bool
     before: list[Any] | None = None
     correction: Tensors = field(default_factory=list)
+    anchor: list[Any] | None = None
 
     @property
     def moves(self) -> bool:
@@ -42,10 +46,41 @@ class Part:
         """The weight decay that belongs into the target's gradient."""
         return 0.0 if self.decoupled else self.weight_decay
 
+    def remembered(self, name: str) -> list[Any] | None:
+        """Return what the state holds under a name, if it does."""
+        return [state[name] for state in self.states] if name in self.states[0] else None
 
-def gather(groups: Iterable[Mapping[str, Any]], state: Mapping[Any, dict[str, Any]]) -> list[Part]:
-    """Collect the parameters that have a gradient; the others are left alone, as torch does."""
-    parts = []
+    def remember(self, name: str, values: Tensors) -> None:
+        """Put tensors into the state."""
+        for state, value in zip(self.states, values, strict=True):
+            state[name] = value
+
+    def remember_point(self) -> None:
+        """Put w_k into the state, in the memory of w_{k−1}."""
+        kept = self.remembered("previous")
+        if kept is None:
+            self.remember("previous", copy_of(self.params))
+        else:
+            torch._foreach_copy_(kept, self.params)
+
+
+def gather(
+    groups: Iterable[Mapping[str, Any]],
+    state: Mapping[Any, dict[str, Any]],
+    before: Mapping[Any, Any],
+) -> list[Part]:
+    """Collect the parameters that have a gradient; the others are left alone, as torch does.
+
+    Parameters
+    ----------
+    groups : iterable of mappings
+        The optimiser's parameter groups.
+    state : mapping
+        Its state by parameter.
+    before : mapping
+        The batch's gradient at w_{k−1} by parameter, where there is one.
+    """
+    parts: list[Part] = []
     for group in groups:
         params = [p for p in group["params"] if p.grad is not None]
         for p in params:
@@ -54,17 +89,21 @@ def gather(groups: Iterable[Mapping[str, Any]], state: Mapping[Any, dict[str, An
                     "ProxyProx does not support sparse gradients: the proxy's gradient is dense. "
                     "Use nn.Embedding(..., sparse=False), or another optimiser for that group."
                 )
-        if params:
-            parts.append(
-                Part(
-                    params=params,
-                    target=[p.grad for p in params],
-                    states=[state[p] for p in params],
-                    eta=float(group["lr"]),
-                    weight_decay=float(group["weight_decay"]),
-                    decoupled=bool(group["decoupled_weight_decay"]),
-                )
+        known = [p for p in params if "estimate" in state[p]]
+        fresh = [p for p in params if "estimate" not in state[p]]
+        parts += [
+            Part(
+                params=members,
+                target=[p.grad for p in members],
+                states=[state[p] for p in members],
+                eta=float(group["lr"]),
+                weight_decay=float(group["weight_decay"]),
+                decoupled=bool(group["decoupled_weight_decay"]),
+                before=[before[p] for p in members] if members[0] in before else None,
             )
+            for members in (known, fresh)
+            if members
+        ]
     return parts
 
 
@@ -86,47 +125,36 @@ def update_correction(
     keep : bool
         Whether the estimate is part of the state.
     """
-    started = [keep and "estimate" in state for state in part.states]
-    if any(started) and not all(started):
-        # A parameter that was not there before starts afresh; this is rare, so one at a time.
-        found: list[Any] = []
-        for i, state in enumerate(part.states):
-            one = Part(
-                [part.params[i]], [part.target[i]], [state], part.eta, part.weight_decay,
-                part.decoupled, None if part.before is None else [part.before[i]],
-            )  # fmt: skip
-            update_correction(one, correction, k, anchor=anchor, keep=keep)
-            found.extend(one.correction)
-        part.correction = found
-        return
-    old = all(started)
-    numbers = coefficients(correction, k, started=old)
-    two_points = old and part.before is not None
-    before = part.before if two_points else None
+    estimate = part.remembered("estimate")
+    numbers = coefficients(correction, k, started=estimate is not None)
     minus = [p.grad for p in part.params] if anchor else None
-    saved = [state["previous_anchor"] for state in part.states] if two_points and anchor else None
-    estimate = [state["estimate"] for state in part.states] if old else None
-    part.correction = combine(numbers, estimate, part.target, minus, before, saved)
+    part.correction = combine(numbers, estimate, part.target, minus, part.before)
     decay = part.coupled_decay
     if decay:
         torch._foreach_add_(part.correction, part.params, alpha=decay * numbers.difference)
-        if two_points:
-            previous = [state["previous"] for state in part.states]
-            torch._foreach_add_(part.correction, previous, alpha=decay * numbers.before)
+        if part.before is not None:
+            torch._foreach_add_(
+                part.correction, part.remembered("previous"), alpha=decay * numbers.before
+            )
+    part.before = None  # its memory is free for the inner solve
     if keep:
-        for state, new in zip(part.states, part.correction, strict=True):
-            state["estimate"] = new
+        part.remember("estimate", part.correction)
     if correction.two_points:
-        _remember_point(part, anchor=anchor)
+        part.remember_point()
+        if anchor:
+            part.anchor = copy_of([p.grad for p in part.params])
 
 
-def _remember_point(part: Part, *, anchor: bool) -> None:
-    now = {"previous": copy_of(part.params)}
-    if anchor:
-        now["previous_anchor"] = copy_of([p.grad for p in part.params])
-    for name, values in now.items():
-        for state, value in zip(part.states, values, strict=True):
-            state[name] = value
+def anchor_estimate(part: Part, correction: Correction, k: int) -> None:
+    """Make the estimate of a two-point correction ready for the next step.
+
+    The next step needs ``e·m + b·(g′ − ∇L̂(w_k))``, so that ``m − (b/e) ∇L̂(w_k)`` is all there is
+    to keep. For STORM, b = −e, that is an estimate of ∇L(w_k) itself: it outlives the proxy.
+    """
+    if part.anchor is not None:
+        share = anchor_share(correction, k + 1)
+        torch._foreach_add_(part.correction, part.anchor, alpha=share)
+        part.anchor = None
 
 
 def shift_estimates(

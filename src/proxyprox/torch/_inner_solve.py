@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from proxyprox._ledger import Ledger
 from proxyprox.stopping import Criterion, Progress, Steps
-from proxyprox.torch._block import Block, copy_of
+from proxyprox.torch._block import Block, swap
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._measure import progress
 from proxyprox.torch._probe import depends, probe
@@ -140,10 +138,11 @@ class InnerSolve:
             depends(self.params)
         self.ledger.proxy_sampled_gradients += 1
         if self.rules.paired:
-            here = copy_of(self.params)
-            torch._foreach_copy_(self.params, self.centre)
-            self.oracle.subtract(batch, self.params, self.rules.pair_weight)
-            torch._foreach_copy_(self.params, here)
+            swap(self.params, self.centre)
+            try:
+                self.oracle.subtract(batch, self.params, self.rules.pair_weight)
+            finally:
+                swap(self.params, self.centre)
             self.ledger.proxy_sampled_gradients += 1
 
     def _full_gradient(self, t: int) -> None:

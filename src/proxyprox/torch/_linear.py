@@ -107,13 +107,34 @@ def remembers(correction: Correction) -> bool:
     return parts.estimate != 0 or parts.before != 0
 
 
+def anchor_share(correction: Correction, k: int) -> float:
+    """Return how much of ∇L̂(w_{k−1}) belongs to what step ``k`` of a two-point correction needs.
+
+    That is ``e·m + b·(g′ − ∇L̂(w_{k−1})) = e·(m + share·∇L̂(w_{k−1})) + b·g′``, ``share = −b/e``.
+
+    Examples
+    --------
+    >>> from proxyprox.corrections import Storm
+    >>> anchor_share(Storm(0.1), k=3)
+    1.0
+    """
+    parts = coefficients(correction, k, started=True)
+    if parts.estimate == 0:
+        if parts.before == 0:
+            return 0.0
+        raise TypeError(
+            "a correction that uses the batch's difference at the previous point must use the "
+            f"estimate so far too, got {correction!r} which drops it at step {k}."
+        )
+    return -parts.before / parts.estimate
+
+
 def combine(
     parts: Coefficients,
     estimate: Tensors | None,
     plus: Tensors,
     minus: Tensors | None,
-    before_plus: Tensors | None = None,
-    before_minus: Tensors | None = None,
+    before: Tensors | None = None,
 ) -> Tensors:
     """Return the new estimate, in the memory of the old one where there is one.
 
@@ -125,8 +146,9 @@ def combine(
         The estimate so far; changed in place.
     plus, minus : lists of tensors
         ``g_k`` and ``∇L̂(w_k)``; no ``minus`` stands for zero.
-    before_plus, before_minus : lists of tensors, optional
-        The same at w_{k−1} on the same batch.
+    before : list of tensors, optional
+        The same batch's gradient at w_{k−1}; the proxy's is in the estimate already, see
+        :func:`anchor_share`.
     """
     if estimate is None:
         # One fused pass, and exactly g − a; the product also serves as the copy of g.
@@ -138,9 +160,7 @@ def combine(
         torch._foreach_add_(estimate, plus, alpha=parts.difference)
         if minus:
             torch._foreach_add_(estimate, minus, alpha=-parts.difference)
-    if before_plus and parts.before != 0:
-        torch._foreach_add_(estimate, before_plus, alpha=parts.before)
-        if before_minus:
-            torch._foreach_add_(estimate, before_minus, alpha=-parts.before)
+    if before and parts.before != 0:
+        torch._foreach_add_(estimate, before, alpha=parts.before)
     result: Tensors = estimate
     return result

@@ -48,7 +48,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         proximal term (AuxMom, AuxMVR as published).
     proxy : callable, Proxy or None
         ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
-        stands for L̂ = 0, which makes the plain method SGD, bit for bit.
+        stands for L̂ = 0: the plain method is then SGD, bit for bit.
     correction : Correction
         ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Storm(a)`` AuxMVR (needs a closure, for
         the batch's gradient at the previous point), ``Mean()`` the running mean.
@@ -100,14 +100,13 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     Notes
     -----
     Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
-    in all, for ``Plain`` and ``EMA``; a torch inner optimiser adds its own state, ``Storm`` adds
-    w_{k−1}, ∇L̂(w_{k−1}) and the second target gradient (eight at the worst moment), a paired anchor
-    a gradient at w_k (five). No second network. ``.grad`` stays as it was; clipping clips ``g_k``.
+    in all; ``Storm``, and a paired anchor with a correction that remembers, also hold ∇L̂(w_k),
+    which makes four. A torch inner optimiser adds its own state. No second network. ``.grad``
+    stays as it was; clipping clips ``g_k``.
 
     References
     ----------
-    Woodworth, Mishchenko and Bach, "Two Losses Are Better Than One: Faster Optimization Using a
-    Cheaper Proxy", ICML 2023.
+    Woodworth, Mishchenko and Bach, "Two Losses Are Better Than One", ICML 2023.
 
     Examples
     --------
@@ -199,14 +198,14 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         loss, before = target_gradients(
             closure, self.correction, self.param_groups, self.state, self.model
         )
-        parts = gather(self.param_groups, self.state)
+        parts = gather(self.param_groups, self.state, before)
+        paid = 2 if before else 1
+        del before  # or its memory would be held during the inner solve
         if parts:
-            for part in parts:
-                part.before = [before[p] for p in part.params] if before else None
             rule = checks.rule(self.stop, self._k).begin(self._rng)
             steps, seen = self._update(parts, rule)
             self._k += 1
-            self.ledger.target_gradients += 2 if before else 1
+            self.ledger.target_gradients += paid
             self.ledger.seconds += time.perf_counter() - begun
             eta = max(part.eta for part in parts)
             self.record = step_record(self._k - 1, eta, steps, seen, rule, self.ledger)
@@ -255,15 +254,11 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def swap_proxy(self, proxy: Any) -> None:
-        """Go on with another proxy, e.g. a fresh subsample of the training data.
+        """Go on with another proxy of the same kind, e.g. a fresh subsample of the training data.
 
         A remembered estimate m of ∇L − ∇L̂ is carried over exactly,
-        ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each.
-
-        Parameters
-        ----------
-        proxy : callable or Proxy
-            The new proxy, of the kind the optimiser has (with batches or without).
+        ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each; what ``Storm`` remembers
+        does not depend on the proxy.
         """
         old, new = self._oracle, as_oracle(proxy)
         if old is None or new is None or old.sampled != new.sampled:
@@ -272,7 +267,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
                 "function). Make a new optimiser to change the kind."
             )
         known = [p for p, state in self.state.items() if "estimate" in state]
-        if known:
+        if known and not self.correction.two_points:
             shift_estimates(known, self.state, old, new, self.ledger, self.model, self.proxy_mode)
         self._oracle = new
 

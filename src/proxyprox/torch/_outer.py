@@ -11,7 +11,7 @@ from proxyprox._ledger import Ledger
 from proxyprox.corrections import Correction
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch._block import Block, copy_of
-from proxyprox.torch._gather import Part, update_correction
+from proxyprox.torch._gather import Part, anchor_estimate, update_correction
 from proxyprox.torch._inner_solve import InnerSolve, Rules
 from proxyprox.torch._probe import depends, finite, probe
 from proxyprox.torch._proxy import Oracle, clear, gradients
@@ -76,11 +76,10 @@ def proximal_step(
         Where the solve ended, if it was measured.
     """
     moving = [part for part in parts if part.moves]
-    centres = [copy_of(part.params) for part in moving]
+    value = _correct(parts, k, oracle, rule, settings, ledger, look=look)
+    blocks: list[Block] = []
     try:
-        blocks, value = _subproblem(
-            parts, moving, centres, k, oracle, rule, settings, ledger, look=look
-        )
+        blocks += [_block(part, oracle, rule, settings) for part in moving]
         if not moving:
             return 0, None
         rules = Rules(
@@ -99,12 +98,15 @@ def proximal_step(
         solve = InnerSolve(blocks, corrections, oracle, stepper, rules, ledger, value)
         steps, seen = solve.run()
     except BaseException:
-        for part, centre in zip(moving, centres, strict=True):
-            torch._foreach_copy_(part.params, centre)
+        for block in blocks:
+            torch._foreach_copy_(block.params, block.centre)
         raise
-    for part, centre in zip(moving, centres, strict=True):
+    finally:
+        for part in parts:
+            anchor_estimate(part, settings.correction, k)
+    for part, block in zip(moving, blocks, strict=True):
         if part.decoupled and part.weight_decay:
-            torch._foreach_add_(part.params, centre, alpha=-part.eta * part.weight_decay)
+            torch._foreach_add_(part.params, block.centre, alpha=-part.eta * part.weight_decay)
     return steps, seen
 
 
@@ -114,10 +116,8 @@ def _needs_full(rule: Criterion, settings: Settings) -> bool:
     return not settings.paired or settings.keeps or measured
 
 
-def _subproblem(
+def _correct(
     parts: list[Part],
-    moving: list[Part],
-    centres: list[list[Any]],
     k: int,
     oracle: Oracle,
     rule: Criterion,
@@ -125,8 +125,8 @@ def _subproblem(
     ledger: Ledger,
     *,
     look: bool,
-) -> tuple[list[Block], Any | None]:
-    """Return the blocks of φ_k, and L̂(w_k) if its gradient is still in ``.grad``."""
+) -> Any | None:
+    """Update the corrections, and return L̂(w_k) if its gradient is still in ``.grad``."""
     full, value = _needs_full(rule, settings), None
     if look and not oracle.sampled:
         probe(oracle)
@@ -143,15 +143,20 @@ def _subproblem(
         update_correction(part, settings.correction, k, anchor=full, keep=settings.keeps)
         if not part.moves:
             clear(part.params)  # or a torch inner optimiser would move it
-    blocks = []
-    for part, centre in zip(moving, centres, strict=True):
-        linear, weight = part.correction, settings.weight
-        if settings.paired and full:
-            # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
-            linear, weight = [p.grad for p in part.params], 1.0
-            if getattr(oracle, "static", False):
-                linear = copy_of(linear)  # the next gradient will lie in the same memory
-            torch._foreach_add_(linear, part.correction, alpha=settings.weight)
-            clear(part.params)
-        blocks.append(Block(part.params, centre, linear, weight, part.eta))
-    return blocks, None if settings.paired else value
+    return None if settings.paired else value
+
+
+def _block(part: Part, oracle: Oracle, rule: Criterion, settings: Settings) -> Block:
+    """Return one part's share of φ_k, at its centre."""
+    # A correction that compares two points has w_k in its memory already.
+    point = part.remembered("previous") if settings.correction.two_points else None
+    centre = copy_of(part.params) if point is None else point
+    linear, weight = part.correction, settings.weight
+    if settings.paired and _needs_full(rule, settings):
+        # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
+        linear, weight = [p.grad for p in part.params], 1.0
+        if getattr(oracle, "static", False):
+            linear = copy_of(linear)  # the next gradient will lie in the same memory
+        torch._foreach_add_(linear, part.correction, alpha=settings.weight)
+        clear(part.params)
+    return Block(part.params, centre, linear, weight, part.eta)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from proxyprox.corrections import Correction
-from proxyprox.torch._block import copy_of
+from proxyprox.torch._block import swap
 from proxyprox.torch._modes import proxy_mode
 from proxyprox.torch._proxy import clear
 
@@ -82,8 +82,8 @@ def gradients_at_previous(
     known = [p for p in params if p.grad is not None and "previous" in state[p]]
     if not known:
         return {}
-    here, found = copy_of(known), [p.grad for p in params]
-    torch._foreach_copy_(known, [state[p]["previous"] for p in known])
+    found, previous = [p.grad for p in params], [state[p]["previous"] for p in known]
+    swap(known, previous)
     clear(params)
     replay.rewind()
     try:
@@ -92,7 +92,7 @@ def gradients_at_previous(
         return {p: torch.zeros_like(p) if p.grad is None else p.grad for p in known}
     finally:
         replay.forward()
-        torch._foreach_copy_(known, here)
+        swap(known, previous)
         for p, gradient in zip(params, found, strict=True):
             p.grad = gradient
 

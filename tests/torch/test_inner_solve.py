@@ -1,0 +1,148 @@
+"""Anchors, inner optimisers and rules that end an inner solve."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+import proxyprox as pp
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy
+
+SGD = functools.partial(torch.optim.SGD, lr=0.05)
+
+
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3)])
+def test_paired_anchors_equal_full_ones_for_a_single_batch(make_toy, correction):
+    """With one batch that is the whole proxy, the pairs cancel exactly what the pass does."""
+    paths = []
+    for anchor in ("full", "paired"):
+        toy = make_toy()
+        proxy = Proxy(toy.batches(size=8), toy.batch_loss)
+        paths.append(toy.train(toy.optimizer(proxy=proxy, anchor=anchor, correction=correction), 5))
+    torch.testing.assert_close(*paths, rtol=1e-10, atol=1e-12)
+
+
+def test_paired_anchors_with_a_weight_equal_full_ones_for_a_single_batch(make_toy):
+    paths = []
+    for anchor in ("full", "paired"):
+        toy = make_toy()
+        proxy = Proxy(toy.batches(size=8), toy.batch_loss)
+        paths.append(
+            toy.train(
+                toy.optimizer(proxy=proxy, anchor=anchor, correction_weight=0.6, inner=SGD), 5
+            )
+        )
+    torch.testing.assert_close(*paths, rtol=1e-10, atol=1e-12)
+
+
+def test_paired_anchors_converge_and_are_counted(make_toy):
+    toy = make_toy()
+    proxy = Proxy(toy.batches(), toy.batch_loss)
+    optimizer = toy.optimizer(proxy=proxy, anchor="paired", lr=0.2)
+    for _ in range(200):
+        optimizer.zero_grad()
+        toy.loss().backward()
+        optimizer.step()
+    assert toy.loss().item() < 1e-6
+    assert optimizer.ledger.proxy_gradients == 0
+    assert optimizer.ledger.proxy_sampled_gradients == 200 * 2 * 5
+
+
+def test_a_loader_with_a_full_pass_is_counted(make_toy):
+    toy = make_toy()
+    optimizer = toy.optimizer(proxy=Proxy(toy.batches(), toy.batch_loss))
+    toy.train(optimizer, 3)
+    ledger = optimizer.ledger
+    assert (ledger.target_gradients, ledger.proxy_gradients) == (3, 3)
+    assert ledger.proxy_sampled_gradients == 15
+    assert ledger.seconds > 0
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True),
+        functools.partial(torch.optim.Adam, lr=0.05),
+        functools.partial(torch.optim.AdamW, lr=0.05, foreach=False),
+        functools.partial(torch.optim.RMSprop, lr=0.02),
+        functools.partial(torch.optim.Adagrad, lr=0.1),
+    ],
+    ids=["nesterov", "adam", "adamw", "rmsprop", "adagrad"],
+)
+@pytest.mark.parametrize("keep", [False, True])
+def test_any_torch_optimiser_takes_the_inner_steps(make_toy, factory, keep):
+    toy = make_toy()
+    before = toy.loss().item()
+    toy.train(toy.optimizer(inner=factory, keep_inner_state=keep, correction=EMA(0.2), stop=8), 40)
+    assert toy.loss().item() < before / 3
+
+
+def test_inner_schedules_follow_the_outer_step(toy):
+    seen = []
+    optimizer = toy.optimizer(
+        inner=ImplicitStep(lambda k: seen.append(k) or 0.1 / (k + 1)),
+        stop=lambda k: k + 1,
+    )
+    toy.train(optimizer, 4)
+    assert seen == [0, 1, 2, 3]
+    assert optimizer.record.inner_steps == 4
+
+
+def test_random_numbers_of_inner_steps(make_toy):
+    counts = []
+    for seed in (0, 0, 1):
+        toy, drawn = make_toy(), []
+        optimizer = toy.optimizer(stop=pp.RandomSteps(0.3), rng=seed)
+        for _ in range(12):
+            toy.train(optimizer, 1)
+            drawn.append(optimizer.record.inner_steps)
+        counts.append(drawn)
+    assert counts[0] == counts[1] != counts[2]
+    assert min(counts[0]) >= 1
+    assert len(set(counts[0])) > 2
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize(
+    "rule", [pp.StronglyConvex(mu=0.1, G=1e-3), pp.Convex(steps=50), pp.NonConvex(), pp.SDane()]
+)
+def test_the_papers_rules_hold_when_they_end_a_solve(make_toy, rule, sampled):
+    toy = make_toy()
+    proxy = Proxy(toy.batches(), toy.batch_loss) if sampled else toy.proxy
+    optimizer = toy.optimizer(proxy=proxy, stop=rule, inner=ImplicitStep(0.02), check_every=2)
+    toy.train(optimizer, 5)
+    record = optimizer.record
+    assert record.held
+    assert record.residual <= record.threshold
+    assert record.inner_steps > 0
+
+
+def test_a_rule_that_never_holds_gives_up_and_says_so(toy):
+    optimizer = toy.optimizer(stop=pp.Residual(1e-300), max_inner_steps=7)
+    toy.train(optimizer, 1)
+    assert optimizer.record.inner_steps == 7
+    assert not optimizer.record.held
+
+
+@pytest.mark.parametrize("anchor", ["full", "paired"])
+def test_the_residual_is_truly_measured(make_toy, anchor):
+    toy = make_toy()
+    proxy = Proxy(toy.batches(), toy.batch_loss)
+    optimizer = toy.optimizer(proxy=proxy, measure_residual=True, anchor=anchor, lr=0.3)
+    start = toy.flat()
+    toy.loss(slice(0, 4)).backward()
+    g = torch.cat([p.grad.reshape(-1) for p in toy.params])
+    optimizer.step()
+
+    def proxy_gradient(w):
+        torch.nn.utils.vector_to_parameters(w, toy.params)
+        toy.model.zero_grad()
+        toy.proxy().backward()
+        return torch.cat([p.grad.reshape(-1) for p in toy.params])
+
+    end = toy.flat()
+    expected = proxy_gradient(end) + g - proxy_gradient(start) + (end - start) / 0.3
+    assert optimizer.record.residual == pytest.approx(float(expected.norm()), rel=1e-10)
+    assert optimizer.record.displacement == pytest.approx(float((end - start).norm()))
