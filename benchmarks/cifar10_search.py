@@ -120,7 +120,7 @@ def main() -> None:
         points_per_pass=2 if given.tiny else 1,
     )  # fmt: skip
     if given.tiny:
-        small = {"batch_size": 32, "proxy_size": 128, "anchor_batch": 64, "inner_steps": 2}
+        small = {"batch_size": 32, "proxy_size": 128, "inner_steps": 2}
         recipes = [replace(r, **small) for r in recipes]
     # Every batch size and mode is a graph of its own to the compiler.
     torch._dynamo.config.recompile_limit = 64

@@ -42,7 +42,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--inner", type=int, default=20)
     parser.add_argument("--proxy", type=int, default=2560)
-    parser.add_argument("--anchor-batch", type=int, default=512)
+    parser.add_argument("--anchor-batch", type=int, default=128)
     parser.add_argument("--images", type=int, default=50_000)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15)

@@ -100,6 +100,16 @@ def test_a_captured_gradient_is_the_gradient_and_leaves_statistics(device):
     torch.testing.assert_close(model[1].running_mean, reference[1].running_mean)
 
 
+class Drawn:
+    """Batches that are drawn as they are asked for, pass after pass."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def __iter__(self):
+        return self.draw()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("correction", [Plain(), EMA(0.3)])
 @pytest.mark.parametrize("anchor", ["full", "paired"])
@@ -111,13 +121,14 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
         loss = losses(data, model)
         plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
         if graphed:
-            proxy = GraphedProxy(plans, loss, model.parameters(), full_batch=6, model=model)
+            proxy = GraphedProxy(plans, loss, model.parameters(), full_batch=6)
         else:
-            order = Plans(data, torch.arange(12), 4, augment=False, seed=3)
-            proxy = Proxy([order.next() for _ in range(3)], loss, full=plans.everything(6))
+            inner = Drawn(lambda plans=plans: (plans.next() for _ in range(3)))
+            whole = Drawn(lambda plans=plans: iter(plans.everything(6, shuffled=True)))
+            proxy = Proxy(inner, loss, full=whole)
         optimizer = ProxyProx(
             model.parameters(), 0.2, proxy=proxy, correction=correction, anchor=anchor, stop=3,
-            inner=ImplicitStep(0.02), model=model, measure_residual=True,
+            inner=ImplicitStep(0.02), measure_residual=True,
         )  # fmt: skip
         optimizer.zero_grad()
         loss(data.plain_plan(torch.arange(24))).backward()
@@ -125,6 +136,32 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
         ends.append(([p.detach() for p in model.parameters()], optimizer.record.residual))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-6)
     assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-3)
+
+
+def test_full_passes_draw_batches_as_inner_steps_do():
+    """With BatchNorm, fixed or larger batches have another gradient, and training blows up."""
+    data, _, _ = pictures(dtype=torch.float64)
+    model = network().double()
+    loss = losses(data, model)
+    params = list(model.parameters())
+
+    def mean(gradient, draws):
+        total = torch.zeros(sum(p.numel() for p in params), dtype=torch.float64)
+        for _ in range(draws):
+            gradient()
+            total += torch.cat([p.grad.flatten() for p in params])
+        return total / draws
+
+    def proxy(**options):
+        plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
+        return GraphedProxy(plans, loss, params, **options)
+
+    alike, larger = proxy(), proxy(full_batch=12)
+    expected = mean(lambda: alike.partial(alike.sample(), params), 2400)
+    error = (mean(lambda: alike.full(params), 800) - expected).norm() / expected.norm()
+    bias = (mean(lambda: larger.full(params), 2) - expected).norm() / expected.norm()
+    assert error < 0.03
+    assert bias > 5 * error
 
 
 def test_gradients_are_laid_out_like_their_parameters():

@@ -10,6 +10,7 @@ from torch import nn
 
 from proxyprox.torch import (
     EMA,
+    BatchStatisticsWarning,
     ImplicitStep,
     Proxy,
     ProxyProx,
@@ -137,3 +138,31 @@ def test_probing_does_not_change_the_run():
         one_step(model, model=model, probe=probe, correction=EMA(0.1))
         ends.append((torch.rand(1), model[0].weight.detach().clone()))
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({}, True),
+        ({"correction": EMA(0.2)}, True),
+        ({"anchor": "paired"}, False),
+        ({"proxy_mode": "eval"}, False),
+        ({"probe": False}, False),
+    ],
+    ids=["plain", "ema", "paired", "eval", "unprobed"],
+)
+def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them(options, warned):
+    model = network()
+
+    def step(**given):
+        proxy = Proxy([slice(0, 3), slice(3, 6)], lambda rows: loss_of(model, rows),
+                      size=lambda rows: 3, **given)  # fmt: skip
+        one_step(model, model=model, proxy=proxy, **options)
+
+    step()
+    if warned:
+        with pytest.warns(BatchStatisticsWarning, match=r"Leave out full="):
+            step(full=[slice(0, 6)])
+        step(full=[slice(0, 6)], sampled=False)
+    else:
+        step(full=[slice(0, 6)])

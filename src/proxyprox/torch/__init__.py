@@ -22,13 +22,14 @@ True
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.torch._flat import FlatLoss
 from proxyprox.torch._optimizer import ProxyProx
-from proxyprox.torch._probe import RandomProxyWarning
+from proxyprox.torch._probe import BatchStatisticsWarning, RandomProxyWarning
 from proxyprox.torch._proxy import Proxy
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.inner import ImplicitStep
 
 __all__ = [
     "EMA",
+    "BatchStatisticsWarning",
     "FlatLoss",
     "ImplicitStep",
     "Mean",

@@ -20,6 +20,7 @@ from proxyprox.torch._linear import remembers
 from proxyprox.torch._measure import step_record
 from proxyprox.torch._modes import proxy_mode
 from proxyprox.torch._outer import Settings, explicit_step, proximal_step
+from proxyprox.torch._probe import batches_mixed
 from proxyprox.torch._proxy import Oracle, as_oracle
 from proxyprox.torch._saving import EXTRA, extra_of, pack, unpack
 from proxyprox.torch._two_points import target_gradients
@@ -85,7 +86,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
-        Evaluate the proxy twice at the first step; warn if the two differ, refuse NaN and inf.
+        Look at the proxy at the first step: refuse NaN and inf; warn if two evaluations differ, or
+        if BatchNorm sees other batches in full passes than in inner steps.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
@@ -222,6 +224,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         look = self._probe and self._k == 0
         try:
             with proxy_mode(self.model, self.proxy_mode):
+                if look and not settings.paired:
+                    batches_mixed(self._oracle, self.model)
                 return proximal_step(
                     parts, self._k, self._oracle, self._stepper, rule, settings, self.ledger,
                     look=look,

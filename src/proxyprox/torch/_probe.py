@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._checks import message
 from proxyprox._subproblem import NonFiniteError
@@ -19,6 +20,10 @@ TOLERANCE = 1e-4
 
 class RandomProxyWarning(UserWarning):
     """The proxy's loss differs between two evaluations at the same point."""
+
+
+class BatchStatisticsWarning(UserWarning):
+    """Full passes over the proxy see other batches than inner steps, and BatchNorm sees both."""
 
 
 def probe(oracle: Oracle, batch: Any = None) -> None:
@@ -42,6 +47,22 @@ def probe(oracle: Oracle, batch: Any = None) -> None:
         RandomProxyWarning,
         stacklevel=2,
     )
+
+
+def batches_mixed(oracle: Oracle, model: Any | None) -> None:
+    """Warn if full passes and inner steps normalise by batches of different kinds."""
+    if model is None or not getattr(oracle, "mixed", False):
+        return
+    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
+        warnings.warn(
+            "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
+            "than its inner steps: they differentiate two functions, and the method raises the "
+            "one of the full passes until training falls apart. Leave out full= (full_batch= of "
+            "a graphed proxy), so that both draw batches alike; or use "
+            'anchor="paired" or proxy_mode="eval".',
+            BatchStatisticsWarning,
+            stacklevel=2,
+        )
 
 
 def finite(value: Any) -> None:

@@ -53,8 +53,9 @@ class Proxy:
         ``lambda batch: F.cross_entropy(model(batch[0]), batch[1])``. Device transfer and autocast
         belong in it; under distributed training use the unwrapped module.
     full : iterable, optional
-        What a full pass goes over, usually the same data in larger batches and not shuffled; by
-        default ``batches``, which must then cover the whole proxy (no ``drop_last``).
+        What a full pass goes over, such as the same data in larger batches; by default
+        ``batches``, which must then cover the whole proxy (no ``drop_last``). Leave it out for
+        networks with BatchNorm, see the notes.
     size : callable, optional
         ``size(batch)``, the batch's weight in the mean; by default its number of rows.
     sampled : bool
@@ -62,6 +63,11 @@ class Proxy:
 
     Notes
     -----
+    BatchNorm makes the loss depend on who shares a batch, so that other batches in the full pass
+    than in the inner steps are another function L̂_full. The method then minimises
+    ``L + (L̂ − L̂_full)``: slowly at first, it raises the loss on the full pass's batches, and
+    training falls apart. The optimiser warns of it if it knows the ``model``.
+
     The position in ``batches`` is part of the optimiser's ``state_dict``. It is restored exactly
     for loaders with a ``state_dict`` of their own, and for a ``DataLoader`` by replaying its
     shuffling up to there: give it a ``generator``, since without one the order comes from
@@ -92,6 +98,7 @@ class Proxy:
         self.loss_of = loss
         self.size = size or rows
         self.sampled = sampled
+        self.mixed = sampled and full is not None
         self._position = Position(batches)
 
     def full(self, params: Tensors) -> Any:

@@ -146,18 +146,16 @@ class Plans:
     def next(self) -> Any:
         """Return the plan of the next minibatch."""
         if self._pass is None or self.at == self.per_pass:
-            order = torch.randperm(
-                len(self.indices), generator=self.generator, device=self.data.device
-            )
-            used = self.indices[order[: self.per_pass * self.batch_size]]
+            used = self._shuffled()[: self.per_pass * self.batch_size]
             self._pass = self._plan(used).reshape(self.per_pass, self.batch_size, 4)
             self.at = 0
         self.at += 1
         return self._pass[self.at - 1]
 
-    def everything(self, batch_size: int) -> list[Any]:
-        """Return plans that cover the subset once, in its order."""
-        return list(self._plan(self.indices).split(batch_size))
+    def everything(self, batch_size: int, *, shuffled: bool = False) -> list[Any]:
+        """Return plans that cover the subset once, in its order or in a random one."""
+        used = self._shuffled() if shuffled else self.indices
+        return list(self._plan(used).split(batch_size))
 
     def on(self, indices: Any) -> Plans:
         """Return plans over another subset, which go on drawing from the same generator."""
@@ -181,6 +179,10 @@ class Plans:
         self.indices, self.at = state["indices"].to(device), int(state["at"])
         self._pass = None if state["pass"] is None else state["pass"].to(device)
         self.generator.set_state(state["generator"].cpu())
+
+    def _shuffled(self) -> Any:
+        size, device = len(self.indices), self.data.device
+        return self.indices[torch.randperm(size, generator=self.generator, device=device)]
 
     def _plan(self, indices: Any) -> Any:
         if self.augment:

@@ -129,9 +129,10 @@ class GraphedProxy:
         ``loss(plan)`` makes the batch, runs the network and returns the mean loss.
     params : iterable of tensors
         The optimiser's parameters.
-    full_batch : int
-        Images in each batch of a full pass, which must divide the proxy's size; large batches
-        are faster, but BatchNorm then normalises by larger batches than in the inner steps.
+    full_batch : int, optional
+        Images in each batch of a full pass, which must divide the proxy's size; by default as
+        many as in an inner step, as networks with BatchNorm need it (see :class:`Proxy`). Without
+        BatchNorm larger batches are faster and change nothing.
     model : torch.nn.Module, optional
         The network, for ``mode``.
     mode : str
@@ -149,11 +150,12 @@ class GraphedProxy:
         loss: Callable[[Any], Any],
         params: Any,
         *,
-        full_batch: int,
+        full_batch: int | None = None,
         model: Any | None = None,
         mode: str = "frozen",
         graph: bool = True,
     ) -> None:
+        full_batch = plans.batch_size if full_batch is None else full_batch
         if len(plans.indices) % full_batch:
             allowed = f"a divisor of the proxy's size, {len(plans.indices)}"
             raise ValueError(message("full_batch", full_batch, allowed))
@@ -161,6 +163,7 @@ class GraphedProxy:
         self.loss_of = loss
         self.params = list(params)
         self.full_batch = full_batch
+        self.mixed = full_batch != plans.batch_size
         self.model, self.mode, self.graph = model, mode, graph
         captured = graph and plans.data.device.type == "cuda"
         self._pool = torch.cuda.graph_pool_handle() if captured else None
@@ -184,9 +187,13 @@ class GraphedProxy:
         return other
 
     def full(self, params: Sequence[Any]) -> Any:
-        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
+        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached.
+
+        The batches are drawn anew, as those of the inner steps are: with BatchNorm, who shares a
+        batch with whom is part of the loss.
+        """
         torch._foreach_zero_(self._total)
-        plans = self.plans.everything(self.full_batch)
+        plans = self.plans.everything(self.full_batch, shuffled=True)
         value: Any = 0.0
         for plan in plans:
             value = value + self._full(plan)
@@ -224,7 +231,7 @@ class GraphedProxy:
         with torch.no_grad():
             if batch is not None:
                 return self.loss_of(batch)
-            plans = self.plans.everything(self.full_batch)
+            plans = self.plans.everything(self.full_batch, shuffled=True)
             return sum(self.loss_of(plan) for plan in plans) / len(plans)
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,10 +250,12 @@ class GraphedProxy:
         scale: float = 1.0,
         keep: Sequence[Any] = (),
     ) -> CapturedGradient:
+        # Capturing evaluates: running statistics that proxy passes may move are put back too.
+        statistics = [] if self.model is None else list(self.model.buffers())
         with proxy_mode(self.model, self.mode):
             return CapturedGradient(
                 self.loss_of, self.params, example, graph=self.graph, into=into, scale=scale,
-                buffers=keep, pool=self._pool,
+                buffers=[*keep, *statistics], pool=self._pool,
             )  # fmt: skip
 
     def _hand_out(self, params: Sequence[Any], found: Sequence[Any]) -> None:

@@ -11,10 +11,11 @@ torch = pytest.importorskip("torch")
 
 from proxyprox.experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from proxyprox.experiments.cifar10 import run as experiment  # noqa: E402
+from proxyprox.experiments.cifar10.figures import COSTS  # noqa: E402
 from proxyprox.experiments.cifar10.model import ResNet18  # noqa: E402
 from proxyprox.experiments.cifar10.training import Training  # noqa: E402
 
-SMALL = {"batch_size": 16, "proxy_size": 32, "anchor_batch": 16, "inner_steps": 2}
+SMALL = {"batch_size": 16, "proxy_size": 32, "inner_steps": 2}
 RECIPES = (
     Recipe("SGD", "sgd", lr=0.1, batch_size=16),
     Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1, batch_size=16),
@@ -81,6 +82,18 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, recipe):
         assert torch.equal(p, q)
     other = Training(CONFIG, recipe, 1, train, test)
     assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
+
+
+def test_a_run_that_was_cut_short_says_so():
+    def point(method, passes, accuracy):
+        costs = dict.fromkeys(COSTS, 0)
+        return {"method": method, "passes": passes, "seed": 0, "test_accuracy": accuracy, **costs}
+
+    records = [point("A", 4.99968, 0.8), point("B", 5.0, 0.9), point("C", 1.25088, 0.7)]
+    assert experiment.sentences(records)[0] == (
+        "After 5 passes over the target data the median test accuracy is: B 0.900; A 0.800; "
+        "C 0.700 (after 1.25)."
+    )
 
 
 def test_configurations_are_checked():

@@ -52,8 +52,9 @@ class Recipe:
         Where the two go, linearly over the run.
     anchor : str
         ``"full"`` or ``"paired"``.
-    anchor_batch : int
-        Images of each batch of the full pass.
+    anchor_batch : int, optional
+        Images of each batch of the full pass; by default as many as in an inner step. More are
+        faster, but a bias that grows with BatchNorm.
     proxy_size : int
         Images of the proxy.
     resample_every : int
@@ -86,7 +87,7 @@ class Recipe:
     inner_steps_end: int | None = None
     inner_lr_end: float | None = None
     anchor: str = "full"
-    anchor_batch: int = 128
+    anchor_batch: int | None = None
     proxy_size: int = 2560
     resample_every: int = 0
     proxy_mode: str = "frozen"
@@ -102,7 +103,7 @@ class Recipe:
             if getattr(self, field) not in choices:
                 allowed = "one of " + ", ".join(choices)
                 raise ValueError(message(field, getattr(self, field), allowed))
-        for field in ("batch_size", "inner_steps", "anchor_batch", "proxy_size"):
+        for field in ("batch_size", "inner_steps", "proxy_size"):
             whole(field, getattr(self, field))
         for field in ("resample_every", "refresh"):
             whole(field, getattr(self, field), least=0)
@@ -114,17 +115,27 @@ class Recipe:
             fraction("average", self.average)
         for field in ("warmup", "label_smoothing", "weight_decay", "momentum"):
             nonnegative(field, getattr(self, field))
-        if self.optimizer == "proxyprox" and self.proxy_size % self.anchor_batch:
+        given = self.anchor_batch
+        anchor_batch = self.inner_batch if given is None else whole("anchor_batch", given)
+        if self.optimizer == "proxyprox" and self.proxy_size % anchor_batch:
             allowed = f"a divisor of the proxy's size, {self.proxy_size}"
-            raise ValueError(message("anchor_batch", self.anchor_batch, allowed))
+            raise ValueError(message("anchor_batch", anchor_batch, allowed))
 
+    @property
+    def inner_batch(self) -> int:
+        """Images of an inner step's minibatch."""
+        return min(128, self.proxy_size, self.batch_size)
+
+
+# Between two target batches the weights move far: running statistics must follow the inner steps.
+_PLAIN: dict[str, Any] = {"proxy_mode": "train", "seeds": 1}
 
 PAPER = (
     Recipe("SGD", "sgd", lr=0.1),
     Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1),
     Recipe("SGD, Nesterov momentum", "sgd", lr=0.02, momentum=0.9),
-    Recipe("ProxyProx, 20 inner steps", inner_steps=20, seeds=1),
-    Recipe("ProxyProx, 40 inner steps", inner_steps=40, seeds=1),
+    Recipe("ProxyProx, 20 inner steps", inner_steps=20, **_PLAIN),
+    Recipe("ProxyProx, 40 inner steps", inner_steps=40, **_PLAIN),
 )
 """The paper's competitors, and SGD with momentum."""
 
@@ -144,7 +155,6 @@ BEYOND = (
         inner_lr_end=0.004,
         average=0.95,
         proxy_augment=True,
-        anchor_batch=512,
         **_REFINED,
     ),
 )
@@ -226,7 +236,6 @@ TINY = Config(
             name=recipe.name.replace("20", "4"),
             batch_size=32,
             proxy_size=128,
-            anchor_batch=64,
             inner_steps=4,
         )
         for recipe in (*PAPER, *BEYOND)

@@ -81,7 +81,7 @@ class Training:
         )
         subset = self._subset()
         self.proxy_plans = Plans(
-            train, subset, min(128, recipe.proxy_size, recipe.batch_size),
+            train, subset, recipe.inner_batch,
             augment=recipe.proxy_augment, seed=3000 + seed,
         )  # fmt: skip
         # Captured before the proxy's, so that the weights' first use is in training mode.
