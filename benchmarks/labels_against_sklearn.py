@@ -9,32 +9,21 @@ with ``scoring="neg_log_loss"``, which is the harder yardstick.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-import warnings
-from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import log_loss
-from threadpoolctl import threadpool_limits
 
-from proxyprox import datasets
+from labels_seeds import Runs, given, split
 from proxyprox.sklearn import ProxyLogisticRegression
 
 
-def split(name: str, labels: int, seed: int) -> tuple[np.ndarray, ...]:
-    data = datasets.load(name)
-    X, y = data.X.toarray(), (data.y == data.y.max()).astype(int)
-    order = np.random.default_rng(seed).permutation(len(y))
-    test, pool = order[: len(y) // 3], order[len(y) // 3 :]
-    bought, rest = pool[:labels], pool[labels:]
-    return X[bought], y[bought], X[rest], X[test], y[test]
-
-
 def losses(name: str, labels: int, seed: int) -> dict[str, float]:
-    X, y, X_proxy, X_test, y_test = split(name, labels, seed)
+    inputs, classes, test, pool = split(name, np.random.default_rng(seed))
+    inputs, bought, rest = inputs.toarray(), pool[:labels], pool[labels:]
+    X, y, X_proxy = inputs[bought], classes[bought], inputs[rest]
+    X_test, y_test = inputs[test], classes[test]
     found = {}
     for title, scoring in (("LogisticRegressionCV", None), ("… by log-loss", "neg_log_loss")):
         begun = time.process_time()
@@ -49,30 +38,16 @@ def losses(name: str, labels: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("datasets", nargs="+")
-    parser.add_argument("--labels", nargs="+", type=int, default=[50, 200, 1000])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=100)
-    parser.add_argument("--cache", type=Path, help="JSON file of finished runs to go on with")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    done = {}
-    if arguments.cache and arguments.cache.exists():
-        done = json.loads(arguments.cache.read_text())
+    arguments = given(__doc__, first_seed=100)
+    runs, seeds = Runs(arguments.cache), arguments.seeds
     for name in arguments.datasets:
         for labels in arguments.labels:
-            seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-            for seed in seeds:
-                key = f"{name} {labels} {seed}"
-                if key not in done:
-                    with threadpool_limits(1):
-                        done[key] = losses(name, labels, seed)
-                    if arguments.cache:
-                        arguments.cache.write_text(json.dumps(done))
+            found = [
+                runs.result(f"{name} {labels} {seed}", losses, name, labels, seed) for seed in seeds
+            ]
             print(f"{name}, {labels} labels, seeds {seeds.start} to {seeds.stop - 1}")
-            for title in done[f"{name} {labels} {seeds[0]}"]:
-                each = np.array([done[f"{name} {labels} {seed}"][title] for seed in seeds])
+            for title in found[0]:
+                each = np.array([run[title] for run in found])
                 print(f"  {title:34} {each.mean():.4f} ± {each.std(ddof=1) / len(each) ** 0.5:.4f}")
 
 

@@ -9,29 +9,21 @@ answers every row: "good" is wrong on 5 % of them, "mediocre" on 25 %, "random" 
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-import warnings
-from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from threadpoolctl import threadpool_limits
 
-from proxyprox import datasets
+from labels_seeds import Runs, given, split
 from proxyprox.sklearn import ProxyLogisticRegression
 
 FLIPS = {"good": 0.05, "mediocre": 0.25, "random": 0.5, "inverted": 0.9}
 
 
 def excesses(name: str, numbers: list[int], seed: int) -> dict[str, float]:
-    data = datasets.load(name)
-    X, y = data.X, (data.y == data.y.max()).astype(int)
     rng = np.random.default_rng(seed)
-    order = rng.permutation(len(y))
-    test, pool = order[: len(y) // 3], order[len(y) // 3 :]
+    X, y, test, pool = split(name, rng)
     best = LogisticRegression(max_iter=1000)
     floor = log_loss(y[test], best.fit(X[pool], y[pool]).predict_proba(X[test]))
     found = {}
@@ -51,29 +43,16 @@ def excesses(name: str, numbers: list[int], seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("datasets", nargs="+")
-    parser.add_argument("--labels", nargs="+", type=int, default=[50, 200, 1000])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--cache", type=Path, help="JSON file of finished runs to go on with")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    done = {}
-    if arguments.cache and arguments.cache.exists():
-        done = json.loads(arguments.cache.read_text())
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    arguments = given(__doc__, first_seed=0)
+    runs, numbers = Runs(arguments.cache), arguments.labels
     for name in arguments.datasets:
-        for seed in seeds:
-            key = f"{name} {seed}"
-            if key not in done:
-                with threadpool_limits(1):
-                    done[key] = excesses(name, arguments.labels, seed)
-                if arguments.cache:
-                    arguments.cache.write_text(json.dumps(done))
-        for labels in arguments.labels:
+        found = [
+            runs.result(f"{name} {numbers} {seed}", excesses, name, numbers, seed)
+            for seed in arguments.seeds
+        ]
+        for labels in numbers:
             table = {
-                teacher: np.array([done[f"{name} {seed}"][f"{labels} {teacher}"] for seed in seeds])
+                teacher: np.array([run[f"{labels} {teacher}"] for run in found])
                 for teacher in ("alone", *FLIPS)
             }
             print(f"{name}, {labels} labels: excess log-loss, and as a ratio to labels alone")
