@@ -22,6 +22,7 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Folder for records, summary, figures and report."),
 ]
+NoDownload = Annotated[bool, typer.Option("--no-download", help="Never use the network.")]
 
 
 def listed(kind: Callable[[str], T], words: str) -> Callable[[str], tuple[T, ...]]:

@@ -1,12 +1,15 @@
-"""The damped step that the Newton-type solvers share."""
+"""The damped step that the Newton-type solvers share, and their loop."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from proxyprox._arrays import Vector, dot, norm
 from proxyprox._subproblem import NonFiniteError, Subproblem
+from proxyprox.inner.base import InnerResult
+from proxyprox.stopping import Criterion
 
 SHRINK = 0.5
 SUFFICIENT = 1e-4
@@ -19,6 +22,44 @@ class Point(NamedTuple):
     w: Vector
     gradient: Vector
     residual: float
+
+
+def descend(
+    phi: Subproblem,
+    start: Vector,
+    stop: Criterion,
+    max_steps: int,
+    step: Callable[[Point, float], Point | None],
+) -> InnerResult:
+    """Take steps until the criterion is met, none helps, or there were enough.
+
+    Parameters
+    ----------
+    phi : Subproblem
+        What to minimise.
+    start : array
+        Where to begin.
+    stop : Criterion
+        When it is good enough.
+    max_steps : int
+        Steps at most.
+    step : callable
+        Takes the point and the residual at the start; returns the next point, or None when no
+        step helps.
+    """
+    gradient = phi.gradient(start)
+    point = Point(start, gradient, norm(gradient))
+    first = None
+    for t in range(max_steps + 1):
+        progress = phi.progress(point.w, point.gradient, t, first)
+        first = progress.start_residual
+        if stop(progress) or t == max_steps:
+            break
+        moved = step(point, first)
+        if moved is None:
+            break
+        point = moved
+    return InnerResult(point.w, progress)
 
 
 def damped_step(

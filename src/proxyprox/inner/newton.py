@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from proxyprox._arrays import Vector, add_to_diagonal, norm, solve_positive
+from proxyprox._arrays import Vector, add_to_diagonal, solve_positive
 from proxyprox._checks import whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox.inner._descent import Point, damped_step
+from proxyprox.inner._descent import Point, damped_step, descend
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -47,19 +47,7 @@ class Newton:
         rng: np.random.Generator,
     ) -> InnerResult:
         """Take damped Newton steps until the criterion is met or rounding is reached."""
-        gradient = phi.gradient(start)
-        point = Point(start, gradient, norm(gradient))
-        first = None
-        for t in range(self.max_steps + 1):
-            progress = phi.progress(point.w, point.gradient, t, first)
-            first = progress.start_residual
-            if stop(progress) or t == self.max_steps:
-                break
-            moved = newton_step(phi, point)
-            if moved is None:
-                break
-            point = moved
-        return InnerResult(point.w, progress)
+        return descend(phi, start, stop, self.max_steps, lambda at, _: newton_step(phi, at))
 
 
 def newton_step(phi: Subproblem, at: Point) -> Point | None:

@@ -11,7 +11,7 @@ import numpy as np
 from proxyprox._arrays import Vector, dot, norm, zeros_like
 from proxyprox._checks import whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox.inner._descent import Point, damped_step
+from proxyprox.inner._descent import Point, damped_step, descend
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -52,22 +52,14 @@ class NewtonCG:
         rng: np.random.Generator,
     ) -> InnerResult:
         """Take inexact Newton steps until the criterion is met or rounding is reached."""
-        gradient = phi.gradient(start)
-        point = Point(start, gradient, norm(gradient))
-        first = None
-        for t in range(self.max_steps + 1):
-            progress = phi.progress(point.w, point.gradient, t, first)
-            first = progress.start_residual
-            if stop(progress) or t == self.max_steps:
-                break
+
+        def step(point: Point, first: float) -> Point | None:
             # Forcing term: loose far away, superlinear in the end.
             forcing = min(0.1, math.sqrt(point.residual / first)) if first else 0.1
             direction = self._conjugate_gradients(phi, point, forcing * point.residual)
-            moved = damped_step(phi, point, direction)
-            if moved is None:
-                break
-            point = moved
-        return InnerResult(point.w, progress)
+            return damped_step(phi, point, direction)
+
+        return descend(phi, start, stop, self.max_steps, step)
 
     def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""

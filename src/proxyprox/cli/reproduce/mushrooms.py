@@ -12,7 +12,7 @@ import typer
 from proxyprox.cli._command_line import command_line
 from proxyprox.cli._errors import guarded
 from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, Output, Seeds, Workers, listed
+from proxyprox.cli._options import Json, NoDownload, Output, Seeds, Workers, listed
 
 EPILOG = examples(
     "proxyprox reproduce mushrooms",
@@ -45,9 +45,7 @@ def mushrooms(
     dataset: Annotated[
         str, typer.Option(help="Another LIBSVM set of two classes, such as a9a.")
     ] = "mushrooms",
-    no_download: Annotated[
-        bool, typer.Option("--no-download", help="Never use the network.")
-    ] = False,
+    no_download: NoDownload = False,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
