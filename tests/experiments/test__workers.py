@@ -3,6 +3,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from itertools import islice
 from operator import floordiv, pow  # workers import by name; a test module has none to import
@@ -48,6 +50,19 @@ def test_a_lost_worker_is_noticed() -> None:
         os.kill(child.pid or 0, signal.SIGKILL)
     with pytest.raises(WorkerLostError, match="ended from outside"):
         next(results)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
+def test_the_first_workers_of_a_process_never_see_an_interrupt() -> None:
+    """Not even while they still import, before they can say that they ignore it."""
+    script = (
+        "import signal; from proxyprox.experiments._workers import spread\n"
+        "if __name__ == '__main__':\n"
+        "    (_, masks), = spread([()], signal.pthread_sigmask, signal.SIG_BLOCK, workers=1)\n"
+        "    print(signal.SIGINT in masks)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "True"
 
 
 def test_errors_that_cannot_travel_become_words() -> None:

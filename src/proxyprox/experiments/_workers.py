@@ -15,6 +15,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
@@ -60,6 +61,9 @@ def spread(
     """
     # Fresh processes: forked ones would inherit the progress display's thread in mid-air.
     context: Any = multiprocessing.get_context("spawn")
+    if os.name != "nt":
+        # The first spawned process would start it, and starting it lets interrupts through.
+        resource_tracker.ensure_running()
     processes: list[Any] = []
     pipes: list[Any] = []
     todo = iter(jobs)
