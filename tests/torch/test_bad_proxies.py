@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx, Storm
 
 
 def refused_step(toy, error, words, proxy, **options):
@@ -130,3 +130,49 @@ def test_equal_settings_and_states_that_do_not_tell_pass_in_silence(make_toy):
     twenty.load_state_dict(saved(make_toy()))
     del state["proxyprox"]["settings"]
     ProxyProx(toy.params, 0.1, proxy=toy.proxy, stop=7).load_state_dict(state)
+
+
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3), Storm(0.3)])
+@pytest.mark.parametrize("culprit", ["proxy", "target"])
+def test_nan_on_the_way_costs_one_step(toy, correction, culprit):
+    broken = {"proxy": False, "target": False}
+    optimizer = ProxyProx(
+        toy.params, 0.3, correction=correction, inner=ImplicitStep(0.05), stop=5,
+        proxy=lambda: toy.proxy() * (math.nan if broken["proxy"] else 1),
+    )  # fmt: skip
+
+    def closure():
+        optimizer.zero_grad()
+        loss = toy.loss() * (math.nan if broken["target"] else 1)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    before = toy.flat()
+    broken[culprit] = True
+    with pytest.raises(pp.NonFiniteError, match=f"outer step 3.*of the {culprit}'s"):
+        optimizer.step(closure)
+    assert torch.equal(toy.flat(), before)
+    broken[culprit] = False
+    start = toy.loss().item()
+    for _ in range(20):
+        optimizer.step(closure)
+    assert toy.loss().item() < 0.5 * start
+
+
+def test_a_proxy_that_calls_backward_itself(toy):
+    def proxy():
+        loss = toy.proxy()
+        loss.backward()
+        return loss
+
+    refused_step(toy, RuntimeError, "must return its loss and not call backward", proxy)
+
+
+def test_a_negative_lr_on_the_way(toy):
+    optimizer = toy.optimizer()
+    toy.train(optimizer, 2)
+    optimizer.param_groups[0]["lr"] = -1.0
+    with pytest.raises(ValueError, match=r"lr must be 0 or a positive number, got -1\.0"):
+        toy.train(optimizer, 1)

@@ -144,3 +144,40 @@ def test_swapping_for_another_kind_is_refused(toy):
         optimizer.swap_proxy(Proxy(toy.batches(), toy.batch_loss))
     with pytest.raises(TypeError, match="same kind"):
         optimizer.swap_proxy(None)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_storm_refuses_gradients_from_outside_its_closure(make_toy, to_none):
+    """Accumulated ones cannot be computed again at the previous point."""
+    toy = make_toy()
+    optimizer = toy.optimizer(correction=Storm(0.3))
+
+    def add():
+        loss = toy.loss()
+        loss.backward()
+        return loss
+
+    def whole():
+        optimizer.zero_grad(set_to_none=to_none)
+        add()
+        return add()
+
+    for _ in range(2):
+        optimizer.step(whole)
+    with pytest.raises(RuntimeError, match=r"computes the whole gradient.*loop over the micro"):
+        optimizer.step(add)
+
+
+def test_a_copy_in_the_middle_of_a_pass_goes_on_alike(make_toy):
+    toy = make_toy()
+    loader = torch.utils.data.DataLoader(
+        list(zip(toy.x[:8], toy.y[:8], strict=True)), 2, shuffle=True,
+        generator=torch.Generator().manual_seed(4),
+    )  # fmt: skip
+    proxy = Proxy(loader, toy.batch_loss)
+    for _ in range(3):
+        proxy.sample()
+    twin = copy.deepcopy(proxy)
+    expected = [proxy.sample()[0] for _ in range(6)]
+    for batch in expected:
+        assert torch.equal(twin.sample()[0], batch)

@@ -12,6 +12,7 @@ from proxyprox.torch import (
     EMA,
     BatchStatisticsWarning,
     ImplicitStep,
+    Plain,
     Proxy,
     ProxyProx,
     RandomProxyWarning,
@@ -116,7 +117,7 @@ def test_the_probe_warns_of_dropout(loader):
     given = (
         {"proxy": Proxy([X[:6], X[6:]], lambda b: (model(b) - 1).square().mean())} if loader else {}
     )
-    with pytest.warns(RandomProxyWarning, match=r"differs between two.*proxy_mode=.eval"):
+    with pytest.warns(RandomProxyWarning, match=r"differs between two.*proxy_mode=.no_dropout"):
         one_step(model, model=model, **given)
 
 
@@ -166,3 +167,41 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them(op
         step(full=[slice(0, 6)], sampled=False)
     else:
         step(full=[slice(0, 6)])
+
+
+def test_without_dropout_the_proxy_is_fixed_and_normalises_by_the_batch():
+    model = network(dropout=0.5)
+    one_step(model, model=model, proxy_mode="no_dropout")  # no warning
+    assert int(model[1].num_batches_tracked) == 1
+    assert all(module.training for module in model)
+    reference = network()
+    with proxy_mode(model, "no_dropout"):
+        reference.load_state_dict(model.state_dict())
+        assert torch.equal(loss_of(model), loss_of(reference))
+
+
+@pytest.mark.parametrize("anchor", ["full", "paired"])
+@pytest.mark.parametrize("correction", [Plain(), Storm(0.3)])
+def test_a_step_inside_autocast_sees_its_own_weights(anchor, correction):
+    """Autocast keeps casts of the weights until it ends; inner steps move them meanwhile."""
+    ends = []
+    for cached in (True, False):
+        model = network()
+        proxy = Proxy([slice(0, 3), slice(3, 6)], lambda rows, m=model: loss_of(m, rows),
+                      size=lambda rows: 3)  # fmt: skip
+        optimizer = ProxyProx(
+            model.parameters(), 0.5, proxy=proxy, inner=ImplicitStep(0.1), stop=4, model=model,
+            correction=correction, anchor=anchor,
+        )  # fmt: skip
+
+        def closure(model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = loss_of(model)
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
+                optimizer.step(closure)
+        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.equal(*ends)

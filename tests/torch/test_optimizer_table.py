@@ -67,51 +67,9 @@ def inputs(device, dtype=None):
     ]
 
 
-def refused(desc, error_type, regex, **kwargs):
-    return ErrorOptimizerInput(
-        OptimizerInput(params=None, kwargs=kwargs, desc=desc),
-        error_type=error_type,
-        error_regex=regex,
-    )
-
-
 def error_inputs(device, dtype):
     return [
         *get_error_inputs_for_all_optims(device, dtype),
-        refused("lr < 0", ValueError, "lr must be a positive number.*got -0.5", lr=-0.5),
-        refused("lr NaN", ValueError, "lr must be a positive number", lr=math.nan),
-        refused("lr text", TypeError, "lr must be a positive number", lr="0.1"),
-        refused("decay < 0", ValueError, "weight_decay must be a finite number", weight_decay=-1.0),
-        refused("flag", TypeError, "decoupled_weight_decay", decoupled_weight_decay="yes"),
-        refused(
-            "decoupled at infinity", ValueError, "lr must be finite where weight decay",
-            lr=math.inf, weight_decay=0.1, decoupled_weight_decay=True,
-        ),
-        refused("class", TypeError, "correction must be.*Add parentheses", correction=EMA),
-        refused("not a correction", TypeError, "correction must be", correction="ema"),
-        refused("weight > 1", ValueError, "correction_weight must be", correction_weight=1.5),
-        refused("anchor", ValueError, "anchor must be one of", anchor="half"),
-        refused("paired", ValueError, 'anchor must be "full".*Use Proxy', anchor="paired"),
-        refused("mode", ValueError, "proxy_mode must be one of", proxy_mode="off"),
-        refused("eval", ValueError, "proxy_mode.*Pass model", proxy_mode="eval"),
-        refused("model", TypeError, "model must be a torch.nn.Module", model=3),
-        refused("stop 0", ValueError, "stop must be a whole number", stop=0),
-        refused("stop text", TypeError, "stop must be a number of inner steps", stop="20"),
-        refused("stop class", TypeError, "stop.*Add parentheses", stop=pp.SDane),
-        refused("stop(k)", TypeError, r"stop\(0\) must be", stop=lambda k: 2.5),
-        refused("max", ValueError, "max_inner_steps", max_inner_steps=0),
-        refused("every", ValueError, "check_every", check_every=0),
-        refused("inner", TypeError, "inner must be", inner=0.01),
-        refused("inner class", TypeError, "inner must be", inner=lambda params: 3),
-        refused(
-            "inner optimiser", TypeError, "not the optimiser itself",
-            inner=torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
-        ),
-        refused("lbfgs", TypeError, "needs no closure", inner=lambda g: torch.optim.LBFGS(
-            g[0]["params"]
-        )),
-        refused("proxy", TypeError, "proxy must be a function", proxy=3.0),
-        refused("proxy model", TypeError, "proxy=lambda", proxy=torch.nn.Linear(1, 1)),
         ErrorOptimizerInput(
             OptimizerInput(
                 params=[Parameter(torch.zeros(2, dtype=torch.complex64))],
@@ -317,6 +275,6 @@ def test_a_failed_add_param_group_changes_nothing():
     optimizer = problem.make()
     with pytest.raises(TypeError, match="real floating-point"):
         optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.complex64)]})
-    with pytest.raises(ValueError, match="lr must be a positive number"):
+    with pytest.raises(ValueError, match="lr must be 0 or a positive number"):
         optimizer.add_param_group({"params": [Parameter(torch.zeros(2))], "lr": -1.0})
     assert len(optimizer.param_groups) == 1

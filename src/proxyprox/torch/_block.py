@@ -75,6 +75,15 @@ def swap(first: Tensors, second: Tensors) -> None:
         held = copy_of(one)
         torch._foreach_copy_(one, other)
         torch._foreach_copy_(other, held)
+    forget_casts()
+
+
+def forget_casts() -> None:
+    """Drop autocast's low-precision copies of weights, which have just moved.
+
+    They live until the outermost ``autocast`` ends, and a step may be inside it.
+    """
+    torch.clear_autocast_cache()
 
 
 def copy_of(tensors: Tensors) -> list[Any]:

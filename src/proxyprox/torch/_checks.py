@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
 
-from proxyprox._checks import fraction, instance, message, nonnegative, positive, whole
+from proxyprox._checks import Words, fraction, instance, message, nonnegative, positive, whole
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch._modes import MODES
 from proxyprox.torch._proxy import Oracle
@@ -45,7 +46,7 @@ def settings(
     if proxy_mode not in MODES:
         allowed = "one of " + ", ".join(f'"{name}" ({what})' for name, what in MODES.items())
         raise ValueError(message("proxy_mode", proxy_mode, allowed))
-    if proxy_mode == "eval" and model is None:
+    if proxy_mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
         raise ValueError(message("proxy_mode", proxy_mode, '"frozen" without a model', remedy))
     whole("max_inner_steps", max_inner_steps)
@@ -62,6 +63,8 @@ def group(options: Mapping[str, Any], oracle: Oracle | None) -> None:
                 raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
             lr = float(lr)
         remedy = "lr is the step size η; the theory allows up to 1/(4δ)."
+        if isinstance(lr, Real) and lr < 0:
+            raise ValueError(message("lr", lr, "0 or a positive number", remedy))
         if lr != 0:  # a schedule may start or end there
             positive("lr", lr, remedy, allow_inf=oracle is not None)
     if "weight_decay" in options:
@@ -73,6 +76,22 @@ def group(options: Mapping[str, Any], oracle: Oracle | None) -> None:
         remedy = "Use coupled weight decay, or a finite lr."
         allowed = "finite where weight decay is decoupled, as η λ w_k is subtracted"
         raise ValueError(message("lr", options["lr"], allowed, remedy))
+    if flag and decay * float(options.get("lr", 0.0)) >= 1:
+        got = Words(f"lr={float(options['lr']):g} and weight_decay={float(decay):g}")
+        remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay."
+        allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
+        raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
+
+
+def owner(model: Any | None, groups: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a model that has none of the parameters."""
+    if model is None:
+        return
+    own = {id(p) for p in model.parameters()}
+    if not any(id(p) in own for options in groups for p in options["params"]):
+        got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
+        allowed = "the network that is trained"
+        raise ValueError(message("model", got, allowed, "Pass the one whose parameters these are."))
 
 
 def parameters(params: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from proxyprox._checks import message
 from proxyprox._ledger import Ledger
 from proxyprox.corrections import Correction
 from proxyprox.torch._block import copy_of
@@ -55,6 +56,12 @@ class Part:
         for state, value in zip(self.states, values, strict=True):
             state[name] = value
 
+    def forget(self) -> None:
+        """Start the estimate anew at the next step."""
+        for state in self.states:
+            state.pop("estimate", None)
+            state.pop("previous", None)
+
     def remember_point(self) -> None:
         """Put w_k into the state, in the memory of w_{k−1}."""
         kept = self.remembered("previous")
@@ -89,6 +96,9 @@ def gather(
                     "ProxyProx does not support sparse gradients: the proxy's gradient is dense. "
                     "Use nn.Embedding(..., sparse=False), or another optimiser for that group."
                 )
+        eta = float(group["lr"])
+        if params and not eta >= 0:
+            raise ValueError(message("lr", eta, "0 or a positive number", "Look at the schedule."))
         known = [p for p in params if "estimate" in state[p]]
         fresh = [p for p in params if "estimate" not in state[p]]
         parts += [
@@ -96,7 +106,7 @@ def gather(
                 params=members,
                 target=[p.grad for p in members],
                 states=[state[p] for p in members],
-                eta=float(group["lr"]),
+                eta=eta,
                 weight_decay=float(group["weight_decay"]),
                 decoupled=bool(group["decoupled_weight_decay"]),
                 before=[before[p] for p in members] if members[0] in before else None,

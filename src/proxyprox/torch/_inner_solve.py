@@ -9,7 +9,7 @@ from typing import Any
 
 from proxyprox._ledger import Ledger
 from proxyprox.stopping import Criterion, Progress, Steps
-from proxyprox.torch._block import Block, swap
+from proxyprox.torch._block import Block, forget_casts, swap
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._measure import progress
 from proxyprox.torch._probe import depends, probe
@@ -110,6 +110,7 @@ class InnerSolve:
                     return t, seen
             self._gradient(t)
             self.stepper.step(self.blocks, t)
+            forget_casts()
             t += 1
         if self.rules.measure or fixed is None:
             seen = self.measure(t)

@@ -11,6 +11,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 MODES = {
     "frozen": "as the model is, but running statistics are not updated",
+    "no_dropout": "as frozen, with everything but normalisation in evaluation mode",
     "eval": "every module in evaluation mode: running statistics used, no dropout",
     "train": "as the model is, running statistics included",
 }
@@ -33,7 +34,9 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
     "frozen" keeps batch statistics in the forward pass, as training has them, and leaves
     ``running_mean``, ``running_var`` and ``num_batches_tracked`` bit for bit as they were: an
     outer step makes tens of passes over proxy data, which would otherwise replace the target's
-    statistics by the proxy's.
+    statistics by the proxy's. "no_dropout" does so too, and makes the proxy a fixed function of a
+    batch. "eval" makes it one of a sample, but another than the target's, which normalises by the
+    batch: with BatchNorm it is stable for small step sizes only.
     """
     saved: list[tuple[Any, str, Any]] = []
 
@@ -50,6 +53,8 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
                 switch(module, "track_running_stats", False)
             elif isinstance(module, _InstanceNorm) and module.training:
                 switch(module, "momentum", 0.0)
+            elif mode == "no_dropout":
+                switch(module, "training", False)
         yield
     finally:
         for module, name, value in saved:

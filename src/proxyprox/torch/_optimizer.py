@@ -74,9 +74,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     model : torch.nn.Module, optional
         The network, so that its BatchNorm and Dropout can be switched during proxy passes; without
         it they are not, and running statistics see the proxy's data.
-    proxy_mode : {"frozen", "eval", "train"}
-        During proxy passes of ``model``: batch statistics, with running ones left untouched; or
-        evaluation mode; or nothing switched. Dropout stays random in the first and the last.
+    proxy_mode : {"frozen", "no_dropout", "eval", "train"}
+        During proxy passes of ``model``: batch statistics, with running ones left untouched; the
+        same without Dropout; evaluation mode; or nothing switched.
     measure_residual : bool
         Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
     max_inner_steps : int
@@ -86,8 +86,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
-        Look at the proxy at the first step: refuse NaN and inf; warn if two evaluations differ, or
-        if BatchNorm sees other batches in full passes than in inner steps.
+        Refuse weights that are not finite, at every step. At the first, warn if two evaluations of
+        the proxy differ, or if BatchNorm sees other batches in full passes than in inner steps.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
@@ -176,6 +176,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         }
         checks.group(defaults, self._oracle)
         super().__init__(params, defaults)
+        checks.owner(model, self.param_groups)
         groups = [group["params"] for group in self.param_groups]
         self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
 
@@ -216,7 +217,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     def _update(self, parts: list[Part], rule: Criterion) -> tuple[int, Progress | None]:
         settings = Settings(
             self.correction, self.correction_weight, self._keeps, self.anchor == "paired",
-            self.measure_residual, self.max_inner_steps, self.check_every,
+            self.measure_residual, self.max_inner_steps, self.check_every, self._probe,
         )  # fmt: skip
         if self._oracle is None:
             explicit_step(parts, self._k, settings)

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from proxyprox._ledger import Ledger
+from proxyprox._subproblem import NonFiniteError
 from proxyprox.corrections import Correction
 from proxyprox.stopping import Criterion, Progress, Steps
-from proxyprox.torch._block import Block, copy_of
+from proxyprox.torch._block import Block, copy_of, forget_casts
 from proxyprox.torch._gather import Part, anchor_estimate, update_correction
 from proxyprox.torch._inner_solve import InnerSolve, Rules
-from proxyprox.torch._probe import depends, finite, probe
+from proxyprox.torch._probe import depends, finite, probe, still_finite
 from proxyprox.torch._proxy import Oracle, clear, gradients
 from proxyprox.torch.inner import Stepper
 
@@ -29,6 +30,7 @@ class Settings:
     measure: bool
     max_steps: int
     check_every: int
+    watch: bool
 
 
 def explicit_step(parts: list[Part], k: int, settings: Settings) -> None:
@@ -97,9 +99,16 @@ def proximal_step(
         corrections = [part.correction for part in moving]
         solve = InnerSolve(blocks, corrections, oracle, stepper, rules, ledger, value)
         steps, seen = solve.run()
-    except BaseException:
+        if settings.watch:
+            for part in moving:
+                still_finite(part.params, part.target, k)
+    except BaseException as error:
         for block in blocks:
             torch._foreach_copy_(block.params, block.centre)
+        forget_casts()
+        if isinstance(error, NonFiniteError):
+            for part in parts:
+                part.forget()  # what is not finite may be in the estimate
         raise
     finally:
         for part in parts:

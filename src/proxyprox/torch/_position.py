@@ -44,6 +44,14 @@ class Position:
             allowed = "at least one batch, not empty"
             raise ValueError(message("batches", self.batches, allowed)) from None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A running iterator cannot be copied: the copy replays the pass instead.
+        return {"batches": self.batches, "position": self.state_dict()}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        Position.__init__(self, state["batches"])
+        self.load_state_dict(state["position"])
+
     def state_dict(self) -> dict[str, Any]:
         """Return the position as numbers and tensors."""
         if hasattr(self.batches, "state_dict"):

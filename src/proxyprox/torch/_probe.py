@@ -33,7 +33,14 @@ def probe(oracle: Oracle, batch: Any = None) -> None:
     """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=list(devices)):
-        first, second = float(oracle.loss(batch)), float(oracle.loss(batch))
+        try:
+            first, second = float(oracle.loss(batch)), float(oracle.loss(batch))
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            raise RuntimeError(
+                "the proxy must return its loss and not call backward() on it: the optimiser does."
+            ) from error
     finite(first)
     finite(second)
     if abs(first - second) <= TOLERANCE * max(abs(first), abs(second)):
@@ -41,9 +48,9 @@ def probe(oracle: Oracle, batch: Any = None) -> None:
     warnings.warn(
         f"the proxy's loss differs between two evaluations at the same point ({first:.6g} and "
         f"{second:.6g}): its gradients at w and at w_k then differ by noise that the correction "
-        "cannot cancel. Dropout or augmentation is the usual cause: pass model=... with "
-        'proxy_mode="eval", or draw the augmentation before the loss; or probe=False if it is '
-        "meant.",
+        "cannot cancel. Often that does no harm. Dropout or augmentation is the usual cause: pass "
+        'model=... with proxy_mode="no_dropout", or draw the augmentation before the loss; or '
+        "probe=False if it is meant.",
         RandomProxyWarning,
         stacklevel=2,
     )
@@ -57,12 +64,28 @@ def batches_mixed(oracle: Oracle, model: Any | None) -> None:
         warnings.warn(
             "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
             "than its inner steps: they differentiate two functions, and the method raises the "
-            "one of the full passes until training falls apart. Leave out full= (full_batch= of "
-            "a graphed proxy), so that both draw batches alike; or use "
-            'anchor="paired" or proxy_mode="eval".',
+            "one of the full passes; long runs fall apart. Leave out full= (full_batch= of a "
+            'graphed proxy), so that both draw batches alike; or use anchor="paired".',
             BatchStatisticsWarning,
             stacklevel=2,
         )
+
+
+def still_finite(params: Tensors, target: Tensors, k: int) -> None:
+    """Refuse weights that are not finite after a step; this waits for the device."""
+    if math.isfinite(float(_size(params))):
+        return
+    culprit = "the proxy's" if math.isfinite(float(_size(target))) else "the target's (.grad)"
+    raise NonFiniteError(
+        f"the weights must be finite after outer step {k}, got NaN or inf: a gradient of "
+        f"{culprit} was not finite, or the inner steps diverged. The parameters are those before "
+        "the step. Look at that loss's data, or use smaller inner steps."
+    )
+
+
+def _size(tensors: Tensors) -> Any:
+    norms = [norm.double() for norm in torch._foreach_norm(list(tensors))]
+    return torch.stack([norm.to(norms[0].device) for norm in norms]).norm()
 
 
 def finite(value: Any) -> None:

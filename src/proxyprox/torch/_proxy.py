@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from proxyprox._checks import message
+from proxyprox._checks import Words, message
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._position import Position
 
@@ -242,7 +242,7 @@ def gradients(params: Tensors) -> list[Any]:
 def scalar(loss: Any) -> Any:
     """Return a loss if it is a scalar tensor."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        got = f"a tensor of shape {tuple(loss.shape)}" if hasattr(loss, "shape") else loss
+        got = Words(f"a tensor of shape {tuple(loss.shape)}") if hasattr(loss, "shape") else loss
         raise TypeError(message("the proxy's loss", got, "a scalar tensor", "Take its mean."))
     return loss
 

@@ -57,13 +57,21 @@ def target_gradients(
                 "needs none."
             )
         return None, {}
+    params = [p for group in groups for p in group["params"]]
     replay = Replay() if correction.two_points else None
+    held = [(p, p.grad, p.grad._version) for p in params if p.grad is not None]
     with torch.enable_grad():
         loss = closure()
     if replay is None:
         return loss, {}
     replay.finish()
-    params = [p for group in groups for p in group["params"]]
+    if any(p.grad is g and g._version == version + 1 for p, g, version in held):
+        raise RuntimeError(
+            f"step(closure) with correction={correction!r} needs a closure that computes the whole "
+            "gradient, got one that added to what was in .grad already: at the previous point "
+            "that part cannot be computed again. Call zero_grad() in the closure; to accumulate "
+            "gradients, loop over the micro-batches in it, or use EMA()."
+        )
     return loss, gradients_at_previous(closure, state, params, replay, model)
 
 

@@ -158,6 +158,9 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
         return ImplicitStepper(inner)
+    if inner is ImplicitStep:
+        remedy = "Add parentheses to make an instance: ImplicitStep(0.01)."
+        raise TypeError(message("inner", inner, "an ImplicitStep or a factory", remedy))
     if isinstance(inner, torch.optim.Optimizer):
         remedy = "Pass functools.partial(torch.optim.SGD, lr=0.01), not the optimiser itself."
         raise TypeError(message("inner", inner, "an ImplicitStep or a factory", remedy))

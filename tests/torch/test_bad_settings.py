@@ -1,0 +1,70 @@
+"""Settings that the optimiser refuses, each with the argument, the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import Parameter
+
+import proxyprox as pp
+from proxyprox.torch import EMA, ImplicitStep
+
+
+def refused(name, error, words, **settings):
+    return pytest.param(error, words, settings, id=name)
+
+
+SETTINGS = [
+    refused("lr < 0", ValueError, "lr must be 0 or a positive number, got -0.5", lr=-0.5),
+    refused("lr NaN", ValueError, "lr must be a positive number", lr=math.nan),
+    refused("lr text", TypeError, "lr must be a positive number", lr="0.1"),
+    refused("decay < 0", ValueError, "weight_decay must be a finite number", weight_decay=-1.0),
+    refused("flag", TypeError, "decoupled_weight_decay", decoupled_weight_decay="yes"),
+    refused(
+        "decoupled at infinity", ValueError, "lr must be finite where weight decay",
+        lr=math.inf, weight_decay=0.1, decoupled_weight_decay=True,
+    ),
+    refused(
+        "decay of all", ValueError, "a product below 1.*got lr=300 and weight_decay=0.01. Here",
+        lr=300, weight_decay=0.01, decoupled_weight_decay=True,
+    ),
+    refused("class", TypeError, "correction must be.*Add parentheses", correction=EMA),
+    refused("not a correction", TypeError, "correction must be", correction="ema"),
+    refused("weight > 1", ValueError, "correction_weight must be", correction_weight=1.5),
+    refused("anchor", ValueError, "anchor must be one of", anchor="half"),
+    refused("paired", ValueError, 'anchor must be "full".*Use Proxy', anchor="paired"),
+    refused("mode", ValueError, "proxy_mode must be one of", proxy_mode="off"),
+    refused("eval", ValueError, "proxy_mode.*Pass model", proxy_mode="eval"),
+    refused("no_dropout", ValueError, "proxy_mode.*Pass model", proxy_mode="no_dropout"),
+    refused(
+        "other model", ValueError, "model must be the network that is trained, got a Linear",
+        model=torch.nn.Linear(1, 1),
+    ),
+    refused("model", TypeError, "model must be a torch.nn.Module", model=3),
+    refused("stop 0", ValueError, "stop must be a whole number", stop=0),
+    refused("stop text", TypeError, "stop must be a number of inner steps", stop="20"),
+    refused("stop class", TypeError, "stop.*Add parentheses", stop=pp.SDane),
+    refused("stop(k)", TypeError, r"stop\(0\) must be", stop=lambda k: 2.5),
+    refused("max", ValueError, "max_inner_steps", max_inner_steps=0),
+    refused("every", ValueError, "check_every", check_every=0),
+    refused("inner", TypeError, "inner must be", inner=0.01),
+    refused("inner result", TypeError, "inner must be", inner=lambda params: 3),
+    refused("inner class", TypeError, "inner must be.*Add parentheses", inner=ImplicitStep),
+    refused(
+        "inner optimiser", TypeError, "not the optimiser itself",
+        inner=torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
+    ),
+    refused("lbfgs", TypeError, "needs no closure", inner=lambda g: torch.optim.LBFGS(
+        g[0]["params"]
+    )),
+    refused("proxy", TypeError, "proxy must be a function", proxy=3.0),
+    refused("proxy model", TypeError, "proxy=lambda", proxy=torch.nn.Linear(1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "words", "settings"), SETTINGS)
+def test_refused(toy, error, words, settings):
+    with pytest.raises(error, match=words):
+        toy.optimizer(**settings)
