@@ -20,8 +20,8 @@ class SGD:
     Parameters
     ----------
     eta : float, callable or "auto"
-        Step size η > 0, or a function of the outer step; "auto" measures the curvature of L along
-        the path and the noise, with 10 % more target gradients at no new samples.
+        Step size η > 0, or a function of the outer step; "auto" takes the distance travelled over
+        the gradients, with one target gradient more; see :mod:`proxyprox.stepsizes.distance`.
     """
 
     eta: Eta

@@ -13,7 +13,8 @@ DoG, and K from the steps so far, which makes the rule anytime. The last term's 
 noise only, not the gradients themselves: a deterministic run is never slowed down by it. Where the
 correction is plain, past differences are weighed in by their expected error
 (:mod:`~proxyprox.stepsizes.gain`). The answer is the average with weights ``k³`` of the iterates,
-or the last one if nothing is noisy.
+or the last one if nothing is noisy. Without a proxy, in :class:`~proxyprox.SGD` with noisy
+gradients, the gradients take the place of δ and v (:mod:`~proxyprox.stepsizes.distance`).
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
@@ -43,6 +44,7 @@ import math
 from typing import Any
 
 from proxyprox._arrays import Vector, dot, norm
+from proxyprox.stepsizes import distance
 from proxyprox.stepsizes.base import Memory, Signals
 from proxyprox.stepsizes.gain import with_gain
 from proxyprox.stepsizes.geometry import due
@@ -85,6 +87,7 @@ def begin(w0: Vector, problem: Any | None, *, uses_proxy: bool = True) -> Memory
         "same": float(same),
         "start": w0,
         "average": w0,
+        **({} if uses_proxy else distance.remembered(w0)),
     }
 
 
@@ -93,6 +96,9 @@ def wants_secant(memory: Memory, k: int) -> bool:
     # Exact gradients are all of one batch: the point before has been answered already.
     if not memory["secants"] or memory["exact"] or k == 0:
         return False
+    if distance.applies(memory, None):
+        # One, for the scale of the steps.
+        return k == 1
     return k <= EVERY_STEP or k % THEN_EVERY == 0
 
 
@@ -103,18 +109,25 @@ def wants_shaking(memory: Memory, k: int) -> bool:
 
 def observed(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
     """Return the memory after a batch's gradients: its ``eta`` and ``gain`` are for this step."""
+    alone = distance.applies(memory, signals.noise)
     memory = with_noise(memory, signals, estimate)
-    memory = _with_similarity(memory, signals, estimate)
-    memory = with_gain(memory, signals.k)
+    if alone:
+        memory = distance.with_gradient(memory, signals, estimate)
+    else:
+        memory = _with_similarity(memory, signals, estimate)
+        memory = with_gain(memory, signals.k)
     if signals.k == 0:
         memory, eta = _first(memory, signals)
     elif signals.k == 1 and memory["probed"]:
         memory, eta = _second(memory, signals)
     else:
         eta = GROW * memory["eta"]
-    eta = min(eta, _similarity_limit(memory), _noise_limit(memory, signals.k), LARGEST)
-    # Powers of two: solvers that keep a factor of ∇²L̂ + I/η need a new one only now and then.
-    eta = 2.0 ** round(math.log2(eta)) if eta > 0 else memory["eta"]
+    eta = min(eta, *_limits(memory, signals, alone=alone), LARGEST)
+    if not eta > 0:
+        eta = memory["eta"]
+    elif not alone:
+        # Powers of two: solvers that keep a factor of ∇²L̂ + I/η need a new one only now and then.
+        eta = 2.0 ** round(math.log2(eta))
     # Kept only where the next batch's noise will be read off it.
     last = {} if signals.noise else {"last": signals.difference}
     return {**memory, **last, "eta": eta, "exact": float(signals.noise == 0)}
@@ -154,12 +167,19 @@ def moved(memory: Memory, centre: Vector, w: Vector, k: int) -> Memory:
     share = min(1.0, (1 + POWER) / (k + 1 + POWER))
     average = memory["average"] + share * (w - memory["average"])
     time = min(LARGEST, memory["time"] + memory["eta"])
+    if "recent" in memory:
+        memory = distance.with_recent(memory, w, k)
     return {**memory, "moved": norm(w - centre), "time": time, "average": average}
 
 
 def answer(memory: Memory, w: Vector) -> Vector:
-    """Return the average, or the last iterate if there is no noise to average away."""
-    return memory["average"] if memory["spread"] > 0 else w
+    """Return the average, or the last iterate if there is no noise to average away.
+
+    Without a proxy, a shorter average where the longer one is shown to lag behind the iterates.
+    """
+    if not memory["spread"] > 0:
+        return w
+    return memory["recent"] if memory.get("lag", 0.0) > 0 else memory["average"]
 
 
 def _with_similarity(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
@@ -203,6 +223,12 @@ def _second(memory: Memory, signals: Signals) -> tuple[Memory, float]:
         return memory, GROW * memory["eta"]
     reach = norm(signals.gradient) / curvature
     return {**memory, "reach": reach}, 1 / curvature
+
+
+def _limits(memory: Memory, signals: Signals, *, alone: bool) -> tuple[float, ...]:
+    if alone:
+        return (distance.limit(memory, signals),)
+    return _similarity_limit(memory), _noise_limit(memory, signals.k)
 
 
 def _similarity_limit(memory: Memory) -> float:

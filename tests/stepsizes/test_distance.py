@@ -1,0 +1,177 @@
+"""``SGD("auto")``: the distance over the gradients, its parts and how good it is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.stepsizes import auto, distance
+from proxyprox.stepsizes.base import Signals
+
+
+def signals(k=1, **changed):
+    zero = np.zeros(2)
+    given = {"k": k, "w": zero, "gradient": zero, "difference": zero, "noise": None}
+    return Signals(**{**given, **changed})
+
+
+def fresh(**changed):
+    return {**auto.begin(np.zeros(2), None, uses_proxy=False), **changed}
+
+
+@pytest.fixture(scope="module")
+def target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 8)) * np.linspace(1, 0.1, 8)
+    y = X @ rng.normal(size=8) * 3 + rng.logistic(size=600) > 0
+    return pp.logistic_regression(X, y, l2=1e-4, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def separable():
+    rng = np.random.default_rng(1)
+    X = (rng.random((2000, 40)) < 0.3).astype(float)
+    return pp.logistic_regression(X, X @ rng.normal(size=40) > 0, l2=1e-6, batch_size=64)
+
+
+# -- the parts ------------------------------------------------------------------------------
+
+
+def test_the_limit_is_the_distance_over_the_root_of_the_summed_squares():
+    memory = fresh(average=np.array([3.0, 4.0]), square=0.25)
+    expected = 1.2 * 5 / math.sqrt(8 * 0.25)
+    assert distance.limit(memory, signals(k=7)) == pytest.approx(expected)
+    lagging = {**memory, "lag": 1e-9}
+    assert distance.limit(lagging, signals(k=7)) == pytest.approx(2 * expected)
+    assert distance.limit(fresh(), signals(k=7)) == math.inf
+
+
+def test_the_mean_of_squares_is_that_of_equal_gradients_and_forgets_a_steep_start():
+    memory = fresh()
+    for k in range(50):
+        g = np.array([100.0, 0.0]) if k < 3 else np.array([0.6, 0.8])
+        memory = distance.with_gradient(memory, signals(k, gradient=g), None)
+    # A plain mean would still be 600.
+    assert 1 <= memory["square"] < 5
+
+
+def test_the_lag_is_positive_where_the_average_stands_higher_than_the_iterates():
+    # One-dimensional descent: the gradient at w points back to where the average still is.
+    descending = fresh(average=np.array([1.0, 0.0]))
+    here = signals(w=np.array([0.5, 0.0]), gradient=np.array([0.1, 0.0]))
+    assert distance.with_gradient(descending, here, None)["lag"] > 0
+    bouncing = fresh(average=np.array([0.0, 0.0]))
+    assert distance.with_gradient(bouncing, here, None)["lag"] < 0
+
+
+def test_a_penaltys_pull_is_read_off_the_last_step():
+    # Soft thresholding from w = 1 with η = 1/2, g = 0 and λ = 0.4 leads to 0.8: the pull is 0.4.
+    step, at = np.array([-0.2, 0.0]), np.array([0.8, 0.0])
+    memory = fresh(eta=0.5, average=np.array([1.8, 0.0]))
+    seen = signals(k=1, w=at, gradient=np.array([0.3, 0.0]), step=step)
+    found = distance.with_gradient(memory, seen, np.zeros(2))
+    # <0.3 + 0.4, 1.8 - 0.8>, with the share of the second of all.
+    assert found["lag"] == pytest.approx(0.7 * 16 / 17)
+    assert found["square"] == pytest.approx(0.09 * 4 / 5)
+
+
+def test_the_answer_is_the_short_mean_only_where_the_average_lags():
+    w, short, long = (np.full(2, x) for x in (3.0, 2.0, 1.0))
+    memory = fresh(spread=1.0, average=long, recent=short)
+    assert auto.answer({**memory, "lag": 0.1}, w) is short
+    assert auto.answer({**memory, "lag": -0.1}, w) is long
+    assert auto.answer({**memory, "lag": 0.1, "spread": 0.0}, w) is w
+
+
+def test_a_proxy_is_left_to_the_other_rule():
+    assert not distance.applies(auto.begin(np.zeros(2), None), None)
+    assert distance.applies(fresh(), None)
+    assert distance.applies(fresh(), 0.3)
+    assert not distance.applies(fresh(), 0)
+
+
+# -- runs -----------------------------------------------------------------------------------
+
+
+def test_it_costs_one_gradient_more(target):
+    result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=200, rng=0)
+    assert result.ledger.target_gradients == 201
+    assert result.ledger.target_samples == 200 * 32
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_loss_does_not_matter(target, scale):
+    def run(factor):
+        objective = pp.FunctionObjective(
+            lambda w, batch: factor * target.gradient(w, batch), sample=target.sample
+        )
+        call = {"method": pp.SGD("auto"), "steps": 60, "rng": 0}
+        return pp.minimize(pp.Problem(objective), np.zeros(8), **call).w
+
+    assert np.allclose(run(scale), run(1.0), rtol=1e-6)
+
+
+def test_exact_gradients_keep_the_rule_that_curvature_limits():
+    target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]))
+    result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=400)
+    assert np.allclose(result.w, target.minimiser(), atol=1e-6)
+
+
+def test_a_noisy_quadratic_is_left_stable():
+    target = pp.Quadratic(np.diag([1.0, 100.0]), b=np.array([-1.0, -1.0]), noise=0.3)
+    losses = []
+    for seed in range(3):
+        result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=500, rng=seed)
+        losses.append(target.value(result.w) - target.value(target.minimiser()))
+    start = target.value(np.zeros(2)) - target.value(target.minimiser())
+    assert max(losses) < 0.1 * start
+
+
+def test_all_but_separable_data_are_fitted_about_as_by_the_best_step_size():
+    """A rule that stays within the curvature ends at about four times the tuned loss."""
+    X, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
+    rows = (y == 3) | (y == 8)
+    digits = pp.logistic_regression(X[rows] / 16, y[rows] == 8, l2=1e-5, batch_size=32)
+    problem, seeds, H = pp.Problem(digits), range(3), digits.smoothness
+
+    def loss(method):
+        runs = [pp.minimize(problem, method=method, steps=300, rng=seed) for seed in seeds]
+        return np.median([digits.value(run.w) for run in runs])
+
+    tuned = min(loss(pp.SGD(eta / H)) for eta in (1, 5, 25, 125))
+    assert loss(pp.SGD("auto")) < 2 * tuned
+
+
+def test_a_penalty_is_minimised_too(target):
+    problem = pp.Problem(target, penalty=pp.L1(0.02))
+    result = pp.minimize(problem, method=pp.SGD("auto"), steps=500, rng=0)
+    exact = pp.Problem(target.with_batch_size(None), penalty=pp.L1(0.02))
+    best = pp.minimize(exact, method=pp.SGD(1 / target.smoothness), steps=300)
+    fall = problem.value(np.zeros(8)) - problem.value(best.w)
+    assert problem.value(result.w) - problem.value(best.w) < 0.03 * fall
+
+
+@pytest.mark.parametrize("penalty", [None, pp.L1(0.01)])
+@pytest.mark.parametrize("stopped", [1, 2, 15, 33])
+def test_a_saved_run_goes_on_bit_for_bit(separable, tmp_path, penalty, stopped):
+    problem = pp.Problem(separable, penalty=penalty)
+    call = {"problem": problem, "method": pp.SGD("auto"), "rng": 5}
+    answers = []
+    whole = pp.minimize(**call, steps=50, callback=lambda step: answers.append(step.answer))
+    first = pp.minimize(**call, steps=stopped, checkpoint=tmp_path / "run")
+    assert first.w.tobytes() == answers[stopped - 1].tobytes()
+    resumed = pp.minimize(**call, steps=50, checkpoint=tmp_path / "run")
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert resumed.last.tobytes() == whole.last.tobytes()
+
+
+@pytest.mark.parametrize(("name", "value"), [("lag", math.nan), ("square", True), ("recent", 1.0)])
+def test_a_damaged_memory_is_refused(target, tmp_path, name, value):
+    run = pp.Run(pp.Problem(target), method=pp.SGD("auto"), rng=0)
+    run._state.rule[name] = value
+    run.save(tmp_path / "run")
+    with pytest.raises(pp.CheckpointError, match="damaged"):
+        pp.Run.load(tmp_path / "run", pp.Problem(target))
