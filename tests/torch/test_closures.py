@@ -164,8 +164,15 @@ def test_storm_refuses_gradients_from_outside_its_closure(make_toy, to_none):
 
     for _ in range(2):
         optimizer.step(whole)
-    with pytest.raises(RuntimeError, match=r"computes the whole gradient.*loop over the micro"):
-        optimizer.step(add)
+
+    def add_and_clip():
+        loss = add()
+        torch.nn.utils.clip_grad_norm_(toy.params, 0.1)
+        return loss
+
+    for closure in (add, add_and_clip):
+        with pytest.raises(RuntimeError, match=r"computes the whole gradient.*loop over the micro"):
+            optimizer.step(closure)
 
 
 def test_a_copy_in_the_middle_of_a_pass_goes_on_alike(make_toy):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -57,15 +58,15 @@ def target_gradients(
                 "needs none."
             )
         return None, {}
+    if not correction.two_points:
+        with torch.enable_grad():
+            return closure(), {}
     params = [p for group in groups for p in group["params"]]
-    replay = Replay() if correction.two_points else None
-    held = [(p, p.grad, p.grad._version) for p in params if p.grad is not None]
-    with torch.enable_grad():
+    replay = Replay()
+    with torch.enable_grad(), _additions(params) as added:
         loss = closure()
-    if replay is None:
-        return loss, {}
     replay.finish()
-    if any(p.grad is g and g._version == version + 1 for p, g, version in held):
+    if added:
         raise RuntimeError(
             f"step(closure) with correction={correction!r} needs a closure that computes the whole "
             "gradient, got one that added to what was in .grad already: at the previous point "
@@ -103,6 +104,28 @@ def gradients_at_previous(
         swap(known, previous)
         for p, gradient in zip(params, found, strict=True):
             p.grad = gradient
+
+
+@contextmanager
+def _additions(params: list[Any]) -> Iterator[list[Any]]:
+    """Collect the parameters whose first backward pass in the block adds to a gradient from before.
+
+    Had it been zeroed in place, its version would have grown by more than the addition.
+    """
+    added: list[Any] = []
+    first = {id(p): (p.grad, p.grad._version) for p in params if p.grad is not None}
+
+    def after_backward(p: Any) -> None:
+        gradient, version = first.pop(id(p), (None, 0))
+        if gradient is not None and p.grad is gradient and gradient._version == version + 1:
+            added.append(p)
+
+    hooks = [p.register_post_accumulate_grad_hook(after_backward) for p in params if id(p) in first]
+    try:
+        yield added
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _random_states() -> tuple[Any, list[Any]]:
