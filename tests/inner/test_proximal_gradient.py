@@ -17,6 +17,7 @@ from proxyprox import (
 )
 
 RNG = np.random.default_rng(0)
+SMALLEST = Residual(1e-300)
 X = RNG.normal(size=(100, 12))
 Y = X[:, :3] @ np.array([2.0, -1.0, 0.5]) + 0.1 * RNG.normal(size=100)
 
@@ -140,3 +141,19 @@ def test_bound_is_remembered_for_the_next_subproblem():
     solve(phi, memory=memory)
     H = np.linalg.norm(X, 2) ** 2 / 100 + 1
     assert 0.05 * H < memory["bound"] <= 2 * H
+
+
+@pytest.mark.parametrize("penalty", [None, L1(0.05)])
+@pytest.mark.parametrize("known", [True, False])
+def test_where_only_rounding_moves_it_ends_soon(penalty, known):
+    """A rule relative to the distance moved is never met once a run has converged."""
+    proxy = logistic_regression(X, Y > 0, l2=0.1)
+    proxy = proxy if known else without_smoothness(proxy)
+    phi = Subproblem(proxy, np.full(12, 0.3), np.zeros(12), 2.0, penalty)
+    there = solve(phi, Residual(1e-13)).w
+    calls = []
+    counted = FunctionProxy(proxy.value, lambda w: calls.append(1) or proxy.gradient(w))
+    again = Subproblem(counted, np.full(12, 0.3), np.zeros(12), 2.0, penalty)
+    found = solve(again, SMALLEST, start=there)
+    assert len(calls) < 300
+    np.testing.assert_allclose(found.w, there, atol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 from proxyprox._arrays import Vector
 from proxyprox._checks import positive, whole
 from proxyprox._subproblem import Subproblem
-from proxyprox.inner._patience import Patience
+from proxyprox.inner._patience import Patience, next_to_rounding
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -55,7 +55,8 @@ class GradientDescent:
     ) -> InnerResult:
         """Descend until the criterion is met."""
         gamma = self._effective_step(phi)
-        w, first, patience = start, None, Patience(200)
+        w, first = start, None
+        patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
         for t in range(self.max_steps + 1):
             gradient = phi.gradient(w)
             progress = phi.progress(w, gradient, t, first)

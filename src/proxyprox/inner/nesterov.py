@@ -11,7 +11,7 @@ import numpy as np
 from proxyprox._arrays import Vector
 from proxyprox._checks import whole
 from proxyprox._subproblem import Subproblem
-from proxyprox.inner._patience import Patience
+from proxyprox.inner._patience import Patience, next_to_rounding
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
 
@@ -54,7 +54,8 @@ class Nesterov:
         root = math.sqrt(phi.strong_convexity / phi.smoothness)
         momentum = (1 - root) / (1 + root)
         # Momentum makes waves of about √κ steps: several of them without a new low are the end.
-        patience = Patience(200 + math.ceil(10 / max(root, 1e-6)))
+        waves = 200 + math.ceil(10 / max(root, 1e-6))
+        patience = Patience(waves, next_to_rounding(phi, start, phi.smoothness))
         w = y = start
         first = None
         for t in range(self.max_steps + 1):

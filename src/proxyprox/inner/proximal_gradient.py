@@ -11,7 +11,7 @@ import numpy as np
 from proxyprox._arrays import Vector, dot, norm
 from proxyprox._checks import has, whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox.inner._patience import Patience
+from proxyprox.inner._patience import EPSILON, Patience, next_to_rounding
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion, Progress
 
@@ -62,14 +62,16 @@ class ProximalGradient:
         known = has(phi.proxy, "smoothness")
         bound = bound if bound > 0 else max(first, 1e-8)
         weight = 1.0
-        patience = Patience(1000)
+        patience = Patience(1000, next_to_rounding(phi, start, bound))
         for t in range(1, self.max_steps + 1):
             if stop(progress):
                 break
             before = w
             w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
-            spent = t == self.max_steps or patience.lost(bound * norm(move))
+            # A step shorter than the rounding of y leads nowhere.
+            still = norm(move) <= 4 * EPSILON * norm(y)
+            spent = still or t == self.max_steps or patience.lost(bound * norm(move))
             if spent or self._worth_measuring(phi, w, bound * norm(move), t, first, stop):
                 progress = phi.progress(w, phi.gradient(w), t, first)
                 if stop(progress) or spent:
