@@ -23,14 +23,6 @@ def fresh(**changed):
 
 
 @pytest.fixture(scope="module")
-def target():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 8)) * np.linspace(1, 0.1, 8)
-    y = X @ rng.normal(size=8) * 3 + rng.logistic(size=600) > 0
-    return pp.logistic_regression(X, y, l2=1e-4, batch_size=32)
-
-
-@pytest.fixture(scope="module")
 def separable():
     rng = np.random.default_rng(1)
     X = (rng.random((2000, 40)) < 0.3).astype(float)
