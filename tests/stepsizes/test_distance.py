@@ -33,7 +33,7 @@ def separable():
 
 
 def test_the_limit_is_the_distance_over_the_root_of_the_summed_squares():
-    memory = fresh(average=np.array([3.0, 4.0]), square=0.25)
+    memory = fresh(average=np.array([3.0, 4.0]), square=0.25, proven=2.0)
     expected = 1.2 * 5 / math.sqrt(8 * 0.25)
     assert distance.limit(memory, signals(k=7)) == pytest.approx(expected)
     lagging = {**memory, "lag": 1e-9}
@@ -167,3 +167,47 @@ def test_a_damaged_memory_is_refused(target, tmp_path, name, value):
     run.save(tmp_path / "run")
     with pytest.raises(pp.CheckpointError, match="damaged"):
         pp.Run.load(tmp_path / "run", pp.Problem(target))
+
+
+# -- losses that are all but linear ---------------------------------------------------------
+
+
+def hinge(margin):
+    short = np.clip(1 - margin, 0, 0.5)
+    return np.where(margin < 0.5, 0.75 - margin, short**2), np.where(margin < 0.5, -1, -2 * short)
+
+
+def deviation(residual):
+    size = np.sqrt(1e-4 + residual**2)
+    return size, residual / size
+
+
+@pytest.mark.parametrize("loss", [hinge, deviation])
+def test_bounded_gradients_do_not_let_steps_run_away(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 10)) + 1
+    y = 3 * X.sum(1) + rng.standard_t(2, size=2000)
+    signs = np.where(y > np.median(y), 1.0, -1.0)
+    if loss is hinge:
+        X, y = signs[:, None] * X, np.zeros(2000)
+
+    def value(w):
+        return loss(X @ w - y)[0].mean() + 5e-3 * w @ w
+
+    def gradient(w, rows=slice(None)):
+        return X[rows].T @ loss(X[rows] @ w - y[rows])[1] / len(y[rows]) + 1e-2 * w
+
+    target = pp.FunctionObjective(gradient, value=value, sample=lambda r: r.integers(2000, size=32))
+    problem, start = pp.Problem(target), np.zeros(10)
+
+    def end(method, steps, seed=0):
+        return value(pp.minimize(problem, start, method=method, steps=steps, rng=seed).w)
+
+    least = value(
+        pp.minimize(pp.Problem((value, gradient)), start, method=pp.SGD(1e-2), steps=4000).w
+    )
+    for steps in (25, 100, 400):
+        best = min(end(pp.SGD(eta), steps) for eta in (0.01, 0.03, 0.1, 0.3)) - least
+        ours = np.median([end(pp.SGD("auto"), steps, seed) for seed in range(3)]) - least
+        assert ours < value(start) - least
+        assert ours < 3 * best + 0.2 * (value(start) - least)

@@ -168,7 +168,7 @@ def moved(memory: Memory, centre: Vector, w: Vector, k: int) -> Memory:
     average = memory["average"] + share * (w - memory["average"])
     time = min(LARGEST, memory["time"] + memory["eta"])
     if "recent" in memory:
-        memory = distance.with_recent(memory, w, k)
+        memory = distance.with_step(memory, centre, w, k)
     return {**memory, "moved": norm(w - centre), "time": time, "average": average}
 
 
@@ -221,8 +221,10 @@ def _second(memory: Memory, signals: Signals) -> tuple[Memory, float]:
     curvature = signals.curvature(change)
     if not curvature > 0:
         return memory, GROW * memory["eta"]
-    reach = norm(signals.gradient) / curvature
-    return {**memory, "reach": reach}, 1 / curvature
+    eta = 1 / curvature
+    if distance.applies(memory, signals.noise):
+        eta = min(eta, distance.JUMP * memory["eta"])
+    return {**memory, "reach": eta * norm(signals.gradient)}, eta
 
 
 def _limits(memory: Memory, signals: Signals, *, alone: bool) -> tuple[float, ...]:
