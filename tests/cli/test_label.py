@@ -227,3 +227,44 @@ def test_help(invoke: Any) -> None:
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "Examples" in result.stdout
+
+
+def test_a_spent_budget_asks_nothing_though_a_larger_one_drew_more(rows: Path) -> None:
+    label(rows, "1\n2\n" * 10, "--budget", "20")
+    label(rows, "q\n", "--budget", "25")
+    done = label(rows, "1\n", "--budget", "20")
+    assert "Row " not in done.output.replace("Rows", "")
+    assert "The budget of 20 labels is spent." in done.output
+
+
+def _mail(path: Path, header: str, cells: Any) -> list[str]:
+    lines = [f"{cells(i)},{'win money' if i % 2 else 'lunch'} {i}" for i in range(40)]
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return ["label", str(path), "--classes", "spam,ham", "--show", "text"]
+
+
+def test_words_are_learned_from_beside_a_row_number(tmp_path: Path) -> None:
+    options = _mail(tmp_path / "mail.csv", "id,text", lambda i: 1000 + 7 * i)
+    done = CliRunner().invoke(app, options, input="1\n\n")
+    first = " ".join(done.output.split("Row ")[0].split())
+    assert "Features: the words of text; left out: id, which only numbers the rows." in first
+    file = tmp_path / "mail.csv.labels.jsonl"
+    kept = file.read_text()
+    assert json.loads(kept.splitlines()[0])["about"]["columns"] > 30
+    # Answers of a time when the number was the feature are gone on with.
+    file.write_text(re.sub(r'"columns": \d+', '"columns": 1', kept))
+    done = CliRunner().invoke(app, options, input="2\n\n")
+    assert "2 labels (ham 1, spam 1)" in done.output
+
+
+def test_columns_that_are_features_are_named(tmp_path: Path) -> None:
+    options = _mail(tmp_path / "mail.csv", "id,length,text", lambda i: f"{i},{i % 5}")
+    first = " ".join(CliRunner().invoke(app, options, input="\n").output.split())
+    assert "Features: id, length. The words of text are shown but not used" in first
+    options = _mail(tmp_path / "size.csv", "length,size,text", lambda i: f"{i % 5},S")
+    refused = CliRunner().invoke(app, options, input="\n")
+    assert refused.exit_code == 2
+    assert "list the column in --show, too" in " ".join(refused.output.split())
+    assert "'features'" not in refused.output
+    done = CliRunner().invoke(app, [*options[:-1], "text,size"], input="\n")
+    assert "Features: length." in done.output

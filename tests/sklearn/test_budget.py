@@ -234,3 +234,17 @@ def test_a_budget_above_the_rows_buys_them_all(pool, criterion):
     with pytest.raises(ValueError, match="Tell some first"):
         silent.run(lambda rows: [None] * len(rows))
     assert silent.declined == set(range(40))
+
+
+def test_rows_drawn_under_a_larger_budget_are_not_asked_for(pool, tmp_path):
+    X, y = pool
+    path = tmp_path / "labels.jsonl"
+    LabelBudget(QUICK, X, budget=20, batch_size=5, path=path).run(lambda rows: y[rows])
+    assert len(LabelBudget(QUICK, X, budget=25, batch_size=5, path=path).ask()) == 5
+    spent = LabelBudget(QUICK, X, budget=20, batch_size=5, path=path)
+    assert spent.finished == "The budget of 20 labels is spent."
+    assert len(spent.ask()) == 0
+    some = LabelBudget(QUICK, X, budget=22, batch_size=5, path=path)
+    assert len(some.ask()) == 2
+    some.run(lambda rows: y[rows])
+    assert some.spent == 22

@@ -161,3 +161,18 @@ def test_the_bound_without_an_event_knows_of_weights(binary):
     fit = ProxyPoissonRegressor(cv=2).fit(X[:100], np.zeros(100), sample_weight=weights)
     with pytest.warns(UserWarning, match="rule of three"):
         assert fit.mean_prediction(X[100:]).high == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("settings", [{"n_steps": 10}, EXACT])
+def test_mean_prediction_covers_where_every_label_is_right(settings):
+    hits = []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1000, 2))
+        y = (X.sum(axis=1) > 1.5).astype(int)
+        if y[:30].any():
+            fit = ProxyLogisticRegression(**settings).fit(X[:30], y[:30], X_proxy=X[30:])
+            found = fit.mean_prediction(X[30:])
+            hits.append(found.low <= y[30:].mean() <= found.high)
+    assert len(hits) > 40
+    assert np.mean(hits) > 0.92

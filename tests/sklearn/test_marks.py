@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -41,7 +42,7 @@ def test_a_search_scores_labelled_rows(marked):
     scorer = pickle.loads(pickle.dumps(labelled_only("neg_log_loss")))
     losses = cross_val_score(pipe, X, y, cv=3, scoring=scorer)
     assert (losses > -0.75).all()
-    assert "unlabelled=-1" in repr(scorer)
+    assert "unlabelled=-1" in repr(labelled_only("neg_log_loss", unlabelled=-1))
     weighted = scorer(pipe.fit(X, y), X, y, sample_weight=np.ones(len(y)))
     assert weighted == pytest.approx(scorer(pipe, X[:90], y[:90]))
 
@@ -126,3 +127,14 @@ def test_minus_one_beside_a_proxy_is_warned_of(three):
     model = ProxyLogisticRegression(unlabelled=None, **QUICK)
     assert len(model.fit(X[:90], y[:90] - 1, X_proxy=X[90:]).classes_) == 3
     assert issubclass(ProxyWarning, UserWarning)
+
+
+def test_scorers_know_the_estimators_mark(binary):
+    X, y, _ = binary
+    named = np.where(np.arange(len(y)) < 60, np.array(["no", "yes"])[y], "")
+    model = ProxyLogisticRegression(cv=2, max_steps=5, unlabelled="").fit(X, named)
+    scorer = labelled_only("neg_log_loss")
+    expected = labelled_only("neg_log_loss", unlabelled="")(model, X, named)
+    assert scorer(model, X, named) == expected
+    assert scorer(make_pipeline(model), X, named) == expected
+    assert scorer(LogisticRegression().fit(X, y), X, np.where(named == "", -1, y)) < 0

@@ -1,26 +1,16 @@
-"""Questions about rows, and what the answers say."""
+"""Questions about rows, and the file of the answers."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
+import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from proxyprox.cli._console import say
-from proxyprox.cli._errors import CommandError
-from proxyprox.datasets import DataError, read_table
-
-SHOWN = 12
-"""Features shown of a row, the largest first."""
-
-WORDS = 5000
-"""Words that become features of rows that have only text."""
+from proxyprox.cli._label_pool import Pool
 
 BACK = ("b", "back", "<")
 """What a person may type to answer the last question again, unless a class is called that."""
@@ -29,92 +19,28 @@ STOP = ("q", "quit")
 """What a person may type to stop, unless a class is called that; Enter alone always does."""
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The rows to be labelled, and how each is shown to a person."""
-
-    X: Any
-    names: tuple[str, ...]
-    texts: list[str] | None
-
-    def shown(self, row: int) -> str:
-        """Return a row as text."""
-        if self.texts is not None:
-            return self.texts[row]
-        values = self.X[[row]]
-        values = (values.toarray() if hasattr(values, "toarray") else values).ravel()
-        order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
-        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
-
-
-def read_pool(path: Path, show: str | None) -> Pool:
-    """Read the rows of a file.
-
-    Parameters
-    ----------
-    path : Path
-        The data.
-    show : str or None
-        Columns of a CSV that are shown to the person instead of being features. If no others are
-        left, the words that are shown are the features.
-    """
-    if str(path) == "-":
-        raise CommandError(
-            "label needs the rows in a file, because the answers come from standard input: name a "
-            "CSV, Parquet, svmlight or npz file instead of '-'."
-        )
-    if show is None:
-        try:
-            table = read_table(path)
-        except DataError as error:
-            hint = " A column named by --show is shown to you and is no feature."
-            # Python has an argument for the format, the command line has the ending alone.
-            text = str(error).replace(", or pass format=.", ".")
-            raise CommandError(f"{text}{hint if 'not a number' in text else ''}") from error
-        return Pool(table.X, table.feature_names, None)
-    wanted = [name.strip() for name in show.split(",")]
-    if path.suffix.lower() not in (".csv", ".tsv"):
-        raise CommandError(f"--show needs a CSV or TSV file, got {path.name}: leave it out.")
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        columns = list(reader.fieldnames or ())
-        absent = [name for name in wanted if name not in columns]
-        if absent:
-            raise CommandError(
-                f"--show names the column {absent[0]!r}, but {path.name} has {', '.join(columns)}."
-            )
-        shown = [[row[name] or "" for name in wanted] for row in reader]
-    texts = ["\n".join(map(": ".join, zip(wanted, row, strict=True))) for row in shown]
-    features = [name for name in columns if name not in wanted]
-    if not features:
-        return _words([" ".join(row) for row in shown], texts, path)
-    table = read_table(path, features=features)
-    return Pool(table.X, table.feature_names, texts)
-
-
-def _words(documents: list[str], texts: list[str], path: Path) -> Pool:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
-    try:
-        X = vectorizer.fit_transform(documents)
-    except ValueError:
-        raise CommandError(f"{path.name} has neither numbers nor words to learn from.") from None
-    return Pool(X, tuple(vectorizer.get_feature_names_out()), texts)
-
-
-def fingerprint(path: Path) -> str:
-    """Return a short digest of a file, by which answers and rows are kept together."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
 def drop_if_unanswered(file: Path) -> None:
     """Remove a file of answers without any, so that a slip in the first options costs nothing."""
     if file.is_file():
         content = file.read_bytes()
         if content.startswith(b'{"about"') and b'{"row"' not in content:
             file.unlink()
+
+
+def columns_noted(file: Path, here: int) -> int:
+    """Return the number of features that a file of answers was begun with, or that of now.
+
+    Labels are of rows, and the rows' file has a digest among what is compared: answers that were
+    given when other columns of it were learned from are as good.
+    """
+    if not file.is_file():
+        return here
+    try:
+        with file.open("rb") as lines:
+            noted = json.loads(lines.readline())["about"]["columns"]
+    except (ValueError, LookupError, TypeError):
+        return here
+    return noted if isinstance(noted, int) else here
 
 
 class Back:

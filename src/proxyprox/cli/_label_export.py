@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxyprox.cli._errors import CommandError
-from proxyprox.cli._label import Pool
+from proxyprox.cli._label_pool import Pool
 
 TABLES = {".csv": ",", ".tsv": "\t"}
 """Files whose own columns are exported, and what separates them."""

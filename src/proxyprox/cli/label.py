@@ -37,7 +37,7 @@ def label(
     ] = None,
     show: Annotated[
         str | None,
-        typer.Option(help="Columns (CSV) to show you; all others are features, or their words."),
+        typer.Option(help="Columns (CSV) to show you; the others are features, or these words."),
     ] = None,
     answers: Annotated[
         Path | None, typer.Option(help="File of the answers; default: beside the data.")
@@ -57,15 +57,10 @@ def label(
     labels would bring, is printed at the end.
     """
     from proxyprox.cli._console import emit, say, stderr, stdout
-    from proxyprox.cli._label import (
-        Back,
-        Questions,
-        drop_if_unanswered,
-        fingerprint,
-        read_pool,
-    )
+    from proxyprox.cli._label import Back, Questions, columns_noted, drop_if_unanswered
     from proxyprox.cli._label_export import export as write_table
     from proxyprox.cli._label_export import refuse_foreign, refuse_losing, same_file
+    from proxyprox.cli._label_pool import fingerprint, read_pool
     from proxyprox.cli._label_report import summary
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
@@ -79,6 +74,7 @@ def label(
     if export is not None:
         refuse_losing(export, data, file)
     drop_if_unanswered(file)
+    about = {"classes": sorted(names), "data": fingerprint(data), "show": show}
     bought = LabelBudget(
         ProxyLogisticRegression(),
         pool.X,
@@ -88,11 +84,12 @@ def label(
         least_gain=least_gain,
         path=file,
         rng=seed,
-        about={"classes": sorted(names), "data": fingerprint(data), "show": show},
+        about={**about, "columns": columns_noted(file, int(pool.X.shape[1]))},
     )
     if export is not None and not overwrite:
         refuse_foreign(export, data, pool, bought.labels)
     console = stderr()
+    say(console, pool.told)
     if bought.spent:
         say(console, f"{bought.spent} answers are in {file} already.")
     asked = Questions(console, pool, names)

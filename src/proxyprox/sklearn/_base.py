@@ -246,7 +246,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the mean label over a population, with its interval.
 
         The mean prediction is rectified by the residuals of the labelled rows under fits that
-        did not see them, so that it is right even where the model is not.
+        did not see them, so that it is right even where the model is not. A classifier's interval
+        is never narrower than two wrong answers among the labelled rows would make it: labels
+        that are all predicted right do not show how often others are not.
 
         Parameters
         ----------

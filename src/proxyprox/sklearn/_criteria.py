@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from proxyprox._checks import message
 from proxyprox.problems.design import Design
+from proxyprox.sklearn._bought import last_step
 from proxyprox.sklearn._moment import moment_of
 
 Array = Any
@@ -27,7 +29,10 @@ def uncertainty(estimator: Any, X: Any) -> Array:
 
 def leverage(estimator: Any, X: Any) -> Array:
     """Return ``√(xᵀM⁻¹x)``: how much a row moves the fit, whatever its label."""
-    design = Design(X, intercept=estimator.fit_intercept)
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+        X = estimator[:-1].transform(X)
+    X = np.asarray(X) if hasattr(X, "iloc") else X
+    design = Design(X, intercept=last_step(estimator).fit_intercept)
     moment = moment_of(design)
     # A little of the top: directions hardly present must not swallow the budget.
     scaled = moment.vectors / np.sqrt(moment.values + 1e-3 * moment.top)

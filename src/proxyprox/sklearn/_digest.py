@@ -17,7 +17,7 @@ def digest_of(X: Any) -> str:
 
     Parameters
     ----------
-    X : array or CSR matrix
+    X : array, DataFrame or CSR matrix
         Inputs; their precision and memory layout do not matter.
     """
     found = hashlib.blake2b(digest_size=8)
@@ -27,7 +27,12 @@ def digest_of(X: Any) -> str:
         for part, kind in ((X.indptr, np.int64), (X.indices, np.int64), (X.data, np.float64)):
             _update(found, part, kind)
     else:
-        _update(found, X, np.float64)
+        X = np.asarray(X)
+        try:
+            _update(found, X, np.float64)
+        except (TypeError, ValueError):
+            # Text, which a Pipeline makes numbers of.
+            found.update(repr(X.tolist()).encode())
     return found.hexdigest()
 
 

@@ -22,6 +22,7 @@ from proxyprox.sklearn._inference import (
 from proxyprox.sklearn._inputs import Labelled
 from proxyprox.sklearn._moment import Moment, mixture, moment_of, pooled
 from proxyprox.sklearn._proxy import LabelFree
+from proxyprox.sklearn._rectify import rectifier_of
 from proxyprox.sklearn._reduce import reduced
 from proxyprox.sklearn._rows import centred, means, targets_of
 from proxyprox.sklearn._select import Choice, choose, fine, folds_of
@@ -127,7 +128,7 @@ def _fitted(
         power = 0.0 if isinstance(estimate, str) else estimate.power
     return Learned(
         w, choice.candidate.alpha, choice.steps, power, choice.candidate.taught,
-        choice.curve, _rectifier(residuals, plain.sample_weight), estimate,
+        choice.curve, rectifier_of(residuals, plain), estimate,
     )  # fmt: skip
 
 
@@ -206,7 +207,7 @@ def _converged(task: Task, settings: Settings, plain: GLM) -> Learned:
     residuals = targets_of(plain) - means(plain.design, plain.family, w)
     spare = plain.design.rows / max(plain.design.rows - plain.design.width, 1)
     widened = residuals.mean(axis=0) + np.sqrt(spare) * (residuals - residuals.mean(axis=0))
-    rectifier = _rectifier(widened, plain.sample_weight)
+    rectifier = rectifier_of(widened, plain)
     return Learned(w, alpha, -1, power, False, np.zeros(0), rectifier, estimate)
 
 
@@ -271,12 +272,3 @@ def _estimate(plain: GLM, w: Array, teacher: Teacher | None, power: float | None
     if plain.dim > WIDEST:
         return too_wide(plain.design.rows, plain.design.width, plain.family)
     return estimated(plain, w, teacher=teacher, power=power)
-
-
-def _rectifier(residuals: Array, weights: Array) -> Array:
-    """Return mean and standard error of the held-out residuals, one column each."""
-    share = weights / weights.sum()
-    mean = share @ residuals
-    n = len(weights)
-    spread = share**2 @ (residuals - mean) ** 2 * (n / max(n - 1, 1))
-    return np.stack([mean, np.sqrt(spread)], axis=1)

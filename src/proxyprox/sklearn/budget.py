@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from proxyprox._checks import fraction, message, positive, whole
+from proxyprox.sklearn._bought import fitted, last_step, pool_of, reachable
 from proxyprox.sklearn._criteria import criterion_of, probabilities
 from proxyprox.sklearn._digest import digest_of
 from proxyprox.sklearn._journal import Journal
-from proxyprox.sklearn._resemblance import ProxyWarning
 from proxyprox.sklearn._told import answers_of
 
 Array = Any
@@ -31,8 +29,9 @@ class LabelBudget:
     Parameters
     ----------
     estimator : estimator
-        One of this package's estimators; it is cloned.
-    X : array or sparse matrix of shape (N, p)
+        One of this package's, or a Pipeline that ends in one; it is cloned. A Pipeline's other
+        steps are fitted to the whole pool, those that need labels to the bought rows.
+    X : array, DataFrame or sparse matrix of shape (N, p)
         The pool, all of it serving as proxy.
     budget : int
         Labels that may be bought; more than N buy all N rows.
@@ -58,7 +57,8 @@ class LabelBudget:
     Attributes
     ----------
     labels : dict
-        The labels bought, by row number.
+        The labels bought, by row number. An error in ``run`` or ``fit`` has them, too, as its
+        attribute of that name.
     declined : set of int
         Rows that were answered by None, NaN or, for classifiers, an empty string or the
         estimator's mark of unlabelled rows: they are not asked again and cost nothing.
@@ -92,8 +92,7 @@ class LabelBudget:
         about: Mapping[str, Any] | None = None,
     ) -> None:
         self.estimator = estimator
-        self.X = X if hasattr(X, "tocsr") else np.asarray(X)
-        self.X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
+        self.X = pool_of(X, estimator)
         self.rows = int(self.X.shape[0])
         self._wanted = whole("budget", budget)
         self.budget = min(self._wanted, self.rows)
@@ -109,7 +108,7 @@ class LabelBudget:
         self._open: list[int] = []
         self._fitted: tuple[int, Any] | None = None
         name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
-        shape = {"rows": self.rows, "columns": int(self.X.shape[1])}
+        shape = {"rows": self.rows, "columns": int(np.prod(self.X.shape[1:]))}
         draws = {"criterion": name, "seed": whole("rng", rng, 0), "floor": self.floor}
         header = {**shape, **draws, **(about or {})}
         if path is not None and "data" not in header:
@@ -132,7 +131,8 @@ class LabelBudget:
             # Rows that a criterion draws again cost nothing, so a batch may come out empty.
             while not self._open:
                 self._draw()
-        return np.array(self._open, dtype=int)
+        # A draw made under a larger budget may leave more rows open than this one pays for.
+        return np.array(self._open[: max(self.budget - self.spent, 0)], dtype=int)
 
     def tell(self, rows: Sequence[int] | Array | int, labels: Any) -> None:
         """Give labels of rows that were asked for, all or some of them.
@@ -148,7 +148,7 @@ class LabelBudget:
             One for each, or None where there is no answer.
         """
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = answers_of(labels, self.estimator)
+        answers = answers_of(labels, last_step(self.estimator))
         if len(numbers) != len(answers):
             got = f"{len(answers)} labels"
             raise ValueError(message("labels", got, f"one for each of the {len(numbers)} rows"))
@@ -165,10 +165,10 @@ class LabelBudget:
     @property
     def finished(self) -> str | None:
         """Why no more labels are wanted; None while some are."""
-        if self._open:
-            return None
         if self._wanted <= self.rows and self.spent >= self.budget:
             return f"The budget of {self.budget} labels is spent."
+        if self._open:
+            return None
         if self.spent + len(self.declined) >= self.rows:
             return f"All {self.rows} rows have been asked for (the budget was {self._wanted})."
         if self.least_gain is not None and self.spent:
@@ -188,10 +188,11 @@ class LabelBudget:
         oracle : callable
             Returns the labels of an array of row numbers.
         """
-        while self.finished is None:
-            rows = self.ask()
-            self.tell(rows, oracle(rows))
-        return self.fit()
+        with reachable(self.labels):
+            while self.finished is None:
+                rows = self.ask()
+                self.tell(rows, oracle(rows))
+            return self.fit()
 
     # -- what the labels say ------------------------------------------------------------------
 
@@ -203,16 +204,9 @@ class LabelBudget:
         if not len(bought):
             raise ValueError(message("labels", "none", "at least one", "Tell some first."))
         y = np.array([self.labels[int(row)] for row in bought])
-        rest = np.setdiff1d(np.arange(self.rows), bought)
         weights = None if self.criterion is None else self.weights[bought]
-        proxy = self.X[rest] if len(rest) and len(rest) != len(bought) else self.X
-        model = clone(self.estimator)
-        if hasattr(model, "unlabelled"):
-            model.set_params(unlabelled=None)
-        with warnings.catch_warnings():
-            # The pool is its own proxy, however the bought rows were chosen.
-            warnings.simplefilter("ignore", ProxyWarning)
-            model.fit(self.X[bought], y, sample_weight=weights, X_proxy=proxy)
+        with reachable(self.labels):
+            model = fitted(self.estimator, self.X, bought, y, weights)
         self._fitted = (self.spent, model)
         return model
 
@@ -231,7 +225,7 @@ class LabelBudget:
         """
         more = self.ahead if labels is None else whole("labels", labels)
         try:
-            model = self.fit()
+            model = last_step(self.fit())
         except ValueError:
             # Labels of one class only: anything may still be learned.
             return float("inf")

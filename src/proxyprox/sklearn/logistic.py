@@ -223,12 +223,14 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             )
         if labelled.all() or not is_mark(-1, self.unlabelled) or -1 not in y[~labelled]:
             return
-        if len(np.unique(y[labelled])) <= 1:
-            shown = np.unique(y).tolist()
+        known = np.unique(y[labelled]).tolist()
+        if len(known) <= 1:
+            found = f"only class {known[0]!r} is labelled" if known else "nothing is labelled"
             raise ValueError(
-                f"y must say which rows are unlabelled, got the values {shown}, where -1 could be "
-                "a class or mark the rows without a label. If -1 is a class, set unlabelled=None "
-                "and pass unlabelled rows as X_proxy; otherwise code the classes as 0, 1, …"
+                f"y must hold labels of two classes at least, but {found} "
+                f"({int(labelled.sum())} of {len(y)} rows; the others are -1). Label rows of "
+                f"{'another class' if known else 'two classes'}. Or -1 could be a class: then set "
+                "unlabelled=None and pass unlabelled rows as X_proxy."
             )
         if more:
             warnings.warn(

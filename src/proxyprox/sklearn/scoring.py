@@ -13,6 +13,9 @@ from proxyprox.sklearn._marks import read_labels
 
 Array = Any
 
+FROM_ESTIMATOR = "the estimator's"
+"""The scored estimator's own mark."""
+
 
 def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, Any, Any]:
     """Return the rows that have a label, and refuse rows of which none has.
@@ -48,12 +51,26 @@ class LabelledOnly:
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Score a fitted estimator on the labelled rows."""
-        X, y, weights = labelled_part(X, y, sample_weight, self.unlabelled)
+        mark = self.unlabelled
+        if isinstance(mark, str) and mark == FROM_ESTIMATOR:
+            mark = _mark_of(estimator)
+        X, y, weights = labelled_part(X, y, sample_weight, mark)
         extra = {} if weights is None else {"sample_weight": weights}
         return float(self.scorer(estimator, X, y, **extra))
 
 
-def labelled_only(scoring: Any, unlabelled: Any = -1) -> LabelledOnly:
+def _mark_of(estimator: Any) -> Any:
+    """Return the mark of the model inside Pipelines and searches; -1 if there is none."""
+    while not hasattr(estimator, "unlabelled"):
+        steps = getattr(estimator, "steps", None)
+        inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
+        if inner is None:
+            return -1
+        estimator = inner
+    return estimator.unlabelled
+
+
+def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> LabelledOnly:
     """Return a scorer for data in which some rows have no label.
 
     Parameters
@@ -61,7 +78,8 @@ def labelled_only(scoring: Any, unlabelled: Any = -1) -> LabelledOnly:
     scoring : str or callable
         A scorer or the name of one, as scikit-learn's searches take them.
     unlabelled : scalar
-        The value of y that marks a row without a label.
+        The value of y that marks a row without a label; by default the scored estimator's own
+        ``unlabelled``, and −1 for one that has none.
 
     Examples
     --------
