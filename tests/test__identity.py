@@ -118,3 +118,28 @@ def test_a_result_of_sgd_speaks_of_no_inner_solver():
     result = pp.minimize(problem(), method=pp.SGD(0.1), steps=3, rng=0)
     assert "inner" not in str(result)
     assert "inner solver" in str(pp.minimize(problem(), steps=3, rng=0))
+
+
+def huber(y):
+    X = np.arange(12.0).reshape(6, 2) / 6
+
+    def value(w):
+        return float(np.sum(np.sqrt(1 + (X @ w - y) ** 2)))
+
+    return value, lambda w: X.T @ ((X @ w - y) / np.sqrt(1 + (X @ w - y) ** 2))
+
+
+@pytest.mark.parametrize("safeguard", [False, True])
+def test_another_proxy_of_functions_is_refused(safeguard, tmp_path):
+    y = np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0])
+    call = {"w0": np.zeros(2), "steps": 3, "rng": 0, "safeguard": safeguard}
+    plain = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    call["checkpoint"] = tmp_path / "run"
+    kept = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    assert kept.ledger.proxy_gradients == plain.ledger.proxy_gradients
+    assert kept.ledger.target_gradients == plain.ledger.target_gradients
+    # The losses at w0 = 0 and the norms of the gradients are the same.
+    with pytest.raises(pp.CheckpointError, match="the proxy's gradient at w0 is not that"):
+        pp.minimize(pp.Problem(huber(-y), huber(-y / 2)), **call)
+    again = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    assert "finished already" in again.message

@@ -138,3 +138,33 @@ def test_one_is_singular():
     assert "1 Hessian" in shown
     assert "1 Hessians" not in shown
     assert "1 gradients" not in shown
+
+
+@pytest.mark.parametrize("method", [None, pp.ProxyProx(1.0), pp.DANE(1.0)])
+def test_a_run_so_far_out_that_it_stands_still_has_grown(method):
+    A = np.diag([1.0, 2.0, 3.0, 4.0])
+    wrong = (lambda w: float(w @ A @ w / 2 + 1), lambda w: -(A @ w))
+    proxy = (lambda w: float(w @ w) / 2, lambda w: w)
+    result = pp.minimize(pp.Problem(wrong, proxy), np.ones(4), steps=50, method=method)
+    assert result.trace["displacement"][-1] == 0
+    assert result.values[1] > 1e20
+    assert result.status is Status.GREW
+    assert CHECKED in result.message
+
+
+def test_a_straight_walk_uphill_in_steps_of_one_length_has_grown():
+    wrong = (lambda w: float(np.sqrt(1 + w @ w)), lambda w: -w / np.sqrt(1 + w @ w))
+    result = pp.minimize(pp.Problem(wrong), START, method=pp.SGD(0.5), steps=40)
+    assert result.status is Status.GREW
+
+
+def test_noisy_steps_of_a_walk_are_not_straight():
+    def gradient(w, seed):
+        return np.random.default_rng(seed).choice([-1.0, 1.0], size=1)
+
+    noisy = pp.FunctionObjective(
+        gradient, value=lambda w: float(w @ w), sample=lambda rng: int(rng.integers(2**31))
+    )
+    for seed in range(20):
+        result = pp.minimize(pp.Problem(noisy), np.zeros(1), method=pp.SGD(0.1), steps=40, rng=seed)
+        assert result.success

@@ -31,7 +31,7 @@ LAYERS = [
     ["inner"],
     ["methods"],
     ["_config", "_pack", "_oracles", "_door", "_result", "_exchange", "_restored", "_evidence"],
-    ["_identity", "_rng_state"],
+    ["_identity", "_rng_state", "_faults"],
     ["_checkpoint"],
     ["_run"],
     ["_guard_state"],

@@ -79,6 +79,7 @@ def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
 
 def test_gradients_and_observations_exclude_each_other():
     run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
+    run.ask()
     with pytest.raises(TypeError, match="not both"):
         run.tell(np.ones(3), observations=[1])
     with pytest.raises(TypeError, match=r"gradient_from.*Quadratic has none.*Tell gradients"):
@@ -226,3 +227,20 @@ def test_the_default_method_is_that_of_minimize():
     assert run.result().w.tobytes() == pp.minimize(run.problem, steps=4).w.tobytes()
     with pytest.raises(ValueError, match=r"pass w0=np\.zeros\(d\)"):
         pp.Run(pp.Problem((None, lambda w: w)))
+
+
+@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.DANE(0.5)])
+def test_an_answer_without_a_question_is_refused(method):
+    given = problem(noise=0.0)
+    run = pp.Run(given, method=method, rng=0)
+    answered(run, given.objective)
+    with pytest.raises(RuntimeError, match=r"Call ask\(\) first"):
+        run.tell(np.ones(3))
+    assert run.steps == run.ledger.target_gradients == 1
+
+
+def test_an_answer_that_is_not_finite_is_refused_in_words():
+    run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
+    run.ask()
+    with pytest.raises(pp.NonFiniteError, match=r"^the target's gradient is NaN or infinite$"):
+        run.tell(np.full(3, np.nan))

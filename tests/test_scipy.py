@@ -56,6 +56,7 @@ def test_tol_stops_at_a_small_gradient_and_says_whether_it_did():
     answer = solve(jac=jac, tol=1e-3)
     assert answer.success
     assert 1 < answer.nit < 100
+    assert answer.message == "The gradient's norm is within tol = 0.001."
     assert np.linalg.norm(answer.jac) <= 1e-3
     short = solve(jac=jac, tol=1e-12, options={"maxiter": 3})
     assert not short.success

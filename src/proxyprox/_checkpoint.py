@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proxyprox import _pack as pack
 from proxyprox._checks import message, positive, whole
 from proxyprox._config import NotRebuildableError, decode, encode
+from proxyprox._faults import Faults
 from proxyprox._identity import configuration, other_identity
 from proxyprox._ledger import Ledger
 from proxyprox._restored import (
@@ -47,9 +48,10 @@ class Checkpoint:
 
     If the file exists, ``minimize`` goes on from it, bit for bit; a file of a run that was
     configured otherwise is refused, as is one of another start, seed, penalty or data (of losses
-    made of plain functions only the value at the start is compared, unless they have a
-    ``fingerprint()``). The file is written whole or not at all, and is also written when the run
-    ends for any reason.
+    made of plain functions only the target's value and the proxy's gradient at the start are
+    compared, unless they have a ``fingerprint()``: a target that differs elsewhere, or has no
+    value, is not noticed). The file is written whole or not at all, and is also written when the
+    run ends for any reason.
 
     Parameters
     ----------
@@ -125,6 +127,7 @@ def run_tree(run: Run) -> dict[str, Any]:
         "rng": encode_rng(run._rng),
         "ledger": run.ledger.as_dict(),
         "trace": run.trace.to_array(),
+        "faults": run._faults.as_tree(),
     }
 
 
@@ -210,6 +213,8 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
         raise ValueError(f"share is {share!r}, more than 1")
     if pending is not None and set(pending) != {"batch"}:
         raise ValueError("the open question holds no batch")
+    faults = Faults()
+    faults.restore(tree.get("faults"), state["k"])
     restored = type(template)(**state)
     points = None if pending is None else tuple(run.method.ask(restored))
     # All is well: only now is the run changed.
@@ -219,7 +224,7 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     run._memory.clear()
     run._memory.update(tree["memory"])
     run._rng = rng
-    run.trace = trace
+    run.trace, run._faults = trace, faults
     for key, value in counts.items():
         setattr(run.ledger, key, value)
     if tree["anchor"] is not None:

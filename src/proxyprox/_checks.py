@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,3 +165,27 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
             f"{user} needs {' and '.join(missing)} from the {role}, "
             f"but {type(oracle).__name__} does not offer that. {instead}"
         )
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Tell whether a function can be called with so many arguments, as far as it can be seen."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
+    """Refuse an optional method that cannot be called as it will be."""
+    called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(message(name, function, f"a method, called as {called}"))
+    if not takes(function, len(arguments)):
+        raise TypeError(message(name, function, f"callable as {called}"))

@@ -9,14 +9,14 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._arrays import Vector, copied
-from proxyprox._checks import Words, has, message, require, whole
+from proxyprox._checks import Words, has, message, require, require_takes, whole
 from proxyprox._checks import vector as checked_vector
 from proxyprox._ledger import Budget
 from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
-from proxyprox.problems import Problem, Zero
+from proxyprox.problems import FunctionObjective, Problem, Zero
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
@@ -112,7 +112,12 @@ def _check_method(method: Any, problem: Problem) -> None:
     objective = problem.objective
     if method.exact:
         instead = "Use ProxyProx, which needs sampled gradients only."
+        if isinstance(objective, FunctionObjective):
+            instead += (
+                " Or give FunctionObjective everything=, which returns the batch of all data."
+            )
         require(f"method={type(method).__name__}", "objective", objective, ("everything",), instead)
+        require_takes("objective.everything", objective.everything, ())
     if method.two_points and not getattr(objective, "repeatable", True):
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from proxyprox._oracles import checked_gradient
 from proxyprox._subproblem import Subproblem
 from proxyprox._trace import StepRecord
 from proxyprox.methods import Answers
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,24 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
         checked_gradient("the target's gradient", answer, point)
         for answer, point in zip(gradients, query.points, strict=True)
     )
+
+
+def recorded(
+    k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, True, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, verdict = stop.threshold(progress), stop.holds(progress)
+        residual, inner_steps = progress.residual, progress.steps
+        displacement, eta = progress.displacement, phi.eta
+        threshold = math.nan if bound is None else bound
+        held = stop(progress) if verdict is None else verdict
+    return StepRecord(
+        k, eta, residual, threshold, held, inner_steps, displacement,
+        ledger.target_gradients, ledger.proxy_gradients, ledger.seconds,
+    )  # fmt: skip
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:

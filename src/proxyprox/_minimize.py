@@ -86,7 +86,7 @@ def minimize(
         Called with a :class:`Step` after every outer step; return True to stop.
     checkpoint : Checkpoint or path, optional
         Save the run there, and go on from there if the file exists; a file of another problem,
-        start, seed or configuration is refused.
+        start, seed or configuration is refused; :class:`Checkpoint` says what is noticed.
     progress : bool
         Show a progress bar.
     safeguard : bool or SGD
@@ -191,8 +191,7 @@ def _loop(
         try:
             step = run.tell(gradients, halves=halves)
         except NonFiniteError as error:
-            status = error.args[0] if isinstance(error.args[0], Status) else Status.DIVERGED
-            return run.result(status, f"That was outer step {run.steps}.")
+            return run.result(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
         if saver is not None and saver.due(run.steps):
             saver.save(run)
         advance(run)

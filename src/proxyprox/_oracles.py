@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, copied
-from proxyprox._checks import Words, has, message
+from proxyprox._arrays import Matrix, Vector, copied, norm
+from proxyprox._checks import Words, has, message, require_takes
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.problems import Problem
@@ -22,7 +22,8 @@ class MeteredProxy:
 
     The last inner iterate is the next centre, so its gradient is there already when the next
     outer step asks for ∇L̂(w_k). Arrays inside a run are never changed in place, which is what
-    makes identity a safe key.
+    makes identity a safe key. ``fault`` is what was not finite first ("value" or "gradient"), and
+    where, until it is reset.
     """
 
     def __init__(self, proxy: Any, ledger: Ledger) -> None:
@@ -30,10 +31,12 @@ class MeteredProxy:
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
+        require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
         self.hessian = self._hessian if has(proxy, "hessian") else None
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = getattr(proxy, "sample", None)
+        self.fault: tuple[str, Vector] | None = None
         self._known: list[tuple[Vector, Vector]] = []
 
     def value(self, w: Vector) -> float:
@@ -41,15 +44,19 @@ class MeteredProxy:
         self.ledger.proxy_values += 1
         value = self.proxy.value(w)
         try:
-            return float(value)
+            number = float(value)
         except (TypeError, ValueError) as error:
             raise TypeError(message("the proxy's value", value, "a number")) from error
+        if not math.isfinite(number):
+            self.fault = self.fault or ("value", w)
+        return number
 
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            return checked_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
+            sampled = checked_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
+            return self._looked_at(w, sampled)
         known = self.known(w)
         if known is not None:
             return known
@@ -57,7 +64,7 @@ class MeteredProxy:
         # Copied: it is remembered, and a proxy may reuse its buffer.
         gradient = copied(checked_gradient("the proxy's gradient", self.proxy.gradient(w), w))
         self.remember(w, gradient)
-        return gradient
+        return self._looked_at(w, gradient)
 
     def known(self, w: Vector) -> Vector | None:
         """Return the remembered gradient at this very array, if there is one."""
@@ -79,6 +86,12 @@ class MeteredProxy:
         self._known.append((w, gradient))
         if len(self._known) > KEPT:
             del self._known[0]
+
+    def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not math.isfinite(norm(gradient)):
+                self.fault = self.fault or ("gradient", w)
+        return gradient
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1

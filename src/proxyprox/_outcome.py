@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector
+from proxyprox._arrays import Vector, norm
 from proxyprox._oracles import reported_value
 from proxyprox._result import Result, Status
 from proxyprox._trace import Trace
@@ -18,6 +19,9 @@ FAR = 2.0
 
 LONGER = 2.0
 """Steps whose typical length has doubled, from the first quarter to the last, became longer."""
+
+MANY, STRAIGHT = 16, 0.75
+"""Of 16 steps or more, a random walk ends within three quarters of their length all but always."""
 
 STILL = 1e-6
 """Steps below this share of the longest one are rounding: a rule may fail there."""
@@ -33,7 +37,9 @@ def judged(
     ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
     """
     values = _values(problem, w0, result.w)
-    status, note = _status(result, values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = norm(result.last - w0)
+    status, note = _status(result, away, values)
     if status is Status.GREW:
         note = _advice(measured=measured, guarded=guarded)
     lead = result.message if status is result.status else f"{status.value} {result.message}"
@@ -56,12 +62,12 @@ def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | No
     return None if first is None or last is None else (first, last)
 
 
-def _status(result: Result, values: tuple[float, float] | None) -> tuple[Status, str]:
+def _status(result: Result, away: float, values: tuple[float, float] | None) -> tuple[Status, str]:
     """Return the status that the evidence supports, and a note where it leaves doubts."""
     status, trace = result.status, result.trace
     if not status.success or len(trace) == 0:
         return status, ""
-    if values is not None and _grew(trace, *values):
+    if values is not None and _grew(trace, away, *values):
         return Status.GREW, ""
     failed = _mostly_failed(trace)
     if failed and not (values is not None and values[1] < values[0]):
@@ -71,17 +77,33 @@ def _status(result: Result, values: tuple[float, float] | None) -> tuple[Status,
     return status, "The inner rule failed in most steps." if failed else ""
 
 
-def _grew(trace: Trace, first: float, last: float) -> bool:
-    """Tell whether the loss ended far above its start after steps that became longer and longer.
+def _grew(trace: Trace, away: float, first: float, last: float) -> bool:
+    """Tell whether the loss ended far above its start after steps that no noise explains.
 
-    Noise at a good start raises the loss too, but not the length of the steps.
+    Noise at a good start raises the loss too, but its steps neither become longer and longer nor
+    lead straight away.
     """
     if not math.isfinite(last):
         return True
+    if not last - first > FAR * abs(first):
+        return False
     moved = trace["displacement"]
+    longest = moved.max(initial=0.0)
+    # So far out that steps are lost to rounding, a run stands still at last.
+    moved = moved[: 1 + int(np.flatnonzero(moved >= STILL * longest)[-1])]
     quarter = -(-len(moved) // 4)
     longer = np.median(moved[-quarter:]) > LONGER * np.median(moved[:quarter])
-    return bool(last - first > FAR * abs(first) and longer)
+    return bool(longer) or _straight(moved, away)
+
+
+def _straight(moved: np.ndarray[Any, Any], away: float) -> bool:
+    """Tell whether many steps led to a point all but as far away as they were long."""
+    if not moved.any():
+        return False
+    shares = moved / moved.max()
+    # As many steps of one length would count as much: of these a random walk gets √n far.
+    many = shares.sum() ** 2 / (shares**2).sum() >= MANY
+    return bool(many and away > STRAIGHT * moved.sum())
 
 
 def _mostly_failed(trace: Trace) -> bool:

@@ -25,6 +25,11 @@ class Status(Enum):
         "The inner solve met NaN or an infinity; the last good iterate is returned. "
         "A smaller eta, or a proxy that is finite everywhere, should help."
     )
+    PROXY_NOT_FINITE = (
+        "The proxy's value or gradient was NaN or infinite away from the iterate, which blocked "
+        "or shortened the steps. A proxy that is finite wherever steps lead, or another inner "
+        "solver, should help."
+    )
     GREW = (
         "The loss ended far above where it began: the run diverged, though every number stayed "
         "finite."

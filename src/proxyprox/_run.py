@@ -15,13 +15,14 @@ import numpy as np
 from proxyprox import _checkpoint as checkpoint
 from proxyprox._arrays import Vector, copied, norm
 from proxyprox._door import admit, chosen, generator, starting_point
-from proxyprox._exchange import Query, Step, noise, price, received
+from proxyprox._exchange import Query, Step, noise, price, received, recorded
+from proxyprox._faults import Faults
 from proxyprox._identity import configuration, identity, seed_of
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import Result, Status
 from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox._trace import StepRecord, Trace
+from proxyprox._trace import Trace
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
@@ -87,6 +88,7 @@ class Run:
         self.averaging = averaging or (Adaptive() if self._measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
+        self._faults = Faults()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
@@ -155,6 +157,8 @@ class Run:
         ------
         NonFiniteError
             If an answer is NaN or infinite, or the inner solve meets such a number.
+        RuntimeError
+            If no question is open: :meth:`ask` opens one.
 
         Notes
         -----
@@ -162,6 +166,9 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
+        # Where an exact method begins is known without asking.
+        if self._pending is None and (self.steps or not self.method.exact):
+            raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self.ask()
         answers = received(self.problem.objective, query, gradients, observations)
         if self._measures:
@@ -171,14 +178,19 @@ class Run:
         with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
             for answer in answers:
                 if not math.isfinite(norm(answer)):
-                    raise NonFiniteError(Status.TARGET_NOT_FINITE)
+                    raise NonFiniteError(
+                        "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
+                    )
             self._solved = None
+            self._faults.begin(self._proxy)
             state = self.method.tell(self._state, answers, self._proxy, self._solve)
             if not math.isfinite(norm(state.w)):
-                raise NonFiniteError(Status.DIVERGED)
+                raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
             share, average = self._averaged(state)
             self.ledger.seconds += time.perf_counter() - begun
-            record = self._record(state.k - 1)
+            k = state.k - 1
+            record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
+        self._faults.end(k, self._proxy, self._state.w, held=record.held)
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
         subproblem = None if self._solved is None else self._solved[0]
@@ -186,6 +198,9 @@ class Run:
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""
+        if status.success and self.steps and self._faults.stuck(self.steps):
+            detail = f"{self._faults.summary(self.steps)} {status.value} {detail}".rstrip()
+            status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -220,7 +235,8 @@ class Run:
         path : path-like
             The file; no code in it is ever run.
         problem : Problem
-            The same problem: data is not part of a checkpoint, but other data is refused.
+            The same problem: data is not part of a checkpoint, but other data is refused. Plain
+            functions are compared by the proxy's gradient at w0, if that is the saved run's.
         w0 : array, optional
             Any array of the run's kind and size, if the problem does not know its size.
 
@@ -253,7 +269,8 @@ class Run:
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
-        solved = self.inner.solve(phi, centre, stop, self._memory, self._rng)
+        with self._faults.watch():
+            solved = self.inner.solve(phi, centre, stop, self._memory, self._rng)
         self._solved = (phi, solved.progress, stop)
         return solved.w
 
@@ -281,18 +298,3 @@ class Run:
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
-
-    def _record(self, k: int) -> StepRecord:
-        residual, threshold, held, inner_steps, displacement = 0.0, math.nan, True, 0, 0.0
-        eta = self.method.step_size(k)
-        if self._solved is not None:
-            phi, progress, stop = self._solved
-            bound, verdict = stop.threshold(progress), stop.holds(progress)
-            residual, inner_steps = progress.residual, progress.steps
-            displacement, eta = progress.displacement, phi.eta
-            threshold = math.nan if bound is None else bound
-            held = stop(progress) if verdict is None else verdict
-        return StepRecord(
-            k, eta, residual, threshold, held, inner_steps, displacement,
-            self.ledger.target_gradients, self.ledger.proxy_gradients, self.ledger.seconds,
-        )  # fmt: skip

@@ -112,8 +112,7 @@ class Guarded:
             except NonFiniteError as error:
                 if self._sgd is None:
                     raise
-                self._drop(f"its run broke down ({error.args[0]})")
-                self._proxy = None
+                self._drop(f"its run broke down ({error})")
             rival = self._followed(batch)
             step = step or rival
         else:
@@ -121,6 +120,8 @@ class Guarded:
             self._charge(self._sgd.ask())
             step = self._sgd.tell(gradients, halves=halves)
         self.steps += 1
+        if self._proxy and self._sgd and self._proxy._faults.in_a_row(self._proxy.steps):
+            self._drop(self._proxy._faults.words)
         if self.steps >= self._due:
             self._check()
         assert step is not None
@@ -203,7 +204,6 @@ class Guarded:
             check = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop(check.finding)
-                self._proxy = None
             elif check is not None and check.clear:
                 self._ahead += 1
         if self._ahead == 2:
@@ -212,7 +212,7 @@ class Guarded:
         self._last, self._due = self.steps, 2 * self._due
 
     def _drop(self, reason: str) -> None:
-        self._dropped_at, self._reason = self.steps, reason
+        self._proxy, self._dropped_at, self._reason = None, self.steps, reason
 
     @property
     def _seen(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.optimize
 from proxyprox._checks import message
 from proxyprox._exchange import Step
 from proxyprox._minimize import minimize
+from proxyprox._result import Status
 from proxyprox.problems import FunctionObjective, Problem
 
 
@@ -82,13 +84,14 @@ def scipy_method(
             lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
         )
 
-        reached = tol is None
+        reached, converged = tol is None, False
 
         def after(step: Step) -> bool:
-            nonlocal reached
+            nonlocal reached, converged
             small = tol is not None and bool(np.linalg.norm(step.gradients[0]) <= tol)
             reached = reached or small
             asked = callback is not None and bool(callback(np.array(step.w)))
+            converged = small and not asked
             return small or asked
 
         # SciPy's option wins over the defaults; a budget alone is an end, too.
@@ -101,6 +104,10 @@ def scipy_method(
         result = minimize(
             Problem(objective, proxy, penalty), start, method=method, callback=after, **settings
         )
+        if converged:
+            said = f"The gradient's norm is within tol = {tol:g}."
+            words = result.message.replace(Status.STOPPED_BY_CALLBACK.value, said)
+            result = replace(result, message=words)
         return scipy.optimize.OptimizeResult(
             x=result.w,
             fun=float(fun(result.w, *args)),

@@ -11,7 +11,14 @@ from proxyprox.stopping import Progress
 
 
 class NonFiniteError(ArithmeticError):
-    """An oracle or an inner solve produced NaN or an infinity."""
+    """An oracle or an inner solve produced NaN or an infinity.
+
+    ``status`` is how a run ends that meets it, where that is known.
+    """
+
+    def __init__(self, text: str, status: Any = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Subproblem:

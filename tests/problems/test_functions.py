@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 import torch
 
-from proxyprox import AuxMVR, FunctionObjective, FunctionProxy, Problem, ProxyProx, minimize
+from proxyprox import (
+    DANE,
+    AuxMVR,
+    FunctionObjective,
+    FunctionProxy,
+    Problem,
+    ProxyProx,
+    audit,
+    minimize,
+)
 
 
 def test_buffers_that_functions_reuse_are_copied():
@@ -118,3 +127,54 @@ def test_a_function_of_other_arguments_is_refused_at_the_door(make, words):
 def test_functions_whose_arguments_cannot_be_seen_are_taken():
     for gradient in (np.sinh, lambda w, scale=2.0: scale * w, lambda *given: given[0]):
         assert FunctionObjective(gradient).gradient(np.zeros(2)).tolist() == [0.0, 0.0]
+
+
+def test_everything_and_hvp_make_dane_and_an_audit_possible():
+    A = np.diag([1.0, 4.0])
+    rows = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    options = {"sample": lambda rng: [int(rng.integers(2))]}
+
+    def gradient(w, batch):
+        return A @ w - np.mean([rows[j] for j in batch], axis=0)
+
+    blind = FunctionObjective(gradient, **options)
+    proxy = (lambda w: float(w @ w), lambda w: 2 * w)
+    with pytest.raises(TypeError, match=r"Use ProxyProx.*give FunctionObjective everything="):
+        minimize(Problem(blind, proxy), np.zeros(2), method=DANE(1.0), steps=2)
+    whole = FunctionObjective(
+        gradient, **options, everything=lambda: [0, 1], hvp=lambda w, v: A @ v
+    )
+    result = minimize(Problem(whole, proxy), np.zeros(2), method=DANE(1.0), steps=60)
+    np.testing.assert_allclose(result.w, [0.5, 0.125], atol=1e-6)
+    found = audit(Problem(whole, proxy), np.zeros(2), curvature="hvp", rng=0)
+    assert found.H.estimate == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"hvp": lambda v: v}, r"hvp must be callable as hvp\(w, v\)"),
+        ({"everything": lambda w: w}, r"everything must be callable as everything\(\)"),
+        ({"everything": [0, 1]}, "everything must be a function"),
+        ({"everything": lambda: 0, "sample": None}, "everything must be left out"),
+    ],
+)
+def test_wrong_signatures_are_named(options, words):
+    with pytest.raises(TypeError, match=words):
+        FunctionObjective(lambda w, *batch: w, **{"sample": lambda rng: 0} | options)
+
+
+def test_wrong_signatures_of_classes_are_named():
+    class Own:
+        everything = (0, 1)
+        sample = staticmethod(lambda rng: 0)
+        gradient = staticmethod(lambda w, batch: w)
+        hvp = staticmethod(lambda v: v)
+
+    proxy = FunctionProxy(lambda w: float(w @ w), lambda w: 2 * w)
+    with pytest.raises(TypeError, match=r"objective.everything must be a method, called as every"):
+        minimize(Problem(Own(), proxy), np.zeros(2), method=DANE(1.0), steps=2)
+    with pytest.raises(TypeError, match=r"objective.hvp must be callable as hvp\(w, v\)"):
+        audit(Problem(Own(), proxy), np.zeros(2), curvature="hvp", rng=0)
+    with pytest.raises(TypeError, match=r"hvp must be callable as hvp\(w, v\)"):
+        FunctionProxy(lambda w: float(w @ w), lambda w: 2 * w, hvp=lambda v: v)

@@ -55,6 +55,7 @@ def step_bill(audit: Audit, problem: Problem, eta: float, stop: Criterion | None
     passes, seconds = 0.0, audit.batch.seconds
     if stop is not None:
         run = Run(problem, audit.points[0].w, method=ProxyProx(eta), stop=stop, rng=0)
+        run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
         passes = float(

@@ -98,6 +98,8 @@ def conclude(
         if helps:
             best, verdict = mixed, Verdict.USE_MIXED
             offered = mixture.weights
+    if evidence.alarm:
+        verdict = Verdict.DO_NOT_USE
     counts = theory_counts(
         epsilon=epsilon, H=max(H.estimate, 1e-300), mu=_usable(mu), delta=delta.estimate,
         sigma=math.sqrt(sigma2.estimate), B=B,
@@ -106,7 +108,9 @@ def conclude(
     cost = _cost(question, sampler, proxies[0], first.w)
     return Audit(
         verdict=verdict,
-        reasons=reasons(verdict, prediction, points, evidence.stops, scale, mixture, cost)
+        reasons=()
+        if evidence.alarm
+        else reasons(verdict, prediction, points, evidence.stops, scale, mixture, cost)
         + (() if problem.penalty is None else (PENALIZED,))
         + ((IN_HAND,) if _in_hand(problem.objective) else ()),
         delta=delta, H=H, mu=mu, sigma2=sigma2,
@@ -122,6 +126,7 @@ def conclude(
         ledger=sampler.target.ledger, problem=problem, others=question.others,
         model=model, proxy_matrices=along.matrices(offered),
         start_gradient=from_numpy(first.gradient, like=first.w),
+        alarm=evidence.alarm,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import has
+from proxyprox._checks import has, require_takes
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._difference import secant
 from proxyprox.diagnostics._target import MeteredTarget
@@ -39,6 +39,7 @@ class Hvps:
     noisy = False
 
     def __init__(self, target: MeteredTarget) -> None:
+        require_takes("objective.hvp", target.objective.hvp, ("w", "v"))
         self.target = target
 
     def price(self, products: int) -> int:

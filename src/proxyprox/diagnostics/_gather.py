@@ -11,12 +11,14 @@ import numpy as np
 from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._checks import has
 from proxyprox._oracles import MeteredProxy
+from proxyprox.diagnostics._alarm import proxy_alarm, target_alarm
 from proxyprox.diagnostics._budget import Shares
 from proxyprox.diagnostics._curvature import Source
 from proxyprox.diagnostics._path import Segment, segment, shortened, step_along
 from proxyprox.diagnostics._samples import Sampler, Samples
 from proxyprox.diagnostics._survey import Survey, survey
 from proxyprox.diagnostics.rehearsal import QuadraticModel
+from proxyprox.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Evidence:
 
     stops: tuple[Stop, ...]
     segments: tuple[Segment, ...]
+    alarm: str = ""
+    """Why the walk ended early, where that leaves nothing to predict."""
 
     def model(self) -> QuadraticModel:
         """Return the target's quadratic model around the end of the path, as the start sees it.
@@ -83,6 +87,7 @@ class Evidence:
 
 
 def gather(
+    problem: Problem,
     sampler: Sampler,
     source: Source,
     proxies: Sequence[MeteredProxy],
@@ -104,18 +109,26 @@ def gather(
         found = survey(source, proxies, w, share=share, failure=failure, rng=rng, direction=pull)
         return Stop(w, samples, gradient, averaged, found)
 
+    proxy_alarm(proxies, start, start)
     stops, segments = [visit(start, shares.points[0])], []
+    alarm = target_alarm(stops[0].survey, problem, start, start)
     for share in shares.points[1:]:
         here = stops[-1]
+        if alarm:
+            break
         # The start's curvature serves the whole path: its points only have to lie nearby.
         wanted = step_along(stops[0].survey, here.gradient, here.w)
         trial = shortened(sampler, here.samples, here.w, wanted)
         if trial is None or not np.any(to_numpy(trial - here.w)):
             break
+        alarm = proxy_alarm(proxies, trial, start)
+        if alarm:
+            break
         there = visit(trial, share)
+        alarm = target_alarm(there.survey, problem, trial, start)
         segments.append(segment(proxies[0], here.w, here.samples, trial, there.samples, confidence))
         stops.append(there)
-    return Evidence(tuple(stops), tuple(segments))
+    return Evidence(tuple(stops), tuple(segments), alarm)
 
 
 def _unit(vector: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

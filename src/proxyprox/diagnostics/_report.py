@@ -154,6 +154,9 @@ class Audit:
         What a plan builds on: the problem, the further proxies, the quadratic model with the
         Hessians of the proxy offered (at the end of the path, and wherever before it δ exceeds
         H), and the target's gradient at the start.
+    alarm : str
+        Why the audit ended early, as one sentence, with nothing to predict: the proxy is NaN on
+        the path, or the target curves downwards or runs away. Mostly empty.
     """
 
     verdict: Verdict
@@ -181,11 +184,12 @@ class Audit:
     model: QuadraticModel = field(repr=False)
     proxy_matrices: tuple[np.ndarray[Any, Any], ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)
+    alarm: str = ""
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, with the gain that was rehearsed."""
-        return headline(self.verdict, self.prediction)
+        """The verdict in one sentence, with the gain that was rehearsed; or the alarm."""
+        return self.alarm or headline(self.verdict, self.prediction)
 
     @property
     def recommended(self) -> Problem:
@@ -202,6 +206,13 @@ class Audit:
     def __str__(self) -> str:
         told = self.prediction
         steps = told.rehearsed_sgd.steps, told.rehearsed_best.steps
+        used = (
+            f"  the audit used {self.ledger.target_gradients} target gradients on "
+            f"{self.ledger.target_samples} samples (a pass over all of the data counts all its "
+            "rows)"
+        )
+        if self.alarm:
+            return f"{self.sentence}\n{used}"
         lines = [
             self.sentence,
             *(f"  {reason}" for reason in self.reasons),
@@ -216,8 +227,6 @@ class Audit:
             f"    theory ({told.regime}, constants left out): SGD {told.sgd:.3g}, "
             f"accelerated {told.accelerated:.3g}, ProxyProx {told.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
-            f"  the audit used {self.ledger.target_gradients} target gradients on "
-            f"{self.ledger.target_samples} samples (a pass over all of the data counts all its "
-            "rows)",
+            used,
         ]
         return "\n".join(lines)

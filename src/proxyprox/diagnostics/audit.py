@@ -80,7 +80,8 @@ def audit(
     ValueError, TypeError
         For arguments that cannot work, before anything is spent.
     NonFiniteError
-        If the target answers with NaN or infinity at the start.
+        If the target or the proxy answers with NaN or infinity at the start. A proxy that does so
+        on the path is not to be used: the audit ends there, and says so.
 
     Notes
     -----
@@ -109,7 +110,9 @@ def audit(
     )
     source = source_for(curvature, sampler, size, whole("budget", budget), points)
     shares = share_out(source, sampler, size=size, budget=budget, points=points)
-    evidence = gather(sampler, source, proxies, start, shares, confidence=confidence, rng=rng)
+    evidence = gather(
+        problem, sampler, source, proxies, start, shares, confidence=confidence, rng=rng
+    )
     question = Question(problem, others, epsilon, B, cost_ratio, confidence)
     found = conclude(question, evidence, sampler, source, proxies, verify=shares.verify, rng=rng)
     ledger.seconds = time.perf_counter() - begun

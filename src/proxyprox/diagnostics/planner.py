@@ -11,6 +11,7 @@ from proxyprox import theory
 from proxyprox._checks import instance, message, positive
 from proxyprox._ledger import Budget, as_budget
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.diagnostics._alarm import NO_VERDICT
 from proxyprox.diagnostics._bill import Bill, affordable_steps, step_bill
 from proxyprox.diagnostics._report import Audit
 from proxyprox.diagnostics.prediction import counted
@@ -159,6 +160,8 @@ def plan(
     (True, True)
     """
     instance("audit", audit, Audit, "an Audit, as audit(problem) returns it")
+    if audit.alarm.startswith(NO_VERDICT):
+        raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits = as_budget(budget)
     problem = audit.recommended

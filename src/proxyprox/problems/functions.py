@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from proxyprox._arrays import Matrix, Vector, copied
-from proxyprox._checks import message, nonnegative, positive
+from proxyprox._checks import message, nonnegative, positive, require_takes, takes
 from proxyprox.problems.base import Batch
 
 
@@ -31,6 +30,11 @@ class FunctionObjective:
         ``samples(batch)``: how many target samples a batch holds (default: its length, or 1).
     cost : callable, optional
         ``cost(batch)``: what one gradient costs, in a unit of your own.
+    everything : callable, optional
+        ``everything()`` returns the batch whose gradient is exact; lets DANE run where ``sample``
+        is given. Without ``sample`` every gradient is exact.
+    hvp : callable, optional
+        ``hvp(w, v)``: the exact Hessian times v; an audit measures curvature with it.
 
     Examples
     --------
@@ -49,20 +53,30 @@ class FunctionObjective:
         repeatable: bool = True,
         samples: Callable[[Batch], int] | None = None,
         cost: Callable[[Batch], float] | None = None,
+        everything: Callable[[], Batch] | None = None,
+        hvp: Callable[[Vector, Vector], Vector] | None = None,
     ) -> None:
-        optional = {"value": value, "sample": sample, "samples": samples, "cost": cost}
+        optional = {
+            "value": value, "sample": sample, "samples": samples, "cost": cost,
+            "everything": everything, "hvp": hvp,
+        }  # fmt: skip
         for name, function in {"gradient": gradient, **optional}.items():
             if not callable(function) and (function is not None or name == "gradient"):
                 raise TypeError(message(name, function, "a function"))
-        if sample is None and not _takes(gradient, 1):
+        if sample is None and not takes(gradient, 1):
             remedy = (
                 "For noisy gradients pass FunctionObjective(gradient, sample=...): what "
                 "sample(rng) draws is the second argument of gradient(w, batch)."
             )
             raise TypeError(message("gradient", gradient, "a function of w alone", remedy))
-        if sample is not None and not _takes(gradient, 2):
+        if sample is not None and not takes(gradient, 2):
             remedy = "It is handed what sample(rng) drew; leave sample out for exact gradients."
             raise TypeError(message("gradient", gradient, "a function of w and a batch", remedy))
+        require_takes("everything", everything, ())
+        require_takes("hvp", hvp, ("w", "v"))
+        if sample is None and everything is not None:
+            remedy = "Without sample= there is but one batch, and every gradient is exact."
+            raise TypeError(message("everything", everything, "left out", remedy))
         self._gradient = gradient
         self._sample = sample
         self.value = value
@@ -70,7 +84,8 @@ class FunctionObjective:
         self.samples = samples
         self.cost = cost
         # Without a sampler the function is the exact gradient: there is only one batch.
-        self.everything = (lambda: None) if sample is None else None
+        self.everything = (lambda: None) if sample is None else everything
+        self.hvp = hvp
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw a batch (None when the gradient is exact)."""
@@ -117,9 +132,11 @@ class FunctionProxy:
         strong_convexity: float = 0.0,
     ) -> None:
         for name, function in {"value": value, "gradient": gradient}.items():
-            if callable(function) and not _takes(function, 1):
+            if callable(function) and not takes(function, 1):
                 remedy = "A proxy is cheap: give it exact values and gradients."
                 raise TypeError(message(name, function, "a function of w alone", remedy))
+        require_takes("hvp", hvp, ("w", "v"))
+        require_takes("hessian", hessian, ("w",))
         self._value = value
         self._gradient = gradient
         self.hvp = hvp
@@ -139,16 +156,3 @@ class FunctionProxy:
 def _own(answer: Any) -> Any:
     # What is not an array at all is handed on: the driver's check names it.
     return copied(answer) if is_array_api_obj(answer) else answer
-
-
-def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments, as far as it can be seen."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
