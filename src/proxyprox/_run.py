@@ -166,8 +166,7 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
-        # Where an exact method begins is known without asking.
-        if self._pending is None and (self.steps or not self.method.exact):
+        if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self.ask()
         answers = received(self.problem.objective, query, gradients, observations)

@@ -86,6 +86,7 @@ class Walk:
             self._slope = self.problem.objective.gradient(self.w)
         if self.problem.penalty is not None:
             run = Run(self.problem, self.w, method=DANE(eta=eta), stop=SOLVED)
+            run.ask()
             return run.tell(self._slope).w
         # The same step in closed form, of which cross-validation takes thousands: from the iterate
         # itself the proxy's slope cancels, and a factorised proxy solves the rest exactly.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
 
-from proxyprox._checks import Words, message
+from proxyprox._checks import Words, message, takes
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._position import Position
 
@@ -89,7 +88,7 @@ class Proxy:
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
         if not callable(loss):
             raise TypeError(message("loss", loss, "a function of a batch"))
-        if not _accepts(loss, 1):
+        if not takes(loss, 1):
             remedy = "Write lambda batch: ... with batch[0] and batch[1]."
             allowed = "a function of one argument, the whole batch as the loader returns it"
             raise TypeError(message("loss", loss, allowed, remedy))
@@ -195,7 +194,7 @@ def as_oracle(proxy: Any) -> Oracle | None:
     if proxy is None or all(callable(getattr(proxy, name, None)) for name in methods):
         return proxy  # type: ignore[no-any-return]
     if callable(proxy) and not isinstance(proxy, type) and not isinstance(proxy, torch.nn.Module):
-        if not _accepts(proxy, 0):
+        if not takes(proxy, 0):
             allowed = "a function without arguments that returns the proxy loss"
             raise TypeError(message("proxy", proxy, allowed, "Write proxy=Proxy(loader, loss)."))
         return FunctionProxy(proxy)
@@ -258,19 +257,6 @@ def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
         weighted = loss if weight == 1.0 else weight * loss
         weighted.backward(inputs=list(params))
     return weighted.detach()
-
-
-def _accepts(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments; if in doubt it can."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some of C's have none
-        return True
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
 
 
 def _one_shot(iterable: Any) -> bool:
