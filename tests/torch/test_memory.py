@@ -1,4 +1,4 @@
-"""At most three extra copies of the parameters (four in two cases), and no second network."""
+"""At most three extra copies of the parameters, and no second network."""
 
 from __future__ import annotations
 
@@ -47,10 +47,6 @@ def network():
     return torch.nn.Sequential(*layers)
 
 
-COPIES = {"paired": 4, "storm": 4}
-"""Extra copies at the worst moment where it is not three, but ∇L̂(w_k) is held as well."""
-
-
 @pytest.mark.parametrize("sampled", [False, True], ids=["function", "loader"])
 @pytest.mark.parametrize(
     "options",
@@ -64,7 +60,10 @@ COPIES = {"paired": 4, "storm": 4}
         {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
         {"correction": Plain(), "anchor": "paired"},
         {"correction": EMA(0.2), "anchor": "paired"},
+        {"correction": Plain(), "anchor": "paired", "measure_residual": True},
         {"correction": Storm(0.2)},
+        {"correction": Storm(0.2), "weight_decay": 0.1, "measure_residual": True},
+        {"correction": Storm(0.2), "anchor": "paired"},
     ],
     ids=[
         "plain",
@@ -76,7 +75,10 @@ COPIES = {"paired": 4, "storm": 4}
         "sgd",
         "pairs",
         "paired",
+        "pairs, measured",
         "storm",
+        "storm, decay",
+        "storm, paired",
     ],
 )
 def test_extra_copies_of_the_parameters(options, sampled):
@@ -87,8 +89,7 @@ def test_extra_copies_of_the_parameters(options, sampled):
     x = torch.randn(2, WIDTH)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     one_layer = size / 12
-    remembered = paired and isinstance(options["correction"], EMA)
-    kind = "paired" if remembered else "storm" if options["correction"].two_points else "usual"
+    two_points = options["correction"].two_points
 
     def loss(batch):
         return model(batch).square().mean()
@@ -108,14 +109,14 @@ def test_extra_copies_of_the_parameters(options, sampled):
             closure()
             gc.collect()
             before, live.peak = live.bytes, live.bytes
-            optimizer.step(closure if optimizer.correction.two_points else None)
+            optimizer.step(closure if two_points else None)
             kept = sum(t.untyped_storage().nbytes() for s in optimizer.state.values()
                        for t in s.values())  # fmt: skip
             # What the step adds at its worst moment, with what it carries from the step before.
             carried = kept if optimizer.record.k > 0 else 0
-            assert live.peak - before + carried <= COPIES.get(kind, 3) * size + 4 * one_layer
+            assert live.peak - before + carried <= 3 * size + 4 * one_layer
     gc.collect()
-    assert kept <= (2 if kind == "storm" else 1) * size
+    assert kept <= (2 if two_points else 1) * size
 
 
 def test_nothing_is_kept_by_the_plain_correction():

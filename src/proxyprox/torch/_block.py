@@ -75,6 +75,7 @@ def swap(first: Tensors, second: Tensors) -> None:
         held = copy_of(one)
         torch._foreach_copy_(one, other)
         torch._foreach_copy_(other, held)
+        del held  # before the next ones are copied
     forget_casts()
 
 

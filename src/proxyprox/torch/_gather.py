@@ -12,9 +12,9 @@ from proxyprox._checks import message
 from proxyprox._ledger import Ledger
 from proxyprox.corrections import Correction
 from proxyprox.torch._block import copy_of
-from proxyprox.torch._linear import Tensors, anchor_share, coefficients, combine
+from proxyprox.torch._linear import Tensors, anchor_share, coefficients, combine, difference
 from proxyprox.torch._modes import proxy_mode
-from proxyprox.torch._proxy import Oracle, gradients
+from proxyprox.torch._proxy import Oracle, clear, gradients
 
 SMALLEST_ETA = 1e-30
 """Below this a step size counts as 0 (the end of a schedule): its inverse would overflow."""
@@ -24,18 +24,20 @@ SMALLEST_ETA = 1e-30
 class Part:
     """Parameters of one group that have a gradient, with what belongs to them.
 
-    Either all of them have an estimate from earlier steps or none has.
+    Either all of them have an estimate from earlier steps or none has. ``target`` is g_k; where a
+    fourth copy of the parameters would be needed otherwise, it becomes ``x·m + y·∇L̂(w_k)`` with
+    ``shares = (x, y)``, and the memory of g_k is free.
     """
 
     params: list[Any]
-    target: list[Any]
+    target: Tensors
     states: list[dict[str, Any]]
     eta: float
     weight_decay: float
     decoupled: bool
     before: list[Any] | None = None
     correction: Tensors = field(default_factory=list)
-    anchor: list[Any] | None = None
+    shares: tuple[float, float] = (0.0, 0.0)
 
     @property
     def moves(self) -> bool:
@@ -127,7 +129,8 @@ def update_correction(
     part : Part
         A group's tensors; with an anchor, ∇L̂(w_k) is in their ``.grad``.
     correction : Correction
-        How differences become an estimate.
+        How differences become an estimate; for one that compares two points,
+        :func:`join_points` has been called before.
     k : int
         Outer step.
     anchor : bool
@@ -136,23 +139,46 @@ def update_correction(
         Whether the estimate is part of the state.
     """
     estimate = part.remembered("estimate")
-    numbers = coefficients(correction, k, started=estimate is not None)
     minus = [p.grad for p in part.params] if anchor else None
-    part.correction = combine(numbers, estimate, part.target, minus, part.before)
-    decay = part.coupled_decay
-    if decay:
-        torch._foreach_add_(part.correction, part.params, alpha=decay * numbers.difference)
-        if part.before is not None:
-            torch._foreach_add_(
-                part.correction, part.remembered("previous"), alpha=decay * numbers.before
-            )
-    part.before = None  # its memory is free for the inner solve
+    if correction.two_points:
+        part.correction = difference(estimate, part.target, minus, part.shares[1])
+        part.remember_point()
+    else:
+        numbers = coefficients(correction, k, started=estimate is not None)
+        part.correction = combine(numbers, estimate, part.target, minus)
+        if part.coupled_decay:
+            alpha = part.coupled_decay * numbers.difference
+            torch._foreach_add_(part.correction, part.params, alpha=alpha)
     if keep:
         part.remember("estimate", part.correction)
-    if correction.two_points:
-        part.remember_point()
-        if anchor:
-            part.anchor = copy_of([p.grad for p in part.params])
+
+
+def join_points(part: Part, correction: Correction, k: int) -> None:
+    """Replace g_k by all of a two-point correction's next estimate but the proxy's share.
+
+    That is ``d·g_k + b·g′ + e·kept``, in the memory of g′, the batch's gradient at w_{k−1}.
+    """
+    kept = part.remembered("estimate")
+    numbers = coefficients(correction, k, started=kept is not None)
+    if numbers.difference == 0:
+        raise TypeError(
+            "a correction that compares two points must use the newest difference, got "
+            f"{correction!r} which drops it at step {k}."
+        )
+    decay = part.coupled_decay
+    joint: Tensors = part.before or torch._foreach_mul(part.target, numbers.difference)
+    if kept is not None:
+        torch._foreach_mul_(joint, numbers.before)
+        torch._foreach_add_(joint, part.target, alpha=numbers.difference)
+        torch._foreach_add_(joint, kept, alpha=numbers.estimate)
+        if decay:
+            previous = part.remembered("previous")
+            torch._foreach_add_(joint, previous, alpha=decay * numbers.before)
+    if decay:
+        torch._foreach_add_(joint, part.params, alpha=decay * numbers.difference)
+    part.target, part.before = joint, None
+    part.shares = (1.0, numbers.difference)
+    clear(part.params)
 
 
 def anchor_estimate(part: Part, correction: Correction, k: int) -> None:
@@ -161,10 +187,10 @@ def anchor_estimate(part: Part, correction: Correction, k: int) -> None:
     The next step needs ``e·m + b·(g′ − ∇L̂(w_k))``, so that ``m − (b/e) ∇L̂(w_k)`` is all there is
     to keep. For STORM, b = −e, that is an estimate of ∇L(w_k) itself: it outlives the proxy.
     """
-    if part.anchor is not None:
-        share = anchor_share(correction, k + 1)
-        torch._foreach_add_(part.correction, part.anchor, alpha=share)
-        part.anchor = None
+    of_estimate, of_anchor = part.shares
+    share = anchor_share(correction, k + 1) / of_anchor
+    torch._foreach_mul_(part.correction, 1 - share * of_estimate)
+    torch._foreach_add_(part.correction, part.target, alpha=share)
 
 
 def shift_estimates(

@@ -130,25 +130,18 @@ def anchor_share(correction: Correction, k: int) -> float:
 
 
 def combine(
-    parts: Coefficients,
-    estimate: Tensors | None,
-    plus: Tensors,
-    minus: Tensors | None,
-    before: Tensors | None = None,
+    parts: Coefficients, estimate: Tensors | None, plus: Tensors, minus: Tensors | None
 ) -> Tensors:
     """Return the new estimate, in the memory of the old one where there is one.
 
     Parameters
     ----------
     parts : Coefficients
-        Of the correction at this step.
+        Of the correction at this step; it looks at one point only.
     estimate : list of tensors, optional
         The estimate so far; changed in place.
     plus, minus : lists of tensors
         ``g_k`` and ``∇L̂(w_k)``; no ``minus`` stands for zero.
-    before : list of tensors, optional
-        The same batch's gradient at w_{k−1}; the proxy's is in the estimate already, see
-        :func:`anchor_share`.
     """
     if estimate is None:
         # One fused pass, and exactly g − a; the product also serves as the copy of g.
@@ -160,7 +153,19 @@ def combine(
         torch._foreach_add_(estimate, plus, alpha=parts.difference)
         if minus:
             torch._foreach_add_(estimate, minus, alpha=-parts.difference)
-    if before and parts.before != 0:
-        torch._foreach_add_(estimate, before, alpha=parts.before)
     result: Tensors = estimate
+    return result
+
+
+def difference(
+    memory: Tensors | None, plus: Tensors, minus: Tensors | None, weight: float
+) -> Tensors:
+    """Return ``plus − weight·minus``, in the given memory if there is any."""
+    if memory is None:
+        memory = torch._foreach_mul(plus, 1.0)
+    else:
+        torch._foreach_copy_(memory, plus)
+    if minus:
+        torch._foreach_add_(memory, minus, alpha=-weight)
+    result: Tensors = memory
     return result

@@ -102,9 +102,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     Notes
     -----
     Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
-    in all; ``Storm``, and a paired anchor with a correction that remembers, also hold ∇L̂(w_k),
-    which makes four. A torch inner optimiser adds its own state. No second network. ``.grad``
-    stays as it was; clipping clips ``g_k``.
+    in all, and what a torch inner optimiser keeps. No second network. Clipping clips ``g_k``, and
+    ``.grad`` stays as it was, except where its memory is needed: after a step with ``Storm``, or
+    with a paired anchor and a full pass, it is the step's estimate of ∇L(w_k), not one batch's.
 
     References
     ----------

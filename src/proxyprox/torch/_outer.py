@@ -12,7 +12,7 @@ from proxyprox._subproblem import NonFiniteError
 from proxyprox.corrections import Correction
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch._block import Block, copy_of, forget_casts
-from proxyprox.torch._gather import Part, anchor_estimate, update_correction
+from proxyprox.torch._gather import Part, anchor_estimate, join_points, update_correction
 from proxyprox.torch._inner_solve import InnerSolve, Rules
 from proxyprox.torch._probe import depends, finite, probe, still_finite
 from proxyprox.torch._proxy import Oracle, clear, gradients
@@ -36,6 +36,8 @@ class Settings:
 def explicit_step(parts: list[Part], k: int, settings: Settings) -> None:
     """Minimise ``θ⟨m, w⟩ + ‖w − w_k‖²/(2η)``: without a proxy the plain method is SGD."""
     for part in parts:
+        if settings.correction.two_points:
+            join_points(part, settings.correction, k)
         update_correction(part, settings.correction, k, anchor=False, keep=settings.keeps)
         if part.decoupled and part.weight_decay:
             torch._foreach_mul_(part.params, 1 - part.eta * part.weight_decay)
@@ -111,8 +113,9 @@ def proximal_step(
                 part.forget()  # what is not finite may be in the estimate
         raise
     finally:
-        for part in parts:
-            anchor_estimate(part, settings.correction, k)
+        if settings.correction.two_points:
+            for part in parts:
+                anchor_estimate(part, settings.correction, k)
     for part, block in zip(moving, blocks, strict=True):
         if part.decoupled and part.weight_decay:
             torch._foreach_add_(part.params, block.centre, alpha=-part.eta * part.weight_decay)
@@ -137,6 +140,9 @@ def _correct(
 ) -> Any | None:
     """Update the corrections, and return L̂(w_k) if its gradient is still in ``.grad``."""
     full, value = _needs_full(rule, settings), None
+    if settings.correction.two_points:
+        for part in parts:
+            join_points(part, settings.correction, k)
     if look and not oracle.sampled:
         probe(oracle)
     if full:
@@ -168,4 +174,5 @@ def _block(part: Part, oracle: Oracle, rule: Criterion, settings: Settings) -> B
             linear = copy_of(linear)  # the next gradient will lie in the same memory
         torch._foreach_add_(linear, part.correction, alpha=settings.weight)
         clear(part.params)
+        part.target, part.shares = linear, (settings.weight, 1.0)
     return Block(part.params, centre, linear, weight, part.eta)
