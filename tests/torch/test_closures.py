@@ -30,6 +30,23 @@ def test_storm_refuses_a_bare_step(toy):
     assert torch.equal(toy.flat(), start)
 
 
+def test_storm_needs_the_two_gradients_in_two_places(toy):
+    optimizer = toy.optimizer(correction=Storm(0.2))
+    static = [torch.zeros_like(p) for p in toy.params]
+
+    def closure():
+        for p, place, g in zip(
+            toy.params, static, torch.autograd.grad(toy.loss(), toy.params), strict=True
+        ):
+            p.grad = place.copy_(g)
+
+    optimizer.step(closure)
+    here = toy.flat()
+    with pytest.raises(RuntimeError, match=r"two points.*same memory.*clones into .grad"):
+        optimizer.step(closure)
+    assert torch.equal(toy.flat(), here)
+
+
 def test_storm_replays_the_randomness_of_the_batch(make_toy):
     """Both evaluations of a batch must see one dropout mask, or there is nothing to compare."""
     toy, masks = make_toy(), []

@@ -95,11 +95,11 @@ def owner(model: Any | None, groups: Sequence[Mapping[str, Any]]) -> None:
 
 
 def parameters(params: Sequence[Any]) -> None:
-    """Refuse parameters that are not real, dense and floating-point."""
+    """Refuse parameters that are not dense and floating-point, real or complex."""
     for p in params:
-        if not p.is_floating_point() or p.layout != torch.strided:
+        if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
             got = f"one of dtype {p.dtype} and layout {p.layout}"
-            raise TypeError(message("params", got, "dense tensors of a real floating-point dtype"))
+            raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
 
 
 def rule(stop: Any, k: int) -> Criterion:

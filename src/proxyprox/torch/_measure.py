@@ -108,6 +108,8 @@ def _sums(
 
 
 def _dot(x: Any, y: Any) -> Any:
+    if x.is_complex():  # pairs of real numbers, as torch's gradients have it
+        x, y = torch.view_as_real(x), torch.view_as_real(y)
     if x.dtype not in (torch.float32, torch.float64):
         x, y = x.float(), y.float()  # products of half-precision numbers overflow
     return torch.sum(x * y, dtype=torch.float64)

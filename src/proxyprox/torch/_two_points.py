@@ -98,12 +98,23 @@ def gradients_at_previous(
     try:
         with proxy_mode(model, "frozen"), torch.enable_grad():
             closure()
+        if any(_same_memory(p.grad, gradient) for p, gradient in zip(params, found, strict=True)):
+            raise RuntimeError(
+                "step(closure) needs the batch's gradients at two points, got a closure that puts "
+                "both into the same memory (as replayed CUDA graphs do). Put clones into .grad."
+            )
         return {p: torch.zeros_like(p) if p.grad is None else p.grad for p in known}
     finally:
         replay.forward()
         swap(known, previous)
         for p, gradient in zip(params, found, strict=True):
             p.grad = gradient
+
+
+def _same_memory(one: Any | None, other: Any | None) -> bool:
+    if one is None or other is None or not one.numel():
+        return False
+    return bool(one.data_ptr() == other.data_ptr())
 
 
 @contextmanager
