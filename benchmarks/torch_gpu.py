@@ -129,9 +129,7 @@ class Bench:
         )  # fmt: skip
 
         def step() -> None:
-            target(batches.next())
-            for p, g in zip(params, target.gradients, strict=True):
-                p.grad = g
+            target.backward(batches.next())
             optimizer.step()
 
         return step

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
 from proxyprox.torch.averaging import refreshed_batchnorm
-from proxyprox.torch.device_data import DeviceImages, Plans
+from proxyprox.torch.device_data import DeviceImages, DeviceTensors, Plans
 from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -64,6 +64,50 @@ def test_a_pass_covers_the_subset_once_and_positions_are_saved():
         Plans(data, torch.arange(3), 4, augment=False, seed=0)
     with pytest.raises(ValueError, match="images must be uint8"):
         DeviceImages(torch.zeros(2, 3), [0, 1])
+
+
+def test_tensors_on_the_device():
+    x, y = torch.arange(24.0).reshape(12, 2), torch.arange(12)
+    data = DeviceTensors(x, y.numpy())
+    plans = Plans(data, range(2, 12), 5)
+    batches = [data.batch(plans.next()) for _ in range(2)]
+    assert sorted(torch.cat([b for _, b in batches]).tolist()) == list(range(2, 12))
+    assert all(torch.equal(a, x[b]) for a, b in batches)
+    with pytest.raises(
+        ValueError, match=r"tensors must be .* as many rows each, got ones of \[12, 3"
+    ):
+        DeviceTensors(x, y[:3])
+    with pytest.raises(ValueError, match=r"augment must be False for DeviceTensors.*in the loss"):
+        Plans(data, range(12), 4, augment=True).next()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("anchor", ["full", "paired"])
+def test_a_graphed_proxy_of_tensors_is_the_plain_one(device, anchor):
+    x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+    data, found = DeviceTensors(x, y, device=device), []
+    for graphed in (True, False):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2).to(device)
+        plans = Plans(data, range(12), 4, seed=1)
+
+        def loss(plan, model=model):
+            inputs, labels = data.batch(plan)
+            return cross_entropy(model(inputs), labels)
+
+        params = list(model.parameters())
+        gradient = CapturedGradient(loss, params, torch.arange(8, device=device), graph=graphed)
+        proxy = GraphedProxy(plans, loss, params, graph=graphed)
+        optimizer = ProxyProx(
+            params, 0.5, proxy=proxy, correction=EMA(0.5), anchor=anchor, inner=ImplicitStep(0.1),
+            stop=3, probe=False,
+        )  # fmt: skip
+        for k in range(3):
+            value = gradient.backward(torch.arange(k, k + 8, device=device))
+            optimizer.step()
+        found.append((torch.cat([p.detach().flatten() for p in params]), float(value)))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-5, atol=1e-6)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-5)
 
 
 def network(device="cpu"):

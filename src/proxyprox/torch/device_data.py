@@ -1,8 +1,8 @@
-"""Images that live on the device: gathered, cropped, flipped and normalised there.
+"""Data that live on the device: tensors, and images that are cropped and flipped there.
 
-A *plan* says what a batch is made of: one row (image, top, left, flipped) for each sample, four
-integers. Plans are drawn a pass at a time, so that a training step copies a few kilobytes and
-draws nothing, and the same plan makes the same batch again, at another point.
+A *plan* says what a batch is made of: a number for each sample, or for an image the four integers
+(image, top, left, flipped). Plans are drawn a pass at a time, so that a training step copies a few
+kilobytes and draws nothing, and the same plan makes the same batch again, at another point.
 """
 
 from __future__ import annotations
@@ -13,7 +13,50 @@ from typing import Any
 
 import torch
 
-from proxyprox._checks import message, whole
+from proxyprox._checks import Words, message, whole
+
+
+class DeviceTensors:
+    """Tensors on a device, one row for each sample, from which plans make batches.
+
+    Parameters
+    ----------
+    *tensors : tensors or arrays
+        Inputs, labels and whatever else a loss needs; all have as many rows.
+    device : torch.device or str
+        Where they live.
+
+    Examples
+    --------
+    >>> data = DeviceTensors(torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 2]))
+    >>> x, y = data.batch(data.plain_plan(torch.tensor([2, 0])))
+    >>> x.tolist(), y.tolist()
+    ([[4, 5], [0, 1]], [2, 0])
+    """
+
+    def __init__(self, *tensors: Any, device: Any = "cpu") -> None:
+        self.tensors = tuple(torch.as_tensor(t).to(device) for t in tensors)
+        rows = [t.shape[0] if t.ndim else 0 for t in self.tensors]
+        if len(set(rows)) != 1:
+            allowed = "one or more, of as many rows each"
+            raise ValueError(message("tensors", Words(f"ones of {rows} rows"), allowed))
+        self.device = self.tensors[0].device
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+    def plain_plan(self, indices: Any) -> Any:
+        """Return the plan of the rows with these indices: the indices."""
+        return indices.to(self.device)
+
+    def random_plan(self, indices: Any, generator: Any) -> Any:
+        """Refuse: only images are augmented here."""
+        remedy = "Augment in the loss, or use DeviceImages."
+        raise ValueError(message("augment", True, "False for DeviceTensors", remedy))
+
+    def batch(self, plan: Any) -> tuple[Any, ...]:
+        """Return these rows of every tensor."""
+        return tuple(t[plan] for t in self.tensors)
 
 
 class DeviceImages:
@@ -108,30 +151,36 @@ class DeviceImages:
 
 
 class Plans:
-    """Minibatch plans over a subset of images, pass after pass, with a position to save.
+    """Minibatch plans over a subset of the samples, pass after pass, with a position to save.
 
     Parameters
     ----------
-    data : DeviceImages
-        The images.
-    indices : integer tensor
+    data : DeviceTensors or DeviceImages
+        The samples.
+    indices : sequence of int or integer tensor
         The subset; a pass goes over it once, in random order, without the incomplete last batch.
     batch_size : int
-        Images in a minibatch.
+        Samples in a minibatch.
     augment : bool
-        Crop and flip at random.
+        Crop and flip images at random.
     seed : int
         Of the order and the augmentation.
     """
 
     def __init__(
-        self, data: DeviceImages, indices: Any, batch_size: int, *, augment: bool, seed: int
+        self,
+        data: DeviceTensors | DeviceImages,
+        indices: Any,
+        batch_size: int,
+        *,
+        augment: bool = False,
+        seed: int = 0,
     ) -> None:
         self.data = data
         self.indices = torch.as_tensor(indices).long().to(data.device)
         self.batch_size = whole("batch_size", batch_size)
         if len(self.indices) < batch_size:
-            allowed = f"at most the number of images, {len(self.indices)}"
+            allowed = f"at most the number of samples, {len(self.indices)}"
             raise ValueError(message("batch_size", batch_size, allowed))
         self.augment = augment
         self.generator = torch.Generator(device=data.device).manual_seed(seed)
@@ -147,7 +196,7 @@ class Plans:
         """Return the plan of the next minibatch."""
         if self._pass is None or self.at == self.per_pass:
             used = self._shuffled()[: self.per_pass * self.batch_size]
-            self._pass = self._plan(used).reshape(self.per_pass, self.batch_size, 4)
+            self._pass = self._plan(used).unflatten(0, (self.per_pass, self.batch_size))
             self.at = 0
         self.at += 1
         return self._pass[self.at - 1]

@@ -80,6 +80,13 @@ class CapturedGradient:
             self._graph.replay()
         return self.value
 
+    def backward(self, batch: Any) -> Any:
+        """Evaluate and put the gradient into ``.grad``; return the loss, until the next call."""
+        value = self(batch)
+        for p, gradient in zip(self.params, self.gradients, strict=True):
+            p.grad = gradient
+        return value
+
     def _evaluate(self, batch: Any) -> None:
         with torch.enable_grad():
             value = self.loss(batch)
@@ -119,7 +126,7 @@ def _laid_out_like(gradient: Any, p: Any) -> Any:
 
 
 class GraphedProxy:
-    """A proxy on images that live on the device, its gradients replayed from CUDA graphs.
+    """A proxy on data that live on the device, its gradients replayed from CUDA graphs.
 
     Parameters
     ----------
@@ -130,7 +137,7 @@ class GraphedProxy:
     params : iterable of tensors
         The optimiser's parameters.
     full_batch : int, optional
-        Images in each batch of a full pass, which must divide the proxy's size; by default as
+        Samples in each batch of a full pass, which must divide the proxy's size; by default as
         many as in an inner step, as networks with BatchNorm need it (see :class:`Proxy`). Without
         BatchNorm larger batches are faster and change nothing.
     model : torch.nn.Module, optional
@@ -167,18 +174,18 @@ class GraphedProxy:
         self.model, self.mode, self.graph = model, mode, graph
         captured = graph and plans.data.device.type == "cuda"
         self._pool = torch.cuda.graph_pool_handle() if captured else None
-        image = plans.indices[:1]
-        self._example = plans.data.plain_plan(image.repeat(plans.batch_size))
+        sample = plans.indices[:1]
+        self._example = plans.data.plain_plan(sample.repeat(plans.batch_size))
         self._partial = self._captured(self._example)
         self._total = self._partial.gradients or [torch.zeros_like(p) for p in self.params]
         chunks = len(plans.indices) // full_batch
         self._full = self._captured(
-            plans.data.plain_plan(image.repeat(full_batch)), into=self._total, scale=1 / chunks
+            plans.data.plain_plan(sample.repeat(full_batch)), into=self._total, scale=1 / chunks
         )
         self._subtract: dict[float, CapturedGradient] = {}
 
     def on(self, indices: Any) -> GraphedProxy:
-        """Return the same proxy on another subset of as many images; the graphs are shared."""
+        """Return the same proxy on another subset of as many samples; the graphs are shared."""
         if len(indices) != len(self.plans.indices):
             allowed = f"as many as before, {len(self.plans.indices)}"
             raise ValueError(message("indices", f"{len(indices)} of them", allowed))

@@ -123,9 +123,7 @@ class Training:
             if every and self.step and self.step % every == 0:
                 self._resample()
             self.optimizer.measure_residual = measured
-        self.target(self.batches.next())
-        for p, g in zip(self.params, self.target.gradients, strict=True):
-            p.grad = g
+        self.target.backward(self.batches.next())
         self.optimizer.step()
         self.scheduler.step()
         if self.average is not None:
