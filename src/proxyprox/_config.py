@@ -7,6 +7,7 @@ a file can name anything else.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from array_api_compat import is_array_api_obj
 
 from proxyprox import averaging, corrections, inner, methods, stopping
 from proxyprox._arrays import to_numpy
+from proxyprox._code import code_digest
 
 _MODULES = (averaging, corrections, inner, methods, stopping)
 _CLASSES: dict[str, type] = {
@@ -24,6 +26,10 @@ _CLASSES: dict[str, type] = {
     for name, item in vars(module).items()
     if isinstance(item, type) and is_dataclass(item)
 }
+
+
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Functions are compared as their instructions, which every version writes in its own way."""
 
 
 class NotRebuildableError(ValueError):
@@ -44,7 +50,9 @@ def encode(item: Any) -> Any:
         return item.item()
     if item is None or isinstance(item, (bool, int, float, str)):
         return item
-    return {"function": _name(item)}
+    code = code_digest(item)
+    known = {} if code is None else {"code": code, "python": _PYTHON}
+    return {"function": _name(item), **known}
 
 
 def decode(data: Any) -> Any:
@@ -54,7 +62,8 @@ def decode(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     if "class" not in data:
-        raise NotRebuildableError(f"{data} can only be given anew")
+        shown = f"the function {data['function']}" if "function" in data else str(data)
+        raise NotRebuildableError(f"{shown} can only be given anew")
     cls = _CLASSES.get(str(data["class"]))
     if cls is None:
         raise NotRebuildableError(f"{data['class']!r} is not a class of this package")

@@ -28,7 +28,18 @@ def _compared(name: str, was: Any, now: Any) -> list[str]:
             for key in (*after, *(key for key in before if key not in after))
             for text in _compared(f"{name}.{key}", before.get(key), after.get(key))
         ]
+    if _functions_of_one_name(was, now):
+        # What either side does not know is not compared.
+        known = [item.get("python") for item in (was, now)]
+        if None in known or known[0] != known[1]:
+            return []
+        return [f"{name} was another function than now, though both are {_shown(now)}"]
     return [f"{name} was {_shown(was)}, now {_shown(now)}"]
+
+
+def _functions_of_one_name(was: Any, now: Any) -> bool:
+    both = isinstance(was, dict) and isinstance(now, dict) and "function" in now
+    return both and was.get("function") == now["function"]
 
 
 def _shown(item: Any) -> str:
