@@ -27,3 +27,16 @@ def test_data_that_is_not_there_is_one_message(invoke, tmp_path, monkeypatch):
     assert result.exit_code == 2
     assert "CIFAR-10" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_interrupted_it_says_how_to_go_on(invoke, tmp_path, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxyprox.experiments.cifar10.run.run", stopped)
+    result = invoke("reproduce", "cifar10", "--tiny", "-o", tmp_path)
+    assert result.exit_code == 130
+    assert "kept in" in result.stderr
+    said = " ".join(result.stderr.split())
+    assert "To go on: proxyprox reproduce cifar10" in said
+    assert "--tiny" in said

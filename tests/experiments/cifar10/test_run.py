@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
@@ -82,6 +83,32 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, recipe):
         assert torch.equal(p, q)
     other = Training(CONFIG, recipe, 1, train, test)
     assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
+
+
+@pytest.mark.parametrize(("at", "number"), [(2, "SIGINT"), (6, "SIGTERM")])
+def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, at, number):
+    config = replace(CONFIG, recipes=RECIPES[-1:])
+    expected = experiment.run(config, tmp_path / "whole", device="cpu", report=False)
+    advance = Training._advance
+
+    def interrupted(self, *, measured):
+        if self.step + 1 == at:
+            signal.raise_signal(getattr(signal, number))
+        advance(self, measured=measured)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.run(config, tmp_path / "cut", device="cpu", report=False)
+    assert torch.load(tmp_path / "cut" / "checkpoint.pt")["step"] == at
+    taken = []
+    monkeypatch.setattr(
+        Training, "_advance", lambda self, **how: (taken.append(1), advance(self, **how))
+    )
+    found = experiment.run(config, tmp_path / "cut", device="cpu", report=False)
+    assert len(taken) == 6 - at
+    for a, b in zip(found, expected, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
 def test_a_run_that_was_cut_short_says_so():

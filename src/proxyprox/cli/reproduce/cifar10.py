@@ -10,7 +10,7 @@ import typer
 
 from proxyprox._extras import require
 from proxyprox.cli._command_line import command_line
-from proxyprox.cli._errors import guarded
+from proxyprox.cli._errors import INTERRUPTED, CommandError, guarded
 from proxyprox.cli._help import examples
 from proxyprox.cli._options import Json, Output
 
@@ -19,7 +19,8 @@ EPILOG = examples(
     "proxyprox reproduce cifar10 --device cuda --seeds 3",
     "proxyprox reproduce cifar10 --data ~/cifar-10-batches-py --passes 25",
     "",
-    "Without --tiny a GPU is wanted. Stopped, the same command goes on from its checkpoint.",
+    "Without --tiny a GPU is wanted. Stopped by Ctrl-C or SIGTERM it saves the step it is at, and "
+    "the same command goes on from there.",
 )
 
 
@@ -61,14 +62,19 @@ def cifar10(
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
     folder = output or Path("runs") / ("cifar10-tiny" if tiny else "cifar10")
     usable_folder(folder)
-    records = run(
-        config,
-        folder,
-        device=device,
-        folder=data,
-        command=command_line(context),
-        progress=lambda line: say(stderr(), line),
-    )
+    command = command_line(context)
+    try:
+        records = run(
+            config,
+            folder,
+            device=device,
+            folder=data,
+            command=command,
+            progress=lambda line: say(stderr(), line),
+        )
+    except KeyboardInterrupt:
+        text = f"Interrupted. Finished runs and the steps of this one are kept in {folder}."
+        raise CommandError(f"{text}\nTo go on:  {command}", INTERRUPTED) from None
     if as_json:
         emit({"folder": str(folder), "findings": sentences(records)})
         return

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from proxyprox._files import atomic_output
 from proxyprox.corrections import Correction
+from proxyprox.experiments._interruption import noted
 from proxyprox.experiments.cifar10.config import Config, Recipe
 from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
@@ -100,20 +101,32 @@ class Training:
     def run(
         self, checkpoint: Path | None = None, stop: Callable[[], bool] = lambda: False
     ) -> list[Point]:
-        """Train to the end, or until asked to stop, and return the points so far."""
+        """Train to the end, or until asked to stop, and return the points so far.
+
+        The checkpoint is written every minute and where training stops short of the end.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C or SIGTERM: at the end of the step, and when the checkpoint is written. A
+            second one breaks off at once; the last checkpoint then stays.
+        """
         marks = self._marks()
         saved = time.monotonic()
-        if self.step == 0 and not self.points:
-            self._note()
-        while self.step < self.total and not stop():
-            self._advance(measured=self.step + 1 in marks)
-            if self.step in marks:
+        with noted() as asked:
+            if self.step == 0 and not self.points:
                 self._note()
-            if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
+            while self.step < self.total and not (stop() or asked()):
+                self._advance(measured=self.step + 1 in marks)
+                if self.step in marks:
+                    self._note()
+                if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
+                    self.save(checkpoint)
+                    saved = time.monotonic()
+            if checkpoint is not None and (self.step < self.total or asked()):
                 self.save(checkpoint)
-                saved = time.monotonic()
-        if checkpoint is not None and self.step < self.total:
-            self.save(checkpoint)
+            if asked():
+                raise KeyboardInterrupt
         return self.points
 
     def _advance(self, *, measured: bool) -> None:
