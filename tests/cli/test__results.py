@@ -1,24 +1,40 @@
 from __future__ import annotations
 
+import io
 from typing import Any
 
-from proxyprox.cli._results import closer_than
+from rich.console import Console
+
+from proxyprox.cli._results import panels, print_panels
 
 
-def ends(**values: float | None) -> list[dict[str, Any]]:
-    return [{"method": name, "suboptimality_median": value} for name, value in values.items()]
+def rows() -> list[dict[str, Any]]:
+    common = {"panel": "mine", "target_gradients": 1000, "proxy_gradients": 5, "seconds": 1.0}
+    ends = {"SGD": 0.5, "ours": 0.1, "ERM": 0.2}
+    return [{**common, "method": name, "suboptimality_median": end} for name, end in ends.items()]
 
 
-def test_only_a_clear_lead_is_told() -> None:
-    found = closer_than("ours", ends(ours=1.0, sgd=0.7, erm=0.1))
-    assert found is not None
-    assert found["method"] == "erm"
-    assert closer_than("ours", ends(ours=1.0, sgd=0.7)) is None
-    assert closer_than("ours", ends(ours=0.1, sgd=0.7)) is None
+def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
+    sizes = [
+        {"panel": "mine", "method": "SGD", "tuning_gradients": 2250, "step_size_gradients": None},
+        {"panel": "mine", "method": "ours", "tuning_gradients": 0, "step_size_gradients": 118},
+        {"panel": "mine", "method": "ERM", "tuning_gradients": 0, "step_size_gradients": None},
+    ]
+    found = panels(rows(), sizes)
+    assert found[0]["methods"][0]["tuning_gradients"] == 2250
+    console = Console(file=io.StringIO(), width=80)
+    print_panels(console, found)
+    lines = console.file.getvalue().splitlines()
+    shown = {line.split()[0]: line.split()[-1] for line in lines if line.split()}
+    assert (shown["SGD"], shown["ours"]) == ("+2,250", "(118)")
+    assert shown["ERM"] == "1"
+    assert all(len(line) <= 80 for line in lines)
 
 
-def test_whoever_arrived_is_better_than_one_that_broke_off() -> None:
-    found = closer_than("ours", ends(ours=None, sgd=5.0))
-    assert found is not None
-    assert found["method"] == "sgd"
-    assert closer_than("ours", ends(ours=None)) is None
+def test_a_cost_that_is_the_same_for_all_stands_below_the_table() -> None:
+    same = {"panel": "mine", "tuning_gradients": 450, "step_size_gradients": None}
+    console = Console(file=io.StringIO(), width=80)
+    print_panels(console, panels(rows(), [{**same, "method": name} for name in ("SGD", "ours")]))
+    lines = console.file.getvalue().splitlines()
+    assert lines[-1] == "on eta: +450 each"
+    assert not any("450" in line for line in lines[:-1])

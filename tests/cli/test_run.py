@@ -55,6 +55,56 @@ def test_output_folder_and_json(invoke: Invoke, config: Path, tmp_path: Path) ->
     assert json.loads((folder / "weights.json").read_text()) == weights
 
 
+def test_eta_is_measured_on_the_way(invoke: Invoke, config: Path, tmp_path: Path) -> None:
+    text = config.read_text().replace("eta = 5.0", 'eta = "auto"')
+    text = text.replace("[method]", '[proxy]\nkind = "subsample"\nfraction = 0.5\n[method]')
+    config.write_text(text + 'compare = ["sgd", "erm", "auxmom", "auxmvr", "dane"]\n')
+    folder = tmp_path / "out"
+    result = invoke("run", config, "--output", folder, "--workers", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert (answer["eta"], answer["runs"]) == ("auto", 6), "nothing is tuned"
+    spent = {m["method"]: m["step_size_gradients"] for m in answer["panels"][0]["methods"]}
+    # Steps 1 to 4 ask for a second gradient each, and with 9 of 10 spent the next is too dear.
+    assert spent == {
+        "ProxyProx": 4, "SGD": 1, "ERM on the rows seen": None, "AuxMom": 4, "AuxMVR": 0, "DANE": 0,
+    }  # fmt: skip
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    ours = [p["step_size_gradients"] for p in records if p["method"] == "ProxyProx"]
+    assert ours == sorted(ours)
+    assert ours[-1] == 4
+    assert json.loads((folder / "weights.json").read_text())["eta"] == "auto"
+    shown = invoke("run", config, "--output", folder, "--workers", "1").stdout
+    assert "(4)" in shown
+    assert "of the run&#x27;s, for the step size" in (folder / "report.html").read_text()
+
+
+def test_tuning_is_shown_beside_the_runs_own(invoke: Invoke, config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("eta = 5.0", "eta = [5.0, 6.0]"))
+    shown = invoke("run", config, "--output", tmp_path / "out", "--workers", "1").stdout
+    last = {line[:10].strip(): line.split()[-1] for line in shown.splitlines() if line.strip()}
+    assert (last["ProxyProx"], last["SGD"]) == ("+6", "+27")
+
+
+def test_whose_weights_are_written(invoke: Invoke, config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("eta = 5.0", "eta = 1e-6") + 'compare = ["erm"]\n')
+    folder = tmp_path / "out"
+    call = ("run", config, "--output", folder, "--workers", "1", "--json")
+    first = json.loads(invoke(*call).stdout)
+    assert (first["lowest"], first["weights_of"]) == ("ERM on the rows seen", "ProxyProx")
+    assert json.loads((folder / "weights.json").read_text())["method"] == "ProxyProx"
+    assert "ERM on the rows seen ended lowest" in (folder / "report.html").read_text()
+    config.write_text(config.read_text() + 'weights = "lowest"\n')
+    (folder / "fit-erm-on-the-rows-seen.json").unlink()
+    second = json.loads(invoke(*call).stdout)
+    assert second["reused"] == second["runs"], "the records do not depend on it"
+    assert second["weights_of"] == "ERM on the rows seen"
+    weights = json.loads((folder / "weights.json").read_text())
+    assert weights["method"] == "ERM on the rows seen"
+    assert weights["usable"]
+    assert weights["suboptimality"] == second["panels"][0]["methods"][1]["suboptimality_median"]
+
+
 def test_changed_data_is_not_mixed_in(
     invoke: Invoke, config: Path, csv: Path, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ def test_defaults() -> None:
     assert config.method.eta is None
     assert config.run.tuning_budget == config.run.target_gradients // 4
     assert settings("linear", method={"eta": 2}).method.eta == (2,)
+    assert settings("linear", method={"eta": "auto"}).method.eta == "auto"
 
 
 def test_lineup_names_each_method_once() -> None:
@@ -44,6 +45,8 @@ def test_lineup_names_each_method_once() -> None:
         ({"proxy": {"weight": "w"}}, "add file"),
         ({"method": {"a": 0.5}}, "no effect on proxyprox"),
         ({"method": {"eta": []}}, "eta is empty"),
+        ({"method": {"eta": ["auto", 1.0]}}, 'write "auto", alone'),
+        ({"run": {"weights": "best"}}, "one of method, lowest"),
         ({"method": {"batch_size": 0}}, 'Write "all"'),
         ({"method": {"averaging": "geometric"}, "model": {"l2": 0.0}}, 'use "uniform"'),
         ({"method": {"inner": "lbfgs"}, "model": {"l1": 1.0}}, "cannot handle"),
@@ -52,8 +55,19 @@ def test_lineup_names_each_method_once() -> None:
     ],
 )
 def test_settings_that_cannot_be(sections: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         settings("linear", **sections)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"run": {"compare": ["auxmom"]}}, {"method": {"eta": "auto", "inner": "gradient-descent"}}],
+)
+def test_inner_gradient_steps_need_a_smoothness(more: dict[str, Any]) -> None:
+    sections = {"method": {"eta": "auto"}, **more}
+    settings("logistic", **sections)
+    with pytest.raises(ConfigError, match="which poisson does not have"):
+        settings("poisson", **sections)
 
 
 def test_sections_must_be_sections() -> None:

@@ -15,7 +15,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from proxyprox.experiments import own_data
 from proxyprox.experiments._display import NoDisplay
-from proxyprox.experiments.own_config import Config
+from proxyprox.experiments.own_config import METHODS, Config
 from proxyprox.experiments.own_toml import parse_config
 from proxyprox.experiments.own_weights import raw_weights, write_weights
 from proxyprox.experiments.tournament import Job, hold
@@ -75,7 +75,7 @@ def finished(config: Config, folder: Path, workers: int = 1) -> tuple[list[Any],
     )
     eta = outcome.chosen[entries[0].panel, entries[0].method]
     assert eta is not None
-    fit = own_data.fit(ready, folder, out, eta, entries[0].batch_size)
+    fit = own_data.fit(ready, folder, out, entries[0], eta)
     write_weights(out, ready, own_data.study(ready, folder), fit)
     points = [{k: v for k, v in p.items() if k != "seconds"} for p in outcome.records]
     return points, json.loads((out / "weights.json").read_text())
@@ -231,6 +231,9 @@ def test_same_seed_same_records_whatever_the_workers(tmp_path: Path) -> None:
         {"correction": "storm", "averaging": "geometric"},
         {"correction": "mean", "averaging": "uniform", "batch_size": "all"},
         {"inner": "gradient-descent", "inner_steps": 5},
+        {"inner": "gradient-descent", "inner_steps": 5, "eta": "auto"},
+        {"correction": "storm", "averaging": "uniform", "eta": "auto"},
+        *({"name": name, "eta": "auto"} for name in METHODS),
         {"inner": "gradient-descent"},
         {"inner": "nesterov", "inner_tolerance": 1e-4, "inner_steps": 50},
         *({"inner": name} for name in ("newton", "newton-cg", "lbfgs", "proximal-gradient")),
@@ -252,6 +255,13 @@ def test_notes_and_facts(tmp_path: Path) -> None:
     known = own_data.facts(config, tmp_path)
     assert known["rows"] == 60
     assert known["classes"] == ["no", "yes"]
+
+
+def test_large_labels_make_no_rough_optimum(tmp_path: Path) -> None:
+    X, y = rows("linear")
+    write_csv(tmp_path / "rows.csv", X, 1e12 * y)
+    config = own_data.prepare(settings("linear", model={"l2": 0.0}), tmp_path)
+    assert own_data.notes(config, tmp_path) == []
 
 
 def test_time_limit_ends_a_run(tmp_path: Path) -> None:

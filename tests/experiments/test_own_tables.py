@@ -90,6 +90,14 @@ def test_built_in_sets() -> None:
         own_data.prepare(settings("linear", "sklearn:iriss"), Path())
 
 
+def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
+    with pytest.raises(
+        DataError, match=r"out of \[target\] features\. That is the list of columns"
+    ):
+        own_data.prepare(settings("logistic"), tmp_path)
+
+
 def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
     with pytest.raises(DataError, match=r"'no' is not a number.*if this is it.*\[target\] label"):

@@ -51,6 +51,15 @@ def test_a_method_off_the_axis_is_named_in_the_legend(records: list[dict[str, An
     assert figure.legends[0].get_texts()[0].get_text() == "SGD (no proxy gradients)"
 
 
+def test_axes_with_nothing_positive(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    free = [{**point, "proxy_gradients": 0} for point in records]
+    paths = save_figures(tmp_path, summarise(free, costs=("proxy_gradients",)))
+    assert {path.stem for path in paths} == {"figure_target_gradients"}
+    solved = [{**point, "suboptimality": -1e-16} for point in records]
+    assert save_figures(tmp_path, summarise(solved, costs=("proxy_gradients",)))
+
+
 def test_another_metric_with_gaps(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = [

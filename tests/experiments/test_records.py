@@ -182,6 +182,13 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
         RecordStore(path, key=KEY, config={"steps": 10})
 
 
+def test_a_setting_that_is_none_may_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    RecordStore(path, key=KEY, config={"run": {"steps": 3}}).append(RUNS[0])
+    later = RecordStore(path, key=KEY, config={"run": {"steps": 3, "seconds": None}})
+    assert RUNS[0][0] in later
+
+
 def test_a_configuration_without_records_may_change(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     RecordStore(path, key=KEY, config={"steps": 10})

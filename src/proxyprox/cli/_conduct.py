@@ -16,13 +16,14 @@ from proxyprox.cli._errors import INTERRUPTED, CommandError
 from proxyprox.cli._results import panels, print_panels
 from proxyprox.experiments import findings
 from proxyprox.experiments._display import LineDisplay, LiveDisplay, NoDisplay
-from proxyprox.experiments.publish import publish
+from proxyprox.experiments.publish import publish, step_size_rows
 from proxyprox.experiments.records import Point, RecordStore
 from proxyprox.experiments.summary import Row, summarise
 from proxyprox.experiments.tournament import Entry, Job, Outcome, cores, hold
 
 LEGEND = (
-    "target, proxy: gradients spent of each; above opt.: the loss above its minimum. Medians over "
+    "target, proxy: gradients spent of each; above opt.: the loss above its minimum; on eta: "
+    "target gradients for the step size, + in runs before, ( ) among the run's own. Medians over "
     "seeds; the best end of a table is marked *."
 )
 
@@ -49,6 +50,8 @@ class Contest:
         Remarks for the report and the terminal.
     main : str or None
         The method that the sentences speak of; None for the best ProxyProx.
+    remarks : callable
+        Returns further sentences, given the summary's rows.
     """
 
     title: str
@@ -61,6 +64,7 @@ class Contest:
     shown: Mapping[str, Any]
     notes: Sequence[str] = field(default=())
     main: str | None = None
+    remarks: Callable[[Sequence[Row]], Sequence[str]] = lambda rows: ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def conduct(
                 display=display,
             )
         rows = summarise(outcome.records)
-        said = findings.sentences(rows, main=contest.main)
+        said = [*findings.sentences(rows, main=contest.main), *contest.remarks(rows)]
         missing = _published(contest, folder, outcome, command, said)
     except KeyboardInterrupt:
         raise CommandError(_kept(contest, folder, command), INTERRUPTED) from None
@@ -172,7 +176,7 @@ def present(
     more : mapping, optional
         Further fields of the JSON object.
     """
-    found = panels(done.rows)
+    found = panels(done.rows, step_size_rows(done.outcome))
     if as_json:
         content = {
             "folder": str(done.folder),
@@ -198,7 +202,8 @@ def present(
     if done.missing is not None:
         say(console, done.missing)
     if done.reused:
-        say(console, f"Of the {done.runs} runs {done.reused} were in {done.folder} already.")
+        were = "was" if done.reused == 1 else "were"
+        say(console, f"Of the {done.runs} runs {done.reused} {were} in {done.folder} already.")
     what = "Records and summary" if done.report is None else "Report"
     tell_path(console, f"{what}: {done.report or done.folder}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,10 @@ EPILOG = examples(
     "classes; \\[target] file, label, features, weight, format; \\[proxy] kind, file, label, "
     "weight, format, fraction, rows; \\[method] name, eta, correction, a, batch_size, averaging, "
     "inner, inner_steps, inner_tolerance; \\[run] target_gradients, tuning_gradients, seconds, "
-    "seeds, seed, compare. --example explains every one.",
+    "seeds, seed, compare, weights. --example explains every one.",
+    "",
+    'The step size: eta = "auto" measures it on the way, a number or a list fixes it, and without '
+    "eta nine are tried; the table shows what either cost in target gradients.",
     "",
     "Data: CSV, TSV, Parquet, svmlight and npz. Written: records.jsonl, summary.json, figures, "
     "report.html, and the weights for the raw columns as weights.json and weights.npz.",
@@ -63,15 +66,22 @@ def run(
 
 def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
     from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
-    from proxyprox.cli._results import closer_than, panels
     from proxyprox.experiments import own_data
+    from proxyprox.experiments.own_fit import whose
     from proxyprox.experiments.own_toml import read_config
     from proxyprox.experiments.own_weights import prediction_rule, write_weights
+    from proxyprox.experiments.summary import end_points
 
     settings, base = read_config(path), path.parent.absolute()
     usable_folder(folder)
+    wanted = settings.run.weights
+    # The records do not depend on whose weights are written: another choice may use them.
+    settings = replace(settings, run=replace(settings.run, weights="method"))
     settings = own_data.prepare(settings, base)
     entries = own_data.entries(settings, base)
+    main = entries[0].method
+    shown = asdict(settings)
+    shown["run"]["weights"] = wanted
     contest = Contest(
         title=f"proxyprox: {path.name}",
         config=settings,
@@ -80,19 +90,20 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
         seeds=settings.run.seeds,
         tuning_budget=settings.run.tuning_budget,
         budget=settings.run.target_gradients,
-        shown={**asdict(settings), "facts": own_data.facts(settings, base)},
+        shown={**shown, "facts": own_data.facts(settings, base)},
         notes=own_data.notes(settings, base),
-        main=entries[0].method,
+        main=main,
+        remarks=lambda rows: [whose(main, wanted, end_points(rows))[-1]],
     )
     done = conduct(contest, folder=folder, workers=workers, command=command, as_json=as_json)
-    main = entries[0]
-    eta = done.outcome.chosen[main.panel, main.method]
-    assert eta is not None
-    answer = own_data.fit(settings, base, folder, eta, main.batch_size)
+    chosen, lowest, _ = whose(main, wanted, end_points(done.rows))
+    entry = next(entry for entry in entries if entry.method == chosen)
+    eta = done.outcome.chosen[entry.panel, entry.method]
+    answer = own_data.fit(settings, base, folder, entry, eta)
     weights = write_weights(folder, settings, own_data.study(settings, base), answer)
-    rival = closer_than(main.method, panels(done.rows)[0]["methods"])
     more = {
-        "closer": None if rival is None else rival["method"],
+        "lowest": lowest,
+        "weights_of": chosen,
         "weights": [str(file) for file in weights],
         "status": answer["message"],
         "success": answer["success"],
@@ -100,18 +111,13 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     }
     present(done, as_json=as_json, more=more)
     if not as_json:
-        tell_path(stdout(), f"Weights: {weights[0]} and {weights[1].name}")
+        tell_path(stdout(), f"Weights ({chosen}): {weights[0]} and {weights[1].name}")
         say(stdout(), prediction_rule(settings, own_data.study(settings, base)))
-        if rival is not None:
-            say(
-                stdout(),
-                f"These weights are {main.method}'s; {rival['method']} ended closer to the optimum "
-                f"({rival['suboptimality_median']:.1e} above it): prefer it if it costs no more.",
-            )
     if not answer["success"]:
+        size = f"{eta:g}" if isinstance(eta, float | int) else eta
         say(
             stderr(),
-            f"Error: {main.method} did not end well (eta = {eta:g}). {answer['message']} The "
+            f"Error: {chosen} did not end well (eta = {size}). {answer['message']} The "
             "weights written are those of its last good iterate, marked as not usable.",
             style="bold red",
         )

@@ -44,9 +44,10 @@ def check_config(path: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
             f"{path.parent} holds records, but what made them cannot be read from {path.name} "
             f"({error}): choose an empty folder."
         ) from error
-    if held == wanted:
-        return
     there, now = dict(_flat(held)), dict(_flat(wanted))
+    # A setting that is not there and one that is None are the same.
+    if all(there.get(name) == now.get(name) for name in there.keys() | now.keys()):
+        return
     differing = ", ".join(
         f"{name} (there {there.get(name)!r}, now {now.get(name)!r})"
         for name in sorted(there.keys() | now.keys())
@@ -54,7 +55,7 @@ def check_config(path: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
     )
     raise RecordsError(
         f"{path.parent} holds records of another configuration; they differ in {differing}. "
-        "Choose another folder, or repeat the command that made them."
+        "Choose another folder (--output), or repeat the command that made them."
     )
 
 

@@ -42,7 +42,7 @@ class Contender:
     name : str
         As in the figures.
     build : callable
-        Returns the arguments of ``minimize`` for a step size.
+        Returns the arguments of ``minimize`` for a step size, where it says so also for "auto".
     lowest : float
         First value of the grid, in units of 1/H.
     ratio : float
@@ -52,7 +52,7 @@ class Contender:
     """
 
     name: str
-    build: Callable[[float], dict[str, Any]]
+    build: Callable[[Any], dict[str, Any]]
     lowest: float
     ratio: float
     effort: float

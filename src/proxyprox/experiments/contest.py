@@ -24,6 +24,9 @@ LEDGER_FIELDS = (
 )
 """What a point carries of the ledger, besides the target gradients."""
 
+ON_STEP_SIZE = "step_size_gradients"
+"""Of the target gradients, those that ``eta="auto"`` spent on the step size alone."""
+
 
 def marks(budget: int, points: int = 50) -> list[int]:
     """Return the numbers of target gradients at which a run is looked at, from 0 to the budget."""
@@ -32,7 +35,7 @@ def marks(budget: int, points: int = 50) -> list[int]:
 
 def play(
     contender: Contender,
-    eta: float | None,
+    eta: float | str | None,
     problem: Problem,
     *,
     optimum: float,
@@ -49,13 +52,14 @@ def play(
     if contender.name == ERM:
         _empirical_risk(problem, seed, watch)
     else:
+        assert eta is not None
         _minimised(contender, eta, problem, Budget(target_gradients=budget), seed, watch)
     return watch.points
 
 
 def play_and_keep(
     contender: Contender,
-    eta: float,
+    eta: float | str,
     problem: Problem,
     *,
     optimum: float,
@@ -66,21 +70,33 @@ def play_and_keep(
     """Do the same within any budget, and return the run's result besides its points.
 
     Where something else than target gradients ends the run, the marks ahead repeat its answer.
+    With ``eta="auto"`` each point also says how many of the target gradients so far were for the
+    step size alone.
     """
     watch = _Watch(problem, optimum, at)
     return watch.points, _minimised(contender, eta, problem, budget, seed, watch)
 
 
+def fit_rows_seen(
+    problem: Problem, *, optimum: float, seed: Any, at: Sequence[int]
+) -> tuple[list[Point], Vector, dict[str, float]]:
+    """Run the yardstick, and return its points, its last answer and what that cost."""
+    watch = _Watch(problem, optimum, at)
+    w, ledger = _empirical_risk(problem, seed, watch)
+    return watch.points, w, ledger
+
+
 def _minimised(
     contender: Contender,
-    eta: float | None,
+    eta: float | str,
     problem: Problem,
     budget: Budget,
     seed: Any,
     watch: _Watch,
 ) -> Result:
-    assert eta is not None
     settings = contender.build(eta)
+    if eta == "auto":
+        watch.count_beyond(2 if settings["method"].two_points else 1)
     # A step size that is too large is tried on purpose, and found out by its numbers.
     with np.errstate(over="ignore", invalid="ignore"):
         result = minimize(problem, budget=budget, rng=seed, callback=watch.after, **settings)
@@ -97,12 +113,20 @@ class _Watch:
         self._problem, self._optimum = problem, optimum
         self._answer: Vector = problem.objective.zeros()
         self._ledger: Mapping[str, float] = {}
+        self._own: int | None = None
+        self._extra = 0
+
+    def count_beyond(self, own: int) -> None:
+        """Count target gradients beyond so many a step, the method's own: the step size's."""
+        self._own = own
 
     def after(self, step: Step) -> None:
         spent = step.ledger.target_gradients
         while self.left and self.left[0] < spent:
             self.measure(self._answer, self._ledger)
         self._answer, self._ledger = step.answer, step.ledger.as_dict()
+        if self._own is not None:
+            self._extra += max(0, len(step.gradients) - self._own)
         while self.left and self.left[0] == spent:
             self.measure(self._answer, self._ledger)
 
@@ -114,17 +138,20 @@ class _Watch:
         value = self._problem.value(w) - self._optimum
         point: Point = {"target_gradients": self.left.pop(0)}
         point |= {name: ledger.get(name, 0) for name in LEDGER_FIELDS}
+        if self._own is not None:
+            point[ON_STEP_SIZE] = self._extra
         # A run that broke off has no answer: its last good iterate would flatter it.
         point["suboptimality"] = None if diverged else value
         self.points.append(point)
 
 
-def _empirical_risk(problem: Problem, seed: Any, watch: _Watch) -> None:
+def _empirical_risk(problem: Problem, seed: Any, watch: _Watch) -> tuple[Vector, dict[str, float]]:
     """Fit, at each mark, the rows drawn so far; re-fits start from the last answer."""
     objective = problem.objective
     rng = np.random.default_rng(seed)
     counts = np.zeros(objective.design.rows)
     begun, w, spent = time.perf_counter(), objective.zeros(), 0
+    ledger: dict[str, float] = {}
     while watch.left:
         while spent < watch.left[0]:
             drawn = objective.sample(rng)
@@ -136,7 +163,9 @@ def _empirical_risk(problem: Problem, seed: Any, watch: _Watch) -> None:
             part = objective.rows(seen, sample_weight=weights)
             w = minimiser(part, w, tol=1e-9, penalty=problem.penalty)
         ledger = {
+            "target_gradients": spent,
             "target_samples": int(counts.sum()),
             "seconds": time.perf_counter() - begun,
         }
         watch.measure(w, ledger)
+    return w, ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from proxyprox._checks import fraction, nonnegative, positive, whole
 
@@ -27,8 +27,11 @@ SOLVERS = (
 )
 FORMATS = ("csv", "parquet", "svmlight", "npz")
 RIVALS = (*METHODS, "erm")
+WEIGHTS = ("method", "lowest")
 AUXILIARY = ("auxmom", "auxmvr")
 """Methods whose step size is that of their inner gradient descent."""
+
+_NO_ETA = 'Leave it out to have nine tried, or write "auto", alone, to have it measured on the way.'
 
 
 class ConfigError(ValueError):
@@ -131,7 +134,7 @@ class Choice:
     """``[method]``: how it is minimised."""
 
     name: str = "proxyprox"
-    eta: tuple[float, ...] | None = None
+    eta: tuple[float, ...] | Literal["auto"] | None = None
     correction: str | None = None
     a: float | None = None
     batch_size: int | None = 64
@@ -143,10 +146,10 @@ class Choice:
     def __post_init__(self) -> None:
         """Check every value, and that each goes with the method."""
         _one_of("[method] name", self.name, METHODS)
-        for eta in self.eta or ():
-            positive("[method] eta", eta, "Leave it out to have it tuned.")
+        for eta in () if self.eta in (None, "auto") else self.eta:
+            positive("[method] eta", eta, _NO_ETA)
         if self.eta == ():
-            raise ConfigError("[method] eta is empty: leave it out to have it tuned.")
+            raise ConfigError(f"[method] eta is empty. {_NO_ETA}")
         if self.correction is not None:
             _one_of("[method] correction", self.correction, CORRECTIONS)
         if self.a is not None:
@@ -186,6 +189,7 @@ class Limits:
     seed: int = 0
     tuning_gradients: int | None = None
     compare: tuple[str, ...] = ("sgd", "erm")
+    weights: str = "method"
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -198,6 +202,7 @@ class Limits:
             whole("[run] tuning_gradients", self.tuning_gradients)
         for rival in self.compare:
             _one_of("[run] compare", rival, RIVALS)
+        _one_of("[run] weights", self.weights, WEIGHTS)
 
     @property
     def tuning_budget(self) -> int:
@@ -234,6 +239,13 @@ class Config:
             raise ConfigError(
                 f"[method] inner = {self.method.inner!r} cannot handle [model] l1: use "
                 '"proximal-gradient", or leave inner out.'
+            )
+        stepping = self.method.inner == "gradient-descent" or any(n in AUXILIARY for n in names)
+        if self.model.family == "poisson" and self.method.eta == "auto" and stepping:
+            raise ConfigError(
+                '[method] eta = "auto" leaves the inner gradient steps of auxmom, auxmvr and '
+                'inner = "gradient-descent" to the smoothness, which poisson does not have: leave '
+                "eta out, or use other methods."
             )
         if self.method.averaging == "geometric" and not self.model.l2:
             raise ConfigError(

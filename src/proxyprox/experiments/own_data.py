@@ -19,7 +19,6 @@ from proxyprox import (
     L1,
     Budget,
     Problem,
-    Result,
     Zero,
     linear_regression,
     logistic_regression,
@@ -27,23 +26,22 @@ from proxyprox import (
     softmax_regression,
 )
 from proxyprox._arrays import Vector, norm
-from proxyprox._files import atomic_write_text
 from proxyprox.datasets import Table
 from proxyprox.experiments._exact import minimiser
 from proxyprox.experiments.contenders import ERM
-from proxyprox.experiments.contest import marks, play, play_and_keep
+from proxyprox.experiments.contest import fit_rows_seen, marks, play_and_keep
 from proxyprox.experiments.own_config import Config
+from proxyprox.experiments.own_fit import fit_file, keep_result, keep_rows_seen
 from proxyprox.experiments.own_methods import lineup
 from proxyprox.experiments.own_tables import classes_of, digests, read_tables
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.tournament import Entry, Job
 
 PANEL = "your data"
-FIT = "fit.json"
-"""The answer of the first final run, kept beside the records."""
 
 _ROUGH = 1e-6
-"""A reference whose gradient is larger than this is said to be rough."""
+"""A reference is said to be rough if its gradient, or that relative to the one at zero if that is
+above 1, is larger than this."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +86,13 @@ def entries(config: Config, base: Path) -> list[Entry]:
     curves = []
     for position, contender in enumerate(lineup(config)):
         full = contender.name in ("DANE", "gradient descent")
-        etas: tuple[float | None, ...] = (
-            (None,) if contender.name == ERM else contender.etas(built.curvature)
-        )
-        if position == 0 and config.method.eta is not None:
+        etas: tuple[float | str | None, ...] = contender.etas(built.curvature)
+        if contender.name == ERM:
+            etas = (None,)
+        elif config.method.eta == "auto":
+            # Equal effort: where one's own method is not tuned, the others are not either.
+            etas = ("auto",)
+        elif position == 0 and config.method.eta is not None:
             etas = tuple(dict.fromkeys(config.method.eta))
         size = None if full else config.method.batch_size
         curves.append(Entry(PANEL, contender.name, size, etas, contender.effort))
@@ -99,7 +100,7 @@ def entries(config: Config, base: Path) -> list[Entry]:
 
 
 def run_job(config: Config, job: Job, *, base: Path, keep: Path | None = None) -> list[Point]:
-    """Run one job; the first final run of the main method leaves its answer in folder `keep`."""
+    """Run one job; the first final run of each method leaves its answer in folder `keep`."""
     built = study(config, base)
     contender = next(c for c in lineup(config) if c.name == job.method)
     problem = Problem(
@@ -107,10 +108,14 @@ def run_job(config: Config, job: Job, *, base: Path, keep: Path | None = None) -
     )
     seed = np.random.SeedSequence([config.run.seed, job.seed])
     at = marks(job.budget)
+    path = None
+    if keep is not None and job.seed == 0:
+        path = fit_file(keep, job.method, main=job.method == main_name(config))
     if contender.name == ERM:
-        return play(
-            contender, None, problem, optimum=built.optimum, budget=job.budget, seed=seed, at=at
-        )
+        points, w, ledger = fit_rows_seen(problem, optimum=built.optimum, seed=seed, at=at)
+        if path is not None:
+            keep_rows_seen(path, job, w, problem.value(w) - built.optimum, ledger)
+        return points
     assert job.eta is not None
     points, result = play_and_keep(
         contender,
@@ -121,8 +126,8 @@ def run_job(config: Config, job: Job, *, base: Path, keep: Path | None = None) -
         seed=seed,
         at=at,
     )
-    if keep is not None and job.seed == 0 and contender.name == main_name(config):
-        _keep(keep / FIT, job, result, problem.value(result.w) - built.optimum)
+    if path is not None:
+        keep_result(path, job, result, problem.value(result.w) - built.optimum)
     return points
 
 
@@ -160,10 +165,14 @@ def notes(config: Config, base: Path) -> list[str]:
     built = study(config, base)
     if built.reference_residual > _ROUGH:
         said.append(
-            "The optimum was found only to a gradient of norm "
-            f"{built.reference_residual:.1e}, so small suboptimalities mean little. If two classes "
-            "can be told apart perfectly there is no optimum: a larger l2 makes one."
+            "The optimum was found only to a gradient of relative norm "
+            f"{built.reference_residual:.1e}, so small suboptimalities mean little."
         )
+        if built.classes:
+            said[-1] += (
+                " If two classes can be told apart perfectly there is no optimum: a larger l2 "
+                "makes one."
+            )
     if config.run.seconds is not None:
         said.append(
             f"Runs end after {config.run.seconds:g} s: later points repeat the last answer, and "
@@ -187,6 +196,8 @@ def study(config: Config, base: Path) -> Study:
         best = minimiser(target, start, tol=1e-12 if penalty is None else 1e-9, penalty=penalty)
         slope = target.gradient(best)
         residual = norm(slope) if penalty is None else penalty.distance(best, slope)
+        # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
+        residual /= max(1.0, norm(target.gradient(start)))
         known = target.smoothness
         curvature = known if math.isfinite(known) else _curvature(target, best)
         classed = config.model.family in ("logistic", "softmax")
@@ -265,27 +276,14 @@ def _proxy(config: Config, built: Study, job: Job) -> Any:
     return built.target.subsample(max(1, rows), rng=rng)
 
 
-def _keep(path: Path, job: Job, result: Result, suboptimality: float) -> None:
-    content = {
-        "method": job.method,
-        "eta": job.eta,
-        "status": result.status.name,
-        "success": result.success,
-        "message": result.message,
-        "suboptimality": suboptimality if math.isfinite(suboptimality) else None,
-        "steps": result.steps,
-        "ledger": result.ledger.as_dict(),
-        "inner": result.inner,
-        "w": [float(x) for x in result.w],
-    }
-    atomic_write_text(path, json.dumps(content, allow_nan=False) + "\n")
-
-
-def fit(config: Config, base: Path, folder: Path, eta: float, size: int | None) -> dict[str, Any]:
-    """Return the answer that the tournament left in `folder`; run it again if it is not there."""
-    path = folder / FIT
+def fit(
+    config: Config, base: Path, folder: Path, entry: Entry, eta: float | str | None
+) -> dict[str, Any]:
+    """Return the answer that an entry left in `folder`; run it again if it is not there."""
+    path = fit_file(folder, entry.method, main=entry.method == main_name(config))
     if not path.exists():
-        job = Job(PANEL, main_name(config), size, eta, 0, config.run.target_gradients, 1.0)
+        budget = config.run.target_gradients
+        job = Job(PANEL, entry.method, entry.batch_size, eta, 0, budget, entry.effort)
         run_job(config, job, base=base, keep=folder)
     answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return answer

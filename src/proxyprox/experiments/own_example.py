@@ -32,9 +32,11 @@ kind = "label-free"       # label-free | labelled | subsample | none
 name = "proxyprox"        # proxyprox | sgd | auxmom | auxmvr | dane
 correction = "mean"       # proxyprox: plain | ema | mean | storm
 # a = 0.1                 # weight of the newest difference (ema, storm, auxmom, auxmvr)
-# eta = 10.0              # step size, or a list to choose from; left out: nine are tried
+# eta = "auto"            # measured on the way, here and by the methods compared: no run is spent
+#                         # on tuning, some 10 % of a run's own target gradients are
+# eta = 10.0              # or a step size, or a list to choose from; left out: nine are tried
 batch_size = 64           # rows of a target gradient, drawn with replacement; "all" for every row
-averaging = "last"        # last | uniform | geometric
+averaging = "last"        # last (with eta = "auto" an average of its own) | uniform | geometric
 # inner = "auto"          # auto | newton | quasi-newton | newton-cg | lbfgs |
 #                         # gradient-descent | nesterov | proximal-gradient
 # inner_steps = 20        # stop an inner solve after so many steps ...
@@ -45,6 +47,7 @@ target_gradients = 200    # budget of a run
 # tuning_gradients = 50   # budget of a run that tries a step size; default: a quarter
 # seconds = 60.0          # time limit of a run
 seeds = 3                 # final runs; the weights are those of the first
+weights = "method"        # whose are written: method (that of [method]) | lowest (of all compared)
 seed = 0
 compare = ["sgd", "erm"]  # other methods, and erm: fit the rows seen so far, without a proxy
 """

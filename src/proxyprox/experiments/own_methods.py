@@ -1,8 +1,11 @@
-"""The methods that a configuration file can name, with the step sizes tried for each."""
+"""The methods that a configuration file can name, with the step sizes tried for each.
+
+Every one of them takes a number or "auto" as its step size.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from proxyprox import (
     DANE,
@@ -28,6 +31,8 @@ from proxyprox import (
 )
 from proxyprox.experiments.contenders import EXACT, Contender, yardstick
 from proxyprox.experiments.own_config import Choice, Config
+
+StepSize = float | Literal["auto"]
 
 WEIGHT = 0.1
 """The weight a of moving averages, where none is given."""
@@ -87,7 +92,7 @@ def _proxyprox(choice: Choice, common: dict[str, Any]) -> Contender:
     }
     kind = choice.correction or "plain"
 
-    def build(eta: float) -> dict[str, Any]:
+    def build(eta: StepSize) -> dict[str, Any]:
         return {"method": ProxyProx(eta, correction[kind]), **_inner(choice, eta), **common}
 
     # Averaged corrections are less noisy and bear longer steps.
@@ -95,7 +100,7 @@ def _proxyprox(choice: Choice, common: dict[str, Any]) -> Contender:
 
 
 def _dane(choice: Choice, common: dict[str, Any]) -> Contender:
-    def build(eta: float) -> dict[str, Any]:
+    def build(eta: StepSize) -> dict[str, Any]:
         return {"method": DANE(eta), **_inner(choice, eta), **common}
 
     return Contender("DANE", build, 0.25, 5.0, 1.0)
@@ -106,7 +111,10 @@ def _auxiliary(choice: Choice, common: dict[str, Any]) -> Contender:
     steps = choice.inner_steps or INNER_STEPS
     kind: Any = AuxMom if choice.name == "auxmom" else AuxMVR
 
-    def build(gamma: float) -> dict[str, Any]:
+    def build(gamma: StepSize) -> dict[str, Any]:
+        if gamma == "auto":
+            # The proximal term is what is measured; γ then follows from the smoothness.
+            return {"method": kind(a=a, eta="auto"), "stop": Steps(steps), **common}
         return {
             "method": kind(a=a),
             "inner": GradientDescent(gamma),
@@ -117,7 +125,7 @@ def _auxiliary(choice: Choice, common: dict[str, Any]) -> Contender:
     return Contender(kind.__name__, build, 0.05, 2.5, steps / 4)
 
 
-def _inner(choice: Choice, eta: float) -> dict[str, Any]:
+def _inner(choice: Choice, eta: StepSize) -> dict[str, Any]:
     """Return solver and rule of the subproblems; solved almost exactly unless told otherwise."""
     stop: Any = None
     if choice.inner_tolerance is not None or choice.inner_steps is None:
@@ -127,8 +135,9 @@ def _inner(choice: Choice, eta: float) -> dict[str, Any]:
         stop = steps if stop is None else stop | steps
     settings: dict[str, Any] = {"stop": stop}
     if choice.inner == "gradient-descent":
-        # T steps of size η/T cover the proximal step; without T the step suits the smoothness.
-        fixed = None if choice.inner_steps is None else eta / choice.inner_steps
+        # T steps of size η/T cover the proximal step; otherwise the step suits the smoothness.
+        known = choice.inner_steps is not None and eta != "auto"
+        fixed = float(eta) / (choice.inner_steps or 1) if known else None
         settings["inner"] = GradientDescent(step_size=fixed, implicit=fixed is not None)
     elif choice.inner not in (None, "auto"):
         settings["inner"] = _SOLVERS[choice.inner]()

@@ -150,13 +150,20 @@ def _read(
 ) -> Table:
     if name.startswith(BUILT_IN):
         return _built_in(name, features)
-    return read_table(
-        _place(name, base),
-        label=label,
-        features=features,
-        sample_weight=weight,
-        format=format,  # type: ignore[arg-type]
-    )
+    try:
+        return read_table(
+            _place(name, base),
+            label=label,
+            features=features,
+            sample_weight=weight,
+            format=format,  # type: ignore[arg-type]
+        )
+    except DataError as error:
+        # The reader speaks of its argument; here it is a key of the configuration.
+        words = str(error).replace("'features'", "[target] features")
+        if words != str(error) and features is None:
+            words += " That is the list of columns to use; without it all are used."
+        raise DataError(words) from error
 
 
 def _place(name: str, base: Path) -> Path:

@@ -86,6 +86,8 @@ def _section(name: str, kind: type, tree: Mapping[str, Any]) -> Any:
 
 def _value(section: str, key: str, value: Any) -> Any:
     where = f"[{section}] {key}"
+    if key == "eta" and value == "auto":
+        return value
     if key == "eta" and not isinstance(value, list):
         value = [value]
     if key == "batch_size" and value == "all":

@@ -78,11 +78,14 @@ def draw_panels(
     handles: dict[str, Any] = {}
     for axis, panel in zip(axes.flat, panels, strict=False):
         here = [row for row in rows if str(row["panel"]) == panel]
+        # Without a positive number an axis cannot be logarithmic; shared axes count together.
+        logs_y = log_y and _any_drawable(here if lines > 1 else rows, metric, x, log_x, log_y=True)
+        logs_x = log_x and _any_drawable(here, metric, x, True, log_y=logs_y)
         for method in in_order(here, "method"):
             curve = [row for row in here if str(row["method"]) == method]
-            line = _curve(axis, curve, looks[method], metric, x, log_x=log_x, log_y=log_y)
+            line = _curve(axis, curve, looks[method], metric, x, log_x=logs_x, log_y=logs_y)
             handles.setdefault(method, line)
-        _dress(axis, panel, field_label(x, labels), log_x=log_x, log_y=log_y)
+        _dress(axis, panel, field_label(x, labels), log_x=logs_x, log_y=logs_y)
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
     figure.legend(
@@ -136,7 +139,8 @@ def save_figures(
     matplotlib = require("matplotlib", extra="report", purpose=_PURPOSE)
     paths = []
     for position, x in enumerate(x_axes):
-        if all(row.get(x) is None for row in rows):
+        # Of a cost that nobody had, such as gradients of no proxy, there is nothing to draw.
+        if not any(_drawable(row.get(x), log_x or position > 0) for row in rows):
             continue
         figure = draw_panels(
             rows, metric=metric, x=x, log_x=log_x or position > 0, log_y=log_y, labels=labels
@@ -205,6 +209,15 @@ def _curve(
 
 def _drawable(value: float | None, log: bool) -> bool:
     return value is not None and math.isfinite(value) and (value > 0 or not log)
+
+
+def _any_drawable(
+    rows: Sequence[Mapping[str, Any]], metric: str, x: str, log_x: bool, *, log_y: bool
+) -> bool:
+    return any(
+        _drawable(row.get(x), log_x) and _drawable(row.get(f"{metric}_median"), log_y)
+        for row in rows
+    )
 
 
 def _dress(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: bool) -> None:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from proxyprox.experiments import findings
-from proxyprox.experiments.contest import LEDGER_FIELDS
+from proxyprox.experiments.contest import LEDGER_FIELDS, ON_STEP_SIZE
 from proxyprox.experiments.plots import save_figures
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.report import write_report
@@ -52,7 +52,10 @@ def publish(
         report are missing.
     """
     rows = summarise(outcome.records)
-    write_summary(folder / "summary.json", rows, command=command, config=dict(config))
+    on_eta = step_size_rows(outcome)
+    write_summary(
+        folder / "summary.json", rows, command=command, config=dict(config), step_sizes=on_eta
+    )
     save_figures(folder, rows)
     write_report(
         folder,
@@ -61,7 +64,14 @@ def publish(
         command=command,
         config=config,
         rows=rows,
-        ledger_rows=ledger_rows(outcome.records),
+        ledger_rows=[
+            {**spent, **sizes}
+            for spent, sizes in zip(ledger_rows(outcome.records), on_eta, strict=True)
+        ],
+        labels={
+            "tuning_gradients": "target gradients of the grid runs",
+            ON_STEP_SIZE: "of the run's, for the step size",
+        },
         notes=[*notes, *_edge_notes(outcome)],
     )
     return rows
@@ -79,6 +89,27 @@ def ledger_rows(records: Sequence[Point]) -> list[Row]:
             "panel": panel,
             "method": method,
             **{name: median(p[name] for p in seeds.values()) for name in names},
+        }
+        for (panel, method), seeds in runs.items()
+    ]
+
+
+def step_size_rows(outcome: Outcome) -> list[Row]:
+    """Return what the step size of each method cost, in target gradients.
+
+    ``tuning_gradients`` are those of its grid runs, on top of a run's own; ``step_size_gradients``,
+    where the step size was measured on the way, those among a run's own: the median over seeds.
+    """
+    runs: dict[tuple[str, str], dict[int, Any]] = {}
+    for point in outcome.records:
+        curve = runs.setdefault((point["panel"], point["method"]), {})
+        curve[point["seed"]] = point.get(ON_STEP_SIZE)
+    return [
+        {
+            "panel": panel,
+            "method": method,
+            "tuning_gradients": outcome.tuning.get((panel, method), 0),
+            ON_STEP_SIZE: None if None in seeds.values() else median(seeds.values()),
         }
         for (panel, method), seeds in runs.items()
     ]

@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ class Entry:
     panel: str
     method: str
     batch_size: int | None
-    etas: tuple[float | None, ...]
+    etas: tuple[float | str | None, ...]
     effort: float = 1.0
 
 
@@ -43,7 +43,7 @@ class Job:
     panel: str
     method: str
     batch_size: int | None
-    eta: float | None
+    eta: float | str | None
     seed: int
     budget: int
     effort: float
@@ -66,11 +66,16 @@ class Display(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Records of the final runs and the step size each entry was run with."""
+    """Records of the final runs, the step size each entry was run with, and what finding it cost.
+
+    ``tuning`` holds the target gradients of all grid runs of an entry, which its final runs do not
+    count as theirs.
+    """
 
     records: list[Point]
-    chosen: dict[tuple[str, str], float | None]
+    chosen: dict[tuple[str, str], float | str | None]
     at_edge: list[tuple[str, str]]
+    tuning: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 Play = Callable[[Any, Job], list[Point]]
@@ -138,14 +143,17 @@ def hold(
         for e in entries
         if len(e.etas) > 1 and chosen[e.panel, e.method] in (e.etas[0], e.etas[-1])
     ]
-    return Outcome(final.points(), chosen, edge)
+    spent = {
+        (e.panel, e.method): tuning_budget * len(e.etas) if len(e.etas) > 1 else 0 for e in entries
+    }
+    return Outcome(final.points(), chosen, edge, spent)
 
 
-def _best(entry: Entry, grid: RecordStore, metric: str) -> float | None:
+def _best(entry: Entry, grid: RecordStore, metric: str) -> float | str | None:
     if len(entry.etas) == 1:
         return entry.etas[0]
 
-    def score(eta: float | None) -> float:
+    def score(eta: float | str | None) -> float:
         key = {"panel": entry.panel, "method": entry.method, "batch_size": entry.batch_size}
         points = grid.points({**key, "eta": eta, "seed": TUNING_SEED})
         # The last third, not the last point: a step size that swings is not chosen for one lucky
