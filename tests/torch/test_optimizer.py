@@ -62,6 +62,32 @@ def test_explicit_and_implicit_agree_where_both_are_stable(make_toy):
     torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "inner",
+    [
+        functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9),
+        functools.partial(torch.optim.Adam, lr=0.05),
+        functools.partial(torch.optim.AdamW, lr=torch.tensor(0.05)),
+        functools.partial(torch.optim.RMSprop, lr=0.01),
+    ],
+    ids=["momentum", "Adam", "AdamW, tensor lr", "RMSprop"],
+)
+def test_every_inner_optimiser_bears_a_step_size_that_goes_to_zero(make_toy, inner):
+    toy = make_toy()
+    optimizer = toy.optimizer(lr=1.0, inner=inner, stop=20)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30, eta_min=1e-9)
+    for _ in range(30):
+        before = toy.flat()
+        optimizer.zero_grad()
+        toy.loss().backward()
+        optimizer.step()
+        scheduler.step()
+    assert toy.loss().item() < 0.02
+    moved = (toy.flat() - before).norm().item()
+    assert moved < 0.1, "the last steps are of η = 0.003"
+    assert [g["lr"] for g in optimizer._stepper.optimizer.param_groups] == [inner.keywords["lr"]]
+
+
 def test_a_weight_of_zero_leaves_the_target_out(make_toy):
     """The bias that the documentation warns of, at its extreme."""
     toy = make_toy()

@@ -94,7 +94,10 @@ class ImplicitStepper:
 
 
 class TorchStepper:
-    """Takes the steps of a torch optimiser on ∇φ.
+    """Takes the steps of a torch optimiser on ∇φ, with a learning rate of at most η/2.
+
+    The proximal term's curvature is 1/η: with longer steps it alone would overshoot, and at the end
+    of a schedule, where η goes to 0, run away.
 
     Parameters
     ----------
@@ -119,6 +122,7 @@ class TorchStepper:
             )
         self.fresh = fresh
         self.name = described(factory, type(self.optimizer).__name__)
+        self._pulls: list[float] = []
 
     def begin(self, k: int) -> None:
         """Forget, if that is wanted."""
@@ -127,9 +131,32 @@ class TorchStepper:
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient, step."""
+        if t == 0:
+            self._pulls = self._pull_of_groups(blocks)
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
-        self.optimizer.step()
+        rates = [group.get("lr") for group in self.optimizer.param_groups]
+        try:
+            self._set_rates(
+                rate if rate is None or 2 * rate * pull <= 1 else 1 / (2 * pull)
+                for rate, pull in zip(rates, self._pulls, strict=True)
+            )
+            self.optimizer.step()
+        finally:
+            self._set_rates(rates)
+
+    def _set_rates(self, rates: Iterable[Any]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            if rate is not None:
+                group["lr"] = rate
+
+    def _pull_of_groups(self, blocks: Sequence[Block]) -> list[float]:
+        """Return 1/η of each of the optimiser's groups; the largest where one has several."""
+        pulls = {id(p): block.pull for block in blocks for p in block.params}
+        return [
+            max((pulls.get(id(p), 0.0) for p in group["params"]), default=0.0)
+            for group in self.optimizer.param_groups
+        ]
 
     def add_params(self, params: Sequence[Any]) -> None:
         """Give the inner optimiser a new group too."""
