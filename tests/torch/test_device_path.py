@@ -172,7 +172,7 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
             proxy = Proxy(inner, loss, full=whole)
         optimizer = ProxyProx(
             model.parameters(), 0.2, proxy=proxy, correction=correction, anchor=anchor, stop=3,
-            inner=ImplicitStep(0.02), measure_residual=True,
+            inner=ImplicitStep(0.02), measure_residual=True, probe=False,
         )  # fmt: skip
         optimizer.zero_grad()
         loss(data.plain_plan(torch.arange(24))).backward()

@@ -19,10 +19,11 @@
 True
 """
 
+from proxyprox._subproblem import NonFiniteError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.torch._flat import FlatLoss
 from proxyprox.torch._optimizer import ProxyProx
-from proxyprox.torch._probe import BatchStatisticsWarning, RandomProxyWarning
+from proxyprox.torch._probe import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch._proxy import Proxy
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.inner import ImplicitStep
@@ -33,9 +34,11 @@ __all__ = [
     "FlatLoss",
     "ImplicitStep",
     "Mean",
+    "NonFiniteError",
     "Plain",
     "Proxy",
     "ProxyProx",
+    "ProxyScaleWarning",
     "RandomProxyWarning",
     "Storm",
     "WeightAverage",

@@ -20,7 +20,7 @@ from proxyprox.torch._linear import remembers
 from proxyprox.torch._measure import step_record
 from proxyprox.torch._modes import proxy_mode
 from proxyprox.torch._outer import Settings, explicit_step, proximal_step
-from proxyprox.torch._probe import batches_mixed
+from proxyprox.torch._probe import batches_mixed, statistics_noticed
 from proxyprox.torch._proxy import Oracle, as_oracle
 from proxyprox.torch._saving import EXTRA, extra_of, pack, unpack
 from proxyprox.torch._two_points import target_gradients
@@ -45,8 +45,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         Parameters, or groups of them; a group may have its own ``lr``, ``weight_decay`` and
         ``decoupled_weight_decay``.
     lr : float or one-element tensor
-        η, so that every scheduler works. 0 leaves a group where it is; ``math.inf`` drops the
-        proximal term (AuxMom, AuxMVR as published).
+        η, so that every scheduler works (``OneCycleLR`` with ``cycle_momentum=False``). 0 leaves
+        a group where it is; ``math.inf`` drops the proximal term (AuxMom, AuxMVR as published).
     proxy : callable, Proxy or None
         ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
         stands for L̂ = 0: the plain method is then SGD, bit for bit.
@@ -87,7 +87,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
         Refuse weights that are not finite, at every step. At the first, warn if two evaluations of
-        the proxy differ, or if BatchNorm sees other batches in full passes than in inner steps.
+        the proxy differ, if its gradient is far longer than the target's, or BatchNorm needs care.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
@@ -224,7 +224,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             return 0, None
         look = self._probe and self._k == 0
         try:
-            with proxy_mode(self.model, self.proxy_mode):
+            with proxy_mode(self.model, self.proxy_mode), statistics_noticed(self.model, look):
                 if look and not settings.paired:
                     batches_mixed(self._oracle, self.model)
                 return proximal_step(

@@ -14,7 +14,7 @@ from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch._block import Block, copy_of, forget_casts
 from proxyprox.torch._gather import Part, anchor_estimate, join_points, update_correction
 from proxyprox.torch._inner_solve import InnerSolve, Rules
-from proxyprox.torch._probe import depends, finite, probe, still_finite
+from proxyprox.torch._probe import depends, finite, probe, same_units, still_finite
 from proxyprox.torch._proxy import Oracle, clear, gradients
 from proxyprox.torch.inner import Stepper
 
@@ -150,9 +150,10 @@ def _correct(
         value = oracle.full(params)
         if k == 0:
             depends(params)
+        found = gradients(params)
         if look:
             finite(value)
-        gradients(params)
+            same_units(found, [g for part in parts for g in part.target])
         ledger.proxy_gradients += 1
     for part in parts:
         update_correction(part, settings.correction, k, anchor=full, keep=settings.keeps)

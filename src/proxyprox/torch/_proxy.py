@@ -53,8 +53,8 @@ class Proxy:
         belong in it; under distributed training use the unwrapped module.
     full : iterable, optional
         What a full pass goes over, such as the same data in larger batches; by default
-        ``batches``, which must then cover the whole proxy (no ``drop_last``). Leave it out for
-        networks with BatchNorm, see the notes.
+        ``batches``, rows that ``drop_last`` leaves out excepted. Leave it out for networks with
+        BatchNorm, see the notes.
     size : callable, optional
         ``size(batch)``, the batch's weight in the mean; by default its number of rows.
     sampled : bool
@@ -86,6 +86,12 @@ class Proxy:
             if given is not None and (not isinstance(given, Iterable) or _one_shot(given)):
                 allowed = "iterable again and again, such as a DataLoader or a list of batches"
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
+        if _one_batch(batches):
+            got = Words("a tuple of tensors, which would be one batch after the other")
+            remedy = (
+                "For inputs and labels write DataLoader(TensorDataset(X, y), 32, shuffle=True)."
+            )
+            raise TypeError(message("batches", got, "a loader or a list of batches", remedy))
         if not callable(loss):
             raise TypeError(message("loss", loss, "a function of a batch"))
         if not takes(loss, 1):
@@ -240,10 +246,14 @@ def gradients(params: Tensors) -> list[Any]:
 
 def scalar(loss: Any) -> Any:
     """Return a loss if it is a scalar tensor."""
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        got = Words(f"a tensor of shape {tuple(loss.shape)}") if hasattr(loss, "shape") else loss
-        raise TypeError(message("the proxy's loss", got, "a scalar tensor", "Take its mean."))
-    return loss
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return loss
+    got, remedy = loss, "Return the tensor itself, without .item() or float()."
+    if loss is None:
+        got, remedy = Words("nothing"), "Return it from the function."
+    elif hasattr(loss, "shape"):
+        got, remedy = Words(f"a tensor of shape {tuple(loss.shape)}"), "Take its mean."
+    raise TypeError(message("the proxy's loss", got, "a scalar tensor", remedy))
 
 
 def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
@@ -257,6 +267,16 @@ def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
         weighted = loss if weight == 1.0 else weight * loss
         weighted.backward(inputs=list(params))
     return weighted.detach()
+
+
+def _one_batch(batches: Any) -> bool:
+    """Tell whether this is inputs and labels rather than batches of either."""
+    if not isinstance(batches, tuple) or len(batches) < 2:
+        return False
+    if not all(isinstance(part, torch.Tensor) and part.ndim for part in batches):
+        return False
+    kinds = {(part.dtype, part.ndim) for part in batches}
+    return len(kinds) > 1 and len({part.shape[0] for part in batches}) == 1
 
 
 def _one_shot(iterable: Any) -> bool:

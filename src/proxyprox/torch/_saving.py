@@ -25,6 +25,8 @@ def settings_of(optimizer: Any, stepper: Stepper) -> dict[str, str]:
         "correction": described(optimizer.correction),
         "correction_weight": repr(optimizer.correction_weight),
         "anchor": optimizer.anchor,
+        "proxy": type(optimizer.proxy).__name__,
+        "proxy_mode": optimizer.proxy_mode if optimizer.model is not None else "without a model",
         "inner": stepper.name,
         "stop": described(Steps(stop) if isinstance(stop, int) else stop),
     }

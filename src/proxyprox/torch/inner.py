@@ -193,5 +193,7 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
         raise TypeError(message("inner", inner, "an ImplicitStep or a factory", remedy))
     if not callable(inner):
         allowed = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
-        raise TypeError(message("inner", inner, allowed))
+        number = isinstance(inner, (int, float)) and not isinstance(inner, bool)
+        remedy = f"Write ImplicitStep({inner})." if number else ""
+        raise TypeError(message("inner", inner, allowed, remedy))
     return TorchStepper(inner, groups, fresh=fresh)
