@@ -64,8 +64,10 @@ def chosen(method: Any | None) -> Any:
 
 
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:
-    """Return w0, checked and copied; zeros where it was left out and the size is known."""
+    """Return w0, checked and copied; where it was left out the problem's own start, or zeros."""
     size = problem.dim
+    if w0 is None:
+        w0 = getattr(problem.objective, "start", None)
     if w0 is None:
         if size is None:
             remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."

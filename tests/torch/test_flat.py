@@ -79,3 +79,11 @@ def test_wrong_arguments_are_named() -> None:
         FlatLoss(3, ZERO)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="params must be"):
         FlatLoss(loss, {"w": 1.0})
+
+
+def test_a_run_begins_where_the_parameters_are() -> None:
+    there = {"w": torch.full((3, 1), 2.0).double(), "b": torch.ones(1).double()}
+    flat = FlatLoss(loss, there, full=torch.arange(30))
+    result = minimize(Problem(flat, flat), method=ProxyProx(eta=1.0), steps=1)
+    assert result.values[0] == pytest.approx(float(loss(there, torch.arange(30))), rel=1e-12)
+    assert torch.equal(flat.start, torch.tensor([2.0, 2.0, 2.0, 1.0]).double())

@@ -25,7 +25,8 @@ class FlatLoss:
         ``loss(params, batch)``, or ``loss(params)`` when neither ``sample`` nor ``full`` is given.
         For a module, write it with ``torch.func.functional_call(model, params, x)``.
     params : mapping of str to tensor, or a flat tensor
-        The parameters' names, shapes, dtype and device; their values are the start, ``start``.
+        The parameters' names, shapes, dtype and device; their values are the start, ``start``,
+        from which ``audit`` and ``minimize`` begin unless they are given another.
     sample : callable, optional
         ``sample(rng)`` draws a batch.
     full : optional
