@@ -6,19 +6,25 @@ from dataclasses import dataclass
 
 from proxyprox._checks import has, message
 from proxyprox.diagnostics._curvature import Hvps, Secants, Source
-from proxyprox.diagnostics._path import TRIES
 from proxyprox.diagnostics._samples import Sampler
 from proxyprox.diagnostics._survey import LEAST_STEPS, least_price
+
+TRIES = 3
+"""Target gradients kept back for each step of the path: it may have to be shortened."""
+
+MORE = 21
+"""Further ones where the budget allows: steps made with noisy secants need a closer look."""
 
 KINDS = ("auto", "hvp", "secants")
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Target gradients for the curvature at each point in turn, and for that of the best scale."""
+    """Target gradients: for the curvature at each point, for that of the best scale, for a step."""
 
     points: tuple[int, ...]
     verify: int
+    probes: int = TRIES
 
 
 def source_for(kind: str, sampler: Sampler, size: int, budget: int, points: int) -> Source:
@@ -52,7 +58,7 @@ def source_for(kind: str, sampler: Sampler, size: int, budget: int, points: int)
             "batches are not repeatable. Give it hvp(w, v), or a repeatable simulation of it."
         )
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
-    rest = budget - points * (sampler.price + TRIES)
+    rest = budget - points * (sampler.price + 1) - (points - 1) * (TRIES + MORE)
     most = rest // (points * (size + 1))
     return Secants(target, sampler.batches[: max(2, min(most - most % 2, len(sampler.batches)))])
 
@@ -69,7 +75,8 @@ def share_out(source: Source, sampler: Sampler, *, size: int, budget: int, point
     spoken_for = points * (sampler.price + 1) + (points - 1) * TRIES
     rest, whole = budget - spoken_for, source.price(size)
     if points * whole <= rest:
-        return Shares((whole,) * points, 0)
+        left = (rest - points * whole) // max(points - 1, 1)
+        return Shares((whole,) * points, 0, TRIES + min(left, MORE))
     least = least_price(source, size)
     if rest < points * least:
         allowed = f"{spoken_for + points * least} or more for {points} points"

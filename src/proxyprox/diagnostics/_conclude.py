@@ -16,6 +16,7 @@ from proxyprox._checks import has
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._along import TOO_LARGE, Along
 from proxyprox.diagnostics._curvature import Source, proxy_product
+from proxyprox.diagnostics._doubts import beyond_doubt, doubts, not_convex
 from proxyprox.diagnostics._gather import Evidence, Stop
 from proxyprox.diagnostics._lanczos import lanczos, random_direction
 from proxyprox.diagnostics._reasons import IN_HAND, PENALIZED, reasons
@@ -100,6 +101,10 @@ def conclude(
             offered = mixture.weights
     if evidence.alarm:
         verdict = Verdict.DO_NOT_USE
+    why_not: tuple[str, ...] = ()
+    if not evidence.alarm:
+        why_not = doubts(verdict, evidence, source, proxies, along.shares([1.0]))
+        why_not = not_convex(points) + why_not
     counts = theory_counts(
         epsilon=epsilon, H=max(H.estimate, 1e-300), mu=_usable(mu), delta=delta.estimate,
         sigma=math.sqrt(sigma2.estimate), B=B,
@@ -107,10 +112,14 @@ def conclude(
     prediction = Prediction(epsilon, *counts, sgd, plain, best)
     cost = _cost(question, sampler, proxies[0], first.w)
     return Audit(
-        verdict=verdict,
+        verdict=Verdict.UNSURE if why_not and not beyond_doubt(verdict, evidence) else verdict,
+        leaning=verdict,
         reasons=()
         if evidence.alarm
-        else reasons(verdict, prediction, points, evidence.stops, scale, mixture, cost)
+        else why_not
+        + reasons(
+            verdict, prediction, points, evidence.stops, scale, mixture, cost, sure=not why_not
+        )
         + (() if problem.penalty is None else (PENALIZED,))
         + ((IN_HAND,) if _in_hand(problem.objective) else ()),
         delta=delta, H=H, mu=mu, sigma2=sigma2,
@@ -126,7 +135,7 @@ def conclude(
         ledger=sampler.target.ledger, problem=problem, others=question.others,
         model=model, proxy_matrices=along.matrices(offered),
         start_gradient=from_numpy(first.gradient, like=first.w),
-        alarm=evidence.alarm,
+        alarm=evidence.alarm, doubts=why_not,
     )  # fmt: skip
 
 

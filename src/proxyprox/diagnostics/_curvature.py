@@ -25,6 +25,9 @@ class Source(Protocol):
     noisy: bool
     """Whether they come from samples; ``halves`` then differ."""
 
+    count: int
+    """Batches that they come from, the first of those drawn; 0 where they are the loss's own."""
+
     def price(self, products: int) -> int:
         """Return the target gradients that so many products at one point cost."""
 
@@ -37,6 +40,7 @@ class Hvps:
 
     exact_products = True
     noisy = False
+    count = 0
 
     def __init__(self, target: MeteredTarget) -> None:
         require_takes("objective.hvp", target.objective.hvp, ("w", "v"))
@@ -71,7 +75,8 @@ class Secants:
     def __init__(self, target: MeteredTarget, batches: Sequence[Any]) -> None:
         self.target = target
         self.batches = list(batches)
-        self.noisy = len(self.batches) > 1
+        self.count = len(self.batches)
+        self.noisy = self.count > 1
 
     def price(self, products: int) -> int:
         """Return one gradient a batch for each product and one for the point itself."""

@@ -14,8 +14,9 @@ from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._alarm import proxy_alarm, target_alarm
 from proxyprox.diagnostics._budget import Shares
 from proxyprox.diagnostics._curvature import Source
-from proxyprox.diagnostics._path import Segment, segment, shortened, step_along
+from proxyprox.diagnostics._path import Segment, segment, step_along
 from proxyprox.diagnostics._samples import Sampler, Samples
+from proxyprox.diagnostics._stride import stride
 from proxyprox.diagnostics._survey import Survey, survey
 from proxyprox.diagnostics.rehearsal import QuadraticModel
 from proxyprox.problems import Problem
@@ -52,6 +53,8 @@ class Evidence:
 
     stops: tuple[Stop, ...]
     segments: tuple[Segment, ...]
+    asked: int
+    """Points that were to be visited; there are fewer stops where the path ended early."""
     alarm: str = ""
     """Why the walk ended early, where that leaves nothing to predict."""
 
@@ -106,7 +109,10 @@ def gather(
         # What a run has to undo: the gradient here, and the way back to the start.
         back = to_numpy(start - w).astype(np.float64)
         pull = from_numpy(_unit(gradient) + _unit(back), like=w)
-        found = survey(source, proxies, w, share=share, failure=failure, rng=rng, direction=pull)
+        found = survey(
+            source, proxies, w, share=share, failure=failure, looks=len(shares.points), rng=rng,
+            direction=pull,
+        )  # fmt: skip
         return Stop(w, samples, gradient, averaged, found)
 
     proxy_alarm(proxies, start, start)
@@ -118,7 +124,10 @@ def gather(
             break
         # The start's curvature serves the whole path: its points only have to lie nearby.
         wanted = step_along(stops[0].survey, here.gradient, here.w)
-        trial = shortened(sampler, here.samples, here.w, wanted)
+        trial = stride(
+            sampler, here.samples, here.gradient, here.w, wanted,
+            probes=shares.probes, exact=source.exact_products,
+        )  # fmt: skip
         if trial is None or not np.any(to_numpy(trial - here.w)):
             break
         alarm = proxy_alarm(proxies, trial, start)
@@ -128,7 +137,7 @@ def gather(
         alarm = target_alarm(there.survey, problem, trial, start)
         segments.append(segment(proxies[0], here.w, here.samples, trial, there.samples, confidence))
         stops.append(there)
-    return Evidence(tuple(stops), tuple(segments), alarm)
+    return Evidence(tuple(stops), tuple(segments), len(shares.points), alarm)
 
 
 def _unit(vector: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

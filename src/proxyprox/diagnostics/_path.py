@@ -10,17 +10,13 @@ import numpy as np
 
 from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._oracles import MeteredProxy
-from proxyprox._subproblem import NonFiniteError
-from proxyprox.diagnostics._samples import Sampler, Samples
+from proxyprox.diagnostics._samples import Samples
 from proxyprox.diagnostics._survey import Survey
 from proxyprox.diagnostics.interval import Interval
 from proxyprox.diagnostics.noise import noise_level
 
 DAMPING = 1e-2
 """Share of H added to the model's curvature: a step that flat, noisy directions cannot run off."""
-
-TRIES = 3
-"""Times a step of the path is shortened before the path ends."""
 
 
 @dataclass(frozen=True)
@@ -51,31 +47,6 @@ def step_along(survey: Survey, gradient: np.ndarray[Any, Any], w: Vector) -> Vec
     pull = survey.project(gradient[None, :])[0]
     step = survey.lift(vectors @ ((vectors.T @ pull) / damped))
     return w - from_numpy(step, like=w)
-
-
-def shortened(sampler: Sampler, here: Samples, w: Vector, trial: Vector) -> Vector | None:
-    """Return the trial point, or one nearer: the gradient has not exploded, the loss not risen.
-
-    The first batch's slopes tell: past the minimum along the step it rises, and where it rises
-    more than half as steeply as it fell at first, the step is cut to a parabola's minimum.
-    """
-    first = here.gradients[0]
-    size = 2 * float(np.linalg.norm(first))
-    for _ in range(TRIES):
-        share = 0.5
-        try:
-            probe = to_numpy(sampler.target.gradient(trial, sampler.batches[0], again=True))
-            ahead = to_numpy(trial - w).astype(np.float64)
-            fall, rise = -float(first @ ahead), float(probe @ ahead)
-            exploded = float(np.linalg.norm(probe)) > size > 0.0
-            if not exploded and not rise > fall / 2 > 0:
-                return trial
-            if rise > 0 and fall > 0:
-                share = fall / (fall + rise)
-        except NonFiniteError:
-            pass
-        trial = w + share * (trial - w)
-    return None
 
 
 def segment(

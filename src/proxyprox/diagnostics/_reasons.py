@@ -38,8 +38,10 @@ def reasons(
     scale: Suggestion,
     mixture: Suggestion | None,
     cost: CostRatio,
+    *,
+    sure: bool = True,
 ) -> tuple[str, ...]:
-    """Return the sentences that go with a verdict."""
+    """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
     said = [_similar(points)]
@@ -65,7 +67,7 @@ def reasons(
                 f"Its negative would be closer (δ = {least:.3g} at scale {turned[0]:.3g}): check "
                 "the proxy's sign."
             )
-    if verdict is Verdict.DO_NOT_USE:
+    if verdict is Verdict.DO_NOT_USE and sure:
         said.extend(_units(points, stops))
     if min(point.mu.high for point in points) < 0:
         said.append(_NOT_CONVEX)

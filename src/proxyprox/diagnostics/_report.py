@@ -119,7 +119,9 @@ class Audit:
     Attributes
     ----------
     verdict : Verdict
-        Use it, use it with this scale, use the mixture, or do not use it.
+        Use it, use it with this scale, use the mixture, do not use it, or unsure.
+    leaning : Verdict
+        What the rehearsal alone says: the verdict itself, unless that is unsure.
     reasons : tuple of str
         Why, in sentences.
     delta, H, sigma2 : Interval
@@ -157,9 +159,13 @@ class Audit:
     alarm : str
         Why the audit ended early, as one sentence, with nothing to predict: the proxy is NaN on
         the path, or the target curves downwards or runs away. Mostly empty.
+    doubts : tuple of str
+        Why the rehearsal is not to be trusted, as among the reasons; mostly empty. The verdict is
+        then unsure, unless the proxy curves downwards wherever it was looked at.
     """
 
     verdict: Verdict
+    leaning: Verdict
     reasons: tuple[str, ...]
     delta: Interval
     H: Interval
@@ -185,23 +191,29 @@ class Audit:
     proxy_matrices: tuple[np.ndarray[Any, Any], ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)
     alarm: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the gain that was rehearsed; or the alarm."""
-        return self.alarm or headline(self.verdict, self.prediction)
+        return self.alarm or headline(self.verdict, self.prediction, self.leaning)
 
     @property
     def recommended(self) -> Problem:
-        """The problem with the proxy that the verdict recommends; none where it says so."""
+        """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
         return Problem(self.problem.objective, self._proxy(), self.problem.penalty)
 
     def _proxy(self) -> Any:
-        if self.verdict is Verdict.USE_MIXED and self.mixture is not None:
+        if self.leaning is Verdict.USE_MIXED and self.mixture is not None:
             return MixedProxy((self.problem.proxy, *self.others), self.mixture.weights)
-        if self.verdict is Verdict.USE_SCALED:
+        if self.leaning is Verdict.USE_SCALED:
             return ScaledProxy(self.problem.proxy, self.scale.weights[0])
-        return self.problem.proxy if self.verdict is Verdict.USE else Zero()
+        return self.problem.proxy if self.leaning is Verdict.USE else Zero()
+
+    def _where(self) -> str:
+        if len(self.points) == 1:
+            return "at the only point visited, the start"
+        return f"the largest over the points visited, {len(self.points)} in all (of μ the smallest)"
 
     def __str__(self) -> str:
         told = self.prediction
@@ -216,8 +228,7 @@ class Audit:
         lines = [
             self.sentence,
             *(f"  {reason}" for reason in self.reasons),
-            "  the largest over the points visited (of μ the smallest), "
-            f"{self.confidence:.0%} limits:",
+            f"  {self._where()}, {self.confidence:.0%} limits:",
             *(
                 f"    {name:<18} {getattr(self, field)} – {meaning}"
                 for field, (name, meaning) in MEANINGS.items()

@@ -87,20 +87,22 @@ def survey(
     *,
     share: int,
     failure: float,
+    looks: int,
     rng: np.random.Generator,
     direction: Vector,
 ) -> Survey:
     """Measure the curvature at w with at most ``share`` target gradients.
 
     The small matrices hold the Krylov space of ``direction`` besides those of the random starts.
+    Noise may raise the largest of several ``looks``: each gets its part of the failures.
     """
     size = int(w.shape[0])
     halves = source.halves(w)
     if fits_dense(source, size, share):
-        return _in_full(source, halves, proxies, w, failure)
+        return _in_full(source, halves, proxies, w, failure / looks)
     affordable = (share - source.price(0)) // (source.price(1) - source.price(0))
     steps = max(LEAST_STEPS, affordable // _spaces(source))
-    return _projected(source, halves, proxies, w, steps, failure, rng, direction)
+    return _projected(source, halves, proxies, w, steps, failure, looks, rng, direction)
 
 
 def proxy_seen_from(found: Survey, proxy: MeteredProxy, w: Vector) -> Matrix:
@@ -147,6 +149,7 @@ def _projected(
     w: Vector,
     steps: int,
     failure: float,
+    looks: int,
     rng: np.random.Generator,
     direction: Vector,
 ) -> Survey:
@@ -173,7 +176,7 @@ def _projected(
             lambda v: (halves[0](v) - halves[1](v)) / 2, random_direction(w, rng), steps
         )
         draw = spectrum_of_space(split, size, failure)
-        error += inflation(size, failure) * max(abs(draw.values[0]), abs(draw.values[-1]))
+        error += inflation(size, failure / looks) * max(abs(draw.values[0]), abs(draw.values[-1]))
     spaces = [own]
     if norm(direction) > 0:
         spaces.append(lanczos(product, direction, steps))

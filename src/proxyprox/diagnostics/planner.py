@@ -14,6 +14,7 @@ from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics._alarm import NO_VERDICT
 from proxyprox.diagnostics._bill import Bill, affordable_steps, step_bill
 from proxyprox.diagnostics._report import Audit
+from proxyprox.diagnostics._rough import why_rough
 from proxyprox.diagnostics.prediction import counted
 from proxyprox.diagnostics.rehearsal import Rehearsal, rehearse
 from proxyprox.diagnostics.verdict import Verdict
@@ -22,9 +23,6 @@ from proxyprox.problems import Problem
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
 __all__ = ["Bill", "RunPlan", "WhatIf", "plan"]
-
-BENT = 0.4
-"""Share by which H may change between start and end before the plan is said to be rough."""
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Batch sizes of the what-if table, in units of the batch that was audited."""
@@ -70,6 +68,8 @@ class RunPlan:
         The problem to run: with the scaled or mixed proxy, if one is offered.
     w0 : array
         Where the audit began, and the run should.
+    rough : bool
+        Whether steps and suboptimality may be far off; a note then says why.
     """
 
     method: Any
@@ -84,6 +84,7 @@ class RunPlan:
     notes: tuple[str, ...]
     problem: Problem = field(repr=False)
     w0: Any = field(repr=False)
+    rough: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -96,7 +97,8 @@ class RunPlan:
         lines = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}"
             + ("" if self.stop is None else f", subproblems to {self.stop}"),
-            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}",
+            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}"
+            + (" (rough: see the notes)" if self.rough else ""),
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s"
             + ("" if bill.cost is None else f", cost {bill.cost:,.4g}"),
@@ -165,7 +167,7 @@ def plan(
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits = as_budget(budget)
     problem = audit.recommended
-    proxied = audit.verdict is not Verdict.DO_NOT_USE
+    proxied = audit.leaning is not Verdict.DO_NOT_USE
     notes: list[str] = [] if proxied else [audit.sentence]
     if guaranteed:
         if not proxied:
@@ -193,11 +195,8 @@ def plan(
             f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
             "on the model: take larger batches, or a larger ε."
         )
-    if audit.model.bend > BENT and not guaranteed:
-        notes.append(
-            f"H changes by {audit.model.bend:.0%} on the way: the quadratic model is rough, and "
-            'the run may need several times these steps. eta="auto" finds its own way.'
-        )
+    rough = why_rough(audit, guaranteed=guaranteed)
+    notes.extend(rough)
     steps = int(min(settings.steps, 10**9))
     return RunPlan(
         method=(ProxyProx if proxied else SGD)(settings.eta),
@@ -212,6 +211,7 @@ def plan(
         notes=tuple(notes),
         problem=problem,
         w0=audit.points[0].w,
+        rough=bool(rough),
     )
 
 
@@ -254,7 +254,7 @@ def _rule(audit: Audit, steps: int) -> Criterion:
 
 
 def _guaranteed(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
-    offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.verdict)
+    offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
     known = {
         "epsilon": epsilon, "B": audit.B, "sigma": math.sqrt(audit.sigma2.high),
         "delta": (audit.delta if offered is None else offered.delta).high,

@@ -46,9 +46,22 @@ class Verdict(Enum):
         "Do not use it: with this proxy ProxyProx saves too few target gradients against SGD to be "
         "worth it, or none."
     )
+    UNSURE = (
+        "Unsure: what was measured does not describe the way to the minimum, so that the rehearsal "
+        "may be wrong either way."
+    )
 
     def __str__(self) -> str:
         return self.value
+
+
+_OPENINGS = {
+    Verdict.USE: "Use it",
+    Verdict.USE_SCALED: "Use it with the scale below",
+    Verdict.USE_MIXED: "Use the mixture below",
+    Verdict.DO_NOT_USE: "Do not use it",
+    Verdict.UNSURE: "Unsure",
+}
 
 
 def worth_saying(weights: Sequence[float]) -> bool:
@@ -112,7 +125,7 @@ def decide(
     return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
 
 
-def headline(verdict: Verdict, told: Prediction) -> str:
+def headline(verdict: Verdict, told: Prediction, leaning: Verdict | None = None) -> str:
     """Return the verdict as one sentence with the gain that was rehearsed.
 
     Parameters
@@ -121,6 +134,8 @@ def headline(verdict: Verdict, told: Prediction) -> str:
         What to do.
     told : Prediction
         The target gradients rehearsed.
+    leaning : Verdict, optional
+        What the rehearsal alone says, where the verdict is unsure.
 
     Examples
     --------
@@ -128,14 +143,12 @@ def headline(verdict: Verdict, told: Prediction) -> str:
     >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
     'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
     """
-    opening = {
-        Verdict.USE: "Use it",
-        Verdict.USE_SCALED: "Use it with the scale below",
-        Verdict.USE_MIXED: "Use the mixture below",
-        Verdict.DO_NOT_USE: "Do not use it",
-    }[verdict]
+    said = verdict if leaning is None else leaning
+    opening = _OPENINGS[said]
+    if verdict is Verdict.UNSURE:
+        opening = f"Unsure, see below; the rehearsal alone says “{opening[0].lower()}{opening[1:]}”"
     gain = told.saved
-    if verdict is Verdict.DO_NOT_USE:
+    if said is Verdict.DO_NOT_USE:
         outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
     elif told.rehearsed_sgd.steps <= told.rehearsed_best.steps * (1 + _ALIKE):
         outcome = "no gain at this ε, where noise alone decides, and no loss"

@@ -115,6 +115,8 @@ def audit_values(audit: Audit, plan: RunPlan | None = None) -> dict[str, Any]:
     names = ("delta", "H", "mu", "sigma2", "rho2")
     values: dict[str, Any] = {
         "verdict": audit.verdict.name,
+        "leaning": audit.leaning.name,
+        "doubts": list(audit.doubts),
         "sentence": audit.sentence,
         "reasons": list(audit.reasons),
         "confidence": audit.confidence,
