@@ -58,8 +58,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         stationary point of L but one of ``θ L + (1 − θ) L̂``. That is a bias, and it does not
         vanish with η; it may pay in short runs, as the noise of the correction shrinks by θ.
     inner : ImplicitStep or callable
-        How inner steps are taken. A callable makes a torch optimiser from parameters:
-        ``functools.partial(torch.optim.SGD, lr=0.01, momentum=0.9)``.
+        How inner steps are taken. A callable makes a torch optimiser (of lr at most η/2) from
+        parameters: ``functools.partial(torch.optim.AdamW, lr=0.003, weight_decay=0)``.
     stop : int, Criterion or callable
         When an inner solve ends: a number of steps, one of the core's criteria (``Steps``,
         ``RandomSteps``, the paper's rules, joined by ``|`` and ``&``), or a function of the outer
