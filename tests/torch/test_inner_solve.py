@@ -8,32 +8,27 @@ import pytest
 import torch
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, Storm
 
 SGD = functools.partial(torch.optim.SGD, lr=0.05)
 
 
-@pytest.mark.parametrize("correction", [Plain(), EMA(0.3)])
-def test_paired_anchors_equal_full_ones_for_a_single_batch(make_toy, correction):
+@pytest.mark.parametrize("inner", [ImplicitStep(0.05), SGD], ids=["implicit", "sgd"])
+@pytest.mark.parametrize("weight", [1.0, 0.6])
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3), Storm(0.3)], ids=repr)
+def test_paired_anchors_equal_full_ones_for_a_single_batch(make_toy, correction, weight, inner):
     """With one batch that is the whole proxy, the pairs cancel exactly what the pass does."""
     paths = []
     for anchor in ("full", "paired"):
         toy = make_toy()
-        proxy = Proxy(toy.batches(size=8), toy.batch_loss)
-        paths.append(toy.train(toy.optimizer(proxy=proxy, anchor=anchor, correction=correction), 5))
-    torch.testing.assert_close(*paths, rtol=1e-10, atol=1e-12)
-
-
-def test_paired_anchors_with_a_weight_equal_full_ones_for_a_single_batch(make_toy):
-    paths = []
-    for anchor in ("full", "paired"):
-        toy = make_toy()
-        proxy = Proxy(toy.batches(size=8), toy.batch_loss)
-        paths.append(
-            toy.train(
-                toy.optimizer(proxy=proxy, anchor=anchor, correction_weight=0.6, inner=SGD), 5
-            )
+        optimizer = toy.optimizer(
+            proxy=Proxy(toy.batches(size=8), toy.batch_loss),
+            anchor=anchor,
+            correction=correction,
+            correction_weight=weight,
+            inner=inner,
         )
+        paths.append(toy.train(optimizer, 5, closure=correction.two_points))
     torch.testing.assert_close(*paths, rtol=1e-10, atol=1e-12)
 
 

@@ -68,9 +68,8 @@ def test_explicit_and_implicit_agree_where_both_are_stable(make_toy):
         functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9),
         functools.partial(torch.optim.Adam, lr=0.05),
         functools.partial(torch.optim.AdamW, lr=torch.tensor(0.05)),
-        functools.partial(torch.optim.RMSprop, lr=0.01),
     ],
-    ids=["momentum", "Adam", "AdamW, tensor lr", "RMSprop"],
+    ids=["momentum", "Adam", "AdamW, tensor lr"],
 )
 def test_every_inner_optimiser_bears_a_step_size_that_goes_to_zero(make_toy, inner):
     toy = make_toy()
@@ -82,9 +81,9 @@ def test_every_inner_optimiser_bears_a_step_size_that_goes_to_zero(make_toy, inn
         toy.loss().backward()
         optimizer.step()
         scheduler.step()
-    assert toy.loss().item() < 0.02
+    assert toy.loss().item() < 2e-5  # with the whole learning rate 2e-4, and 1e50 with momentum
     moved = (toy.flat() - before).norm().item()
-    assert moved < 0.1, "the last steps are of η = 0.003"
+    assert moved < 5e-3, "the last step is of η = 0.003"
     assert [g["lr"] for g in optimizer._stepper.optimizer.param_groups] == [inner.keywords["lr"]]
 
 

@@ -103,8 +103,9 @@ def conclude(
         verdict = Verdict.DO_NOT_USE
     why_not: tuple[str, ...] = ()
     if not evidence.alarm:
-        why_not = doubts(verdict, evidence, source, proxies, along.shares([1.0]))
-        why_not = not_convex(points) + why_not
+        why_not = not_convex(points) + doubts(
+            verdict, evidence, source, proxies, along.shares([1.0])
+        )
     counts = theory_counts(
         epsilon=epsilon, H=max(H.estimate, 1e-300), mu=_usable(mu), delta=delta.estimate,
         sigma=math.sqrt(sigma2.estimate), B=B,

@@ -83,9 +83,9 @@ def not_convex(points: Sequence[PointAudit]) -> tuple[str, ...]:
     if worst.mu.high >= -DOWNWARDS * worst.H.estimate:
         return ()
     return (
-        f"The target curves downwards at a point visited (by {-worst.mu.high:.3g}, where H = "
-        f"{worst.H.estimate:.3g}), as the losses of networks do, and the rehearsal is for convex "
-        "ones. Compare short runs with and without the proxy instead.",
+        "The target is not convex, as those of networks are not: it curves downwards at a point "
+        f"visited, by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}. The rehearsal leaves "
+        "such directions out. Compare short runs with and without the proxy instead.",
     )
 
 

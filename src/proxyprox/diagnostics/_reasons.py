@@ -69,8 +69,8 @@ def reasons(
             )
     if verdict is Verdict.DO_NOT_USE and sure:
         said.extend(_units(points, stops))
-    if min(point.mu.high for point in points) < 0:
-        said.append(_NOT_CONVEX)
+    if sure and min(point.mu.high for point in points) < 0:
+        said.append(_NOT_CONVEX)  # where it is more than a trace, the doubts say so
     if cost.unit == "seconds" and cost.ratio < 1:
         said.append(_SLOW_PROXY)
     return tuple(said)
