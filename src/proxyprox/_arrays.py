@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded on first use
 from array_api_compat import array_namespace, is_numpy_array
 
 Vector = Any

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded on first use
 
 from proxyprox._arrays import Vector, dot, from_numpy, norm
 

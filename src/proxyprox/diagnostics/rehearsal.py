@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded on first use
 
 Matrix = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.optimize
+import scipy  # its parts are loaded on first use, which takes a third of a second
 
 Matrix = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
+import scipy  # its parts are loaded on first use, which takes a third of a second
 
 from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._checks import whole
