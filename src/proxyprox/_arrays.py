@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 from array_api_compat import array_namespace, is_numpy_array
 
 Vector = Any

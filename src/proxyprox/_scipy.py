@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use, which takes a third of a second
+import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
 from proxyprox._checks import message
 from proxyprox._exchange import Step

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
+
+if TYPE_CHECKING:
+    # Every command imports this module, and rich only to print: --version does without.
+    from rich.console import Console
 
 WIDEST = 100
 """Columns beyond which lines get hard to read."""
@@ -15,15 +17,18 @@ WIDEST = 100
 
 def stdout() -> Console:
     """Return a console for results."""
-    return _narrowed(Console(highlight=False))
+    return _console(stderr=False)
 
 
 def stderr() -> Console:
     """Return a console for progress and errors."""
-    return _narrowed(Console(stderr=True, highlight=False))
+    return _console(stderr=True)
 
 
-def _narrowed(console: Console) -> Console:
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False)
     if console.width > WIDEST:
         console.width = WIDEST
     return console
@@ -41,6 +46,8 @@ def say(console: Console, text: str, style: str = "") -> None:
     style : str
         Colour or weight, dropped where there is no terminal.
     """
+    from rich.text import Text
+
     console.print(Text(text, style=style), soft_wrap=console.stderr and not console.is_terminal)
 
 
@@ -54,6 +61,8 @@ def tell_path(console: Console, text: str) -> None:
     text : str
         The line.
     """
+    from rich.text import Text
+
     console.print(Text(text, style="bold"), soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
 from proxyprox._arrays import Vector, dot, from_numpy, norm
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+from scipy.special import fdtri
 
 from proxyprox._arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._checks import has
@@ -36,7 +36,7 @@ def inflation(size: int, failure: float) -> float:
     >>> [round(inflation(size, 0.025), 1) for size in (2, 10, 100)]
     [6.2, 1.9, 1.2]
     """
-    return math.sqrt(float(scipy.special.fdtri(size, size, 1 - failure)))
+    return math.sqrt(float(fdtri(size, size, 1 - failure)))
 
 
 @dataclass(frozen=True)

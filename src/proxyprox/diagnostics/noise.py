@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+from scipy.special import chdtri, stdtrit
 
 from proxyprox.diagnostics.interval import Interval
 
@@ -50,9 +50,9 @@ def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> In
         return Interval(0.0, 0.0, 1e-24 * size)
     tail = (1 - confidence) / 2
     freedom = _freedom(gram, total, gradients.shape[1])
-    low = freedom * total / float(scipy.special.chdtri(freedom, tail))
-    high = freedom * total / float(scipy.special.chdtri(freedom, 1 - tail))
-    spread = float(scipy.special.stdtrit(n - 1, 1 - tail)) * _jackknife(gram)
+    low = freedom * total / float(chdtri(freedom, tail))
+    high = freedom * total / float(chdtri(freedom, 1 - tail))
+    spread = float(stdtrit(n - 1, 1 - tail)) * _jackknife(gram)
     return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
 
 

