@@ -1,10 +1,15 @@
-"""Imports point one way, and `import proxyprox` stays light."""
+"""Imports point one way, and nothing slow is imported before it is used."""
 
 from __future__ import annotations
 
 import ast
+import json
+import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -39,6 +44,7 @@ LAYERS = [
     ["_minimize"],
     ["_scipy"],
     ["sklearn", "privacy", "diagnostics", "torch", "simulation", "datasets"],
+    ["_public"],
     ["experiments"],
     ["cli", "__main__"],
 ]
@@ -49,7 +55,12 @@ APART = [
     ("corrections", "problems"), ("stopping", "problems"), ("theory", "problems"),
     ("datasets", "torch"), ("torch", "datasets"),
 ]  # fmt: skip
-FORBIDDEN = ("torch", "matplotlib", "plotly", "pandas", "pyarrow", "rich", "typer")
+SLOW = {
+    "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
+    "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
+    "matplotlib", "plotly", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
+    "proxyprox._public", "proxyprox.diagnostics", "proxyprox.experiments", "proxyprox.sklearn",
+}  # fmt: skip
 
 
 def part_of(path):
@@ -103,20 +114,173 @@ def test_the_check_sees_an_import_that_points_back(tmp_path):
     assert list(imported(wrong)) == ["_run", "cli"]
 
 
-def test_import_is_light():
-    code = (
-        "import sys, proxyprox\n"
-        f"loaded = [m for m in {FORBIDDEN!r} if m in sys.modules]\n"
-        "sys.exit(','.join(loaded) or 0)"
-    )
+def at_import(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports that run when a module is imported: not those in functions."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from at_import(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from at_import(ast.iter_child_nodes(node))
+
+
+def packages_of(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:end]) for end in range(2, len(parts))]
+
+
+def modules_needed(module: str, source: str, known: Iterable[str]) -> set[str]:
+    """Return the modules that must have been imported in full before this one can be."""
+    named = set()
+    for node in at_import(ast.parse(source).body):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                public = node.module == "proxyprox" and alias.name in proxyprox.__all__
+                found = inside if inside in known else node.module
+                named.add("proxyprox._public" if public else found)
+        else:
+            named.update(alias.name for alias in node.names)
+    own = named & set(known)
+    # A package is imported before what is in it; while it is, its own modules find it half done.
+    around = {package for other in own for package in packages_of(other)}
+    return own | (around - set(packages_of(module)) - {module})
+
+
+def test_any_module_can_be_imported_first():
+    sources = {}
+    for path in FILES:
+        parts = ["proxyprox", *path.relative_to(ROOT).with_suffix("").parts]
+        sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
+    needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
+    assert "proxyprox._subproblem" in needed["proxyprox.inner.lbfgs"]
+    assert "proxyprox.inner" in needed["proxyprox._config"]
+    TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
+
+
+def in_new_interpreter(code: str, *arguments: str) -> str:
+    """Run code where nothing is imported yet; return what it printed."""
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(ROOT.parent)},
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        capture_output=True, text=True, encoding="utf-8", check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent), "PYTHONUTF8": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
-def test_every_public_name_exists_and_is_listed_in_order():
+def slow_modules_after(code: str) -> set[str]:
+    end = f"\nimport json, sys\nprint(json.dumps([m for m in {sorted(SLOW)} if m in sys.modules]))"
+    return set(json.loads(in_new_interpreter(code + end).splitlines()[-1]))
+
+
+def test_importing_the_package_imports_no_library():
+    assert slow_modules_after("import proxyprox") == slow_modules_after("pass")
+
+
+def test_public_names_need_only_the_array_libraries():
+    libraries = "import numpy, scipy.sparse, scipy.special, array_api_compat"
+    found = slow_modules_after("import proxyprox\nproxyprox.minimize")
+    own = {"proxyprox._public", "proxyprox.diagnostics"}
+    assert found - own == slow_modules_after(libraries)
+
+
+RUN_COMMANDS = """
+import contextlib, io, sys
+from proxyprox.cli import main
+for words in {commands}:
+    sys.argv = ["proxyprox", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        main()
+    assert shown.getvalue().strip(), words
+"""
+
+
+def test_the_version_is_printed_without_slow_imports():
+    found = slow_modules_after(RUN_COMMANDS.format(commands=[["--version"]]))
+    # Some versions of typer import rich themselves.
+    assert found == slow_modules_after("import typer")
+
+
+def test_help_of_every_command_is_printed_without_its_implementation():
+    from typer.main import get_command
+
+    from proxyprox.cli import app
+
+    def paths(command, words):
+        yield [*words, "--help"]
+        for name, below in getattr(command, "commands", {}).items():
+            yield from paths(below, [*words, name])
+
+    commands = list(paths(get_command(app), []))
+    assert ["reproduce", "mushrooms", "--help"] in commands
+    found = slow_modules_after(RUN_COMMANDS.format(commands=commands))
+    assert found <= slow_modules_after("import typer") | {"typer", "rich", "pydantic", "asyncio"}
+
+
+def test_every_public_name_exists_and_is_listed():
     for name in proxyprox.__all__:
         assert hasattr(proxyprox, name), name
     assert len(set(proxyprox.__all__)) == len(proxyprox.__all__)
+    assert set(proxyprox.__all__) <= set(dir(proxyprox))
+    assert "__version__" in dir(proxyprox)
+
+
+def test_a_misspelt_name_is_an_error():
+    with pytest.raises(AttributeError, match="minimise"):
+        proxyprox.minimise  # noqa: B018
+    with pytest.raises(ImportError, match="minimise"):
+        from proxyprox import minimise  # noqa: F401
+    for private in ("_minimise", "__wrapped__"):
+        assert not hasattr(proxyprox, private)
+
+
+def test_names_are_found_in_whatever_way_they_are_first_asked_for():
+    in_new_interpreter(
+        """
+import proxyprox, pydoc
+proxyprox.diagnostics.audit, proxyprox.stopping.Steps
+proxyprox.minimize = None
+assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
+assert "scipy_method(" in pydoc.render_doc(proxyprox)
+"""
+    )
+    in_new_interpreter("from proxyprox import *; minimize, Problem")
+
+
+def test_pickles_are_read_before_the_package_is_imported():
+    parts = [proxyprox.ProxyProx(eta=0.5), proxyprox.LBFGS(), proxyprox.Status.BUDGET_SPENT]
+    code = "import pickle, sys; print(*map(repr, pickle.loads(bytes.fromhex(sys.argv[1]))))"
+    packed = pickle.dumps(parts).hex()
+    assert in_new_interpreter(code, packed).strip() == " ".join(map(repr, parts))
+
+
+def test_threads_may_ask_for_their_first_names_at_once():
+    in_new_interpreter(
+        """
+import importlib, sys, threading
+import proxyprox
+
+sys.setswitchinterval(1e-5)
+asked = [
+    lambda: proxyprox.minimize,
+    lambda: proxyprox.theory.plan,
+    lambda: importlib.import_module("proxyprox.inner").LBFGS,
+    lambda: importlib.import_module("proxyprox.problems.glm").GLM,
+    lambda: dir(proxyprox),
+]
+together, answered = threading.Barrier(len(asked)), []
+
+def ask(question):
+    together.wait()
+    answered.append(question())
+
+threads = [threading.Thread(target=ask, args=(question,), daemon=True) for question in asked]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(60)
+assert len(answered) == len(asked)
+"""
+    )
