@@ -14,13 +14,14 @@ import closed_form
 import driver
 import outer_step
 import scaling
+import startup
 from proxyprox.datasets import DatasetError
 
 
 def main() -> int:
     table = []
     with threadpool_limits(1):
-        for part in (outer_step, closed_form, driver, scaling):
+        for part in (outer_step, closed_form, driver, scaling, startup):
             try:
                 table += part.rows()
             except DatasetError as error:

@@ -14,12 +14,15 @@ import pytest
 import typer
 
 import proxyprox
-from proxyprox.cli import _errors
+from proxyprox.cli import _errors, app
 from proxyprox.cli._errors import CommandError, described, guarded
 from proxyprox.experiments._workers import WorkerLostError
 
 Invoke = Callable[..., Any]
-COMMANDS = [[], ["demo"], ["reproduce"], ["reproduce", "mushrooms"], ["run"], ["plan"]]
+COMMANDS = [
+    [], ["demo"], ["reproduce"], ["reproduce", "mushrooms"], ["reproduce", "cifar10"],
+    ["reproduce", "labels"], ["run"], ["audit"], ["label"], ["plan"],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -31,6 +34,16 @@ def test_help_fits_80_columns_and_has_examples(invoke: Invoke, command: list[str
     if command != ["reproduce"]:
         assert "Examples" in result.stdout
         assert "130 interrupted" in result.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["reproduce"]], ids=" ".join)
+def test_help_lists_every_command_with_a_line(invoke: Invoke, words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    shown = " ".join(invoke(*words, "--help").stdout.replace("│", " ").split())
+    for name, below in command.commands.items():
+        assert f"{name} {' '.join(below.help.split()[:4])}" in shown
 
 
 def test_alone_it_prints_help(invoke: Invoke) -> None:
