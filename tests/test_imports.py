@@ -186,6 +186,10 @@ def test_public_names_need_only_the_array_libraries():
     assert found - own == slow_modules_after(libraries)
 
 
+def test_a_solver_loads_what_it_needs_before_its_steps_are_timed():
+    assert "scipy.optimize" in slow_modules_after("import proxyprox\nproxyprox.LBFGS()")
+
+
 RUN_COMMANDS = """
 import contextlib, io, sys
 from proxyprox.cli import main

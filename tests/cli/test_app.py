@@ -91,6 +91,22 @@ def test_module_runs_and_survives_a_narrow_encoding() -> None:
     assert "step size of ProxyProx" in result.stdout
 
 
+def test_interrupted_while_a_command_is_imported(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "proxyprox.cli._plan":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "proxyprox.cli._plan", raising=False)
+    monkeypatch.delattr("proxyprox.cli._plan", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    result = invoke("plan", "--delta=1", "--sigma=0", "--H=2", "--B=1", "--epsilon=0.1")
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted.\n"
+
+
 def _raising(error: BaseException) -> Callable[..., None]:
     @guarded
     def command(as_json: bool = False) -> None:
