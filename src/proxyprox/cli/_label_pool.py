@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +147,3 @@ def _words(documents: list[str]) -> tuple[Any, tuple[str, ...]] | None:
     except ValueError:
         return None
     return X, tuple(vectorizer.get_feature_names_out())
-
-
-def fingerprint(path: Path) -> str:
-    """Return a short digest of a file, by which answers and rows are kept together."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

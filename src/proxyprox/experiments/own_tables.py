@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import scipy.sparse
 import sklearn.datasets
 
+from proxyprox._digests import file_digest
 from proxyprox.datasets import DataError, Table, read_table
 from proxyprox.experiments.own_config import Config
 
@@ -87,10 +87,10 @@ def digests(config: Config, base: Path) -> tuple[str, ...]:
         if name is None or name.startswith(BUILT_IN):
             continue
         try:
-            content = _place(name, base).read_bytes()
+            found = file_digest(_place(name, base))
         except OSError:
             continue  # the reader of tables words it
-        lines.append(f"{name}: sha256 {hashlib.sha256(content).hexdigest()[:16]}")
+        lines.append(f"{name}: sha256 {found}")
     return tuple(lines)
 
 

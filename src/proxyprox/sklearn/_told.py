@@ -47,6 +47,28 @@ def answers_of(labels: Any, estimator: Any) -> list[Any]:
     return found
 
 
+def label_fault(label: Any, estimator: Any, classes: Any = None) -> str | None:
+    """Return what keeps a value from being a label, in words; None if nothing does.
+
+    Parameters
+    ----------
+    label : object
+        A plain value.
+    estimator : estimator
+        For whom.
+    classes : sequence, optional
+        The labels that are allowed.
+    """
+    text = isinstance(label, str)
+    if not text and not _finite(label):
+        return "which is neither text nor a finite number"
+    if text and not is_classifier(estimator):
+        return "which is no number, as a regressor needs"
+    if isinstance(classes, (list, tuple)) and label not in classes:
+        return f"which is none of the classes {', '.join(map(repr, classes))}"
+    return None
+
+
 def _listed(labels: Any) -> list[Any]:
     """Return one label or several as a list; numpy would make text of numbers among text."""
     if labels is None or isinstance(labels, (str, bytes)):

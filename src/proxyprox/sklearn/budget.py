@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from proxyprox._checks import fraction, message, positive, whole
+from proxyprox._digests import data_digest
 from proxyprox.sklearn._bought import fitted, last_step, pool_of, reachable
 from proxyprox.sklearn._criteria import criterion_of, probabilities
-from proxyprox.sklearn._digest import digest_of
-from proxyprox.sklearn._journal import Journal
-from proxyprox.sklearn._told import answers_of
+from proxyprox.sklearn._journal import Answer, Draw, Journal
+from proxyprox.sklearn._told import answers_of, label_fault
 
 Array = Any
 
@@ -47,12 +47,17 @@ class LabelBudget:
     ahead : int
         The labels meant in ``least_gain``.
     path : path-like, optional
-        File of all answers, written before they count; an existing one is gone on with.
+        File of all draws and answers, an SQLite database; every answer is on disk before it
+        counts, and an existing file is resumed. One process has it at a time, until `close`, the
+        end of a ``with`` block or of the process; another one is refused. In one process a newer
+        budget with the same path takes over. A journal of version 0.1 (JSON lines) stays as it
+        is: its answers are copied once to a file with ".sqlite" behind the name.
     rng : int
         Seed of the draws.
     about : mapping, optional
         What else must agree for the answers of ``path`` to be usable, as JSON values. A digest of
-        X is among them, under the name "data"; an entry of that name takes its place.
+        X is among them, under the name "data"; an entry of that name takes its place and that of
+        the number of columns. An entry "classes" lists the labels that are allowed.
 
     Attributes
     ----------
@@ -62,6 +67,8 @@ class LabelBudget:
     declined : set of int
         Rows that were answered by None, NaN or, for classifiers, an empty string or the
         estimator's mark of unlabelled rows: they are not asked again and cost nothing.
+    path : Path or None
+        Where the answers are.
 
     Examples
     --------
@@ -108,15 +115,32 @@ class LabelBudget:
         self._open: list[int] = []
         self._fitted: tuple[int, Any] | None = None
         name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
-        shape = {"rows": self.rows, "columns": int(np.prod(self.X.shape[1:]))}
-        draws = {"criterion": name, "seed": whole("rng", rng, 0), "floor": self.floor}
-        header = {**shape, **draws, **(about or {})}
+        header: dict[str, Any] = {"rows": self.rows, "criterion": name}
+        header |= {"seed": whole("rng", rng, 0), "floor": self.floor, **(about or {})}
+        self._classes = header.get("classes")
         if path is not None and "data" not in header:
-            header["data"] = digest_of(self.X)
-        self._journal = Journal(path, header, newer=("data",))
+            header |= {"data": data_digest(self.X), "columns": int(np.prod(self.X.shape[1:]))}
+        # Files of the first version have no digest of the data.
+        optional = ("data", "columns")
+        self._journal = Journal(path, header, label_fault=self._label_fault, optional=optional)
+        self.path = self._journal.path
         self._seed = rng
-        for entry in self._journal.entries:
-            self._replay(entry)
+        for draw in self._journal.draws:
+            self._enter_draw(draw)
+        for answer in self._journal.answers:
+            self._enter_answer(answer)
+
+    def close(self) -> None:
+        """Let another process have the file of answers; this object buys no more of them."""
+        self._journal.close()
+
+    def __enter__(self) -> LabelBudget:
+        """Return the budget, whose file another process may have when the block ends."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let another process have the file of answers."""
+        self.close()
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -157,10 +181,14 @@ class LabelBudget:
         if strange:
             allowed = f"rows that were asked for, {self._open[:8]}"
             raise ValueError(message("rows", strange[0], allowed))
-        for row, label in zip(numbers, answers, strict=True):
-            entry = {"row": int(row), "label": label}
-            self._journal.append(entry)
-            self._replay(entry)
+        for label in answers:
+            fault = None if label is None else self._label_fault(label)
+            if fault is not None:
+                raise ValueError(f"labels has {label!r}, {fault}. Answer None if there is no label.")
+        told = [Answer(int(row), label) for row, label in zip(numbers, answers, strict=True)]
+        self._journal.add_answers(told)
+        for answer in told:
+            self._enter_answer(answer)
 
     @property
     def finished(self) -> str | None:
@@ -246,9 +274,9 @@ class LabelBudget:
             q = np.full(self.rows, 1 / self.rows) if scores is None else scores
             rows = rng.choice(self.rows, wanted, p=q)
             weights = 1 / (self.rows * q[rows])
-        entry = {"draw": rows.tolist(), "weights": weights.tolist()}
-        self._journal.append(entry)
-        self._replay(entry)
+        draw = Draw(rows.tolist(), weights.tolist())
+        self._journal.add_draw(draw)
+        self._enter_draw(draw)
 
     def _scores(self) -> Array | None:
         assert self.criterion is not None
@@ -258,14 +286,17 @@ class LabelBudget:
             return None
         return probabilities(self.criterion(model, self.X), self.rows, self.floor)
 
-    def _replay(self, entry: Mapping[str, Any]) -> None:
-        if "draw" in entry:
-            self._draws += 1
-            np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
-            known = self.labels.keys() | self.declined
-            self._open = list(dict.fromkeys(row for row in entry["draw"] if row not in known))
-            return
-        row, label = entry["row"], entry["label"]
+    def _label_fault(self, label: Any) -> str | None:
+        return label_fault(label, last_step(self.estimator), self._classes)
+
+    def _enter_draw(self, draw: Draw) -> None:
+        self._draws += 1
+        np.add.at(self.weights, np.array(draw.rows, dtype=int), draw.weights)
+        known = self.labels.keys() | self.declined
+        self._open = list(dict.fromkeys(row for row in draw.rows if row not in known))
+
+    def _enter_answer(self, answer: Answer) -> None:
+        row, label = answer
         if label is None:
             self.labels.pop(row, None)
             self.declined.add(row)

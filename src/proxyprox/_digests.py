@@ -1,8 +1,9 @@
-"""A short digest of inputs, by which bought labels and rows are kept together."""
+"""Short digests of data and files, by which answers and the rows they belong to are matched."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,18 @@ BLOCK = 1 << 22
 """Entries that are hashed at a time: no copy of the data is made."""
 
 
-def digest_of(X: Any) -> str:
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return 16 hex digits that another content of the file would change."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def text_digest(text: str) -> str:
+    """Return 16 hex digits of a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def data_digest(X: Any) -> str:
     """Return 16 hex digits that other values, another order or another shape would change.
 
     Parameters
