@@ -12,6 +12,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._arrays import Vector, namespace, to_numpy
+from proxyprox._text import printable
 
 CAPABILITIES = {
     "value": "values, value(w)",
@@ -40,7 +41,10 @@ def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
     shown = repr(got)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return f"{argument} must be {allowed}, got {shown}." + (f" {remedy}" if remedy else "")
+    # Arguments may be named after columns, and what is allowed may list a user's classes.
+    return printable(
+        f"{argument} must be {allowed}, got {shown}." + (f" {remedy}" if remedy else "")
+    )
 
 
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:

@@ -1,11 +1,12 @@
-r"""Text of a user's, made harmless for a terminal and for a spreadsheet."""
+"""Text of a user's, made harmless for a terminal, a page and a spreadsheet."""
 
 from __future__ import annotations
 
+import html
 import math
 import re
 
-__all__ = ["printable", "without_formula"]
+__all__ = ["escape_html", "printable", "without_formula"]
 
 _UNSEEN = re.compile(
     "["
@@ -38,6 +39,11 @@ def printable(text: str) -> str:
     \x1b[31mred
     """
     return _UNSEEN.sub(_escaped, str(text).replace("\r\n", "\n"))
+
+
+def escape_html(text: str) -> str:
+    """Return text for a page: its own characters, no elements, nothing that changes direction."""
+    return html.escape(printable(text))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -13,12 +13,14 @@ import typer
 
 from proxyprox import __version__
 from proxyprox.cli import audit, demo, label, plan, reproduce, run
+from proxyprox.cli._errors import EscapingGroup
 from proxyprox.cli._help import examples, prose
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="proxyprox",
+    cls=EscapingGroup,
     rich_markup_mode="rich",
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -10,6 +10,9 @@ import typer
 if TYPE_CHECKING:
     # Every command imports this module, and rich only to print: --version does without.
     from rich.console import Console
+    from rich.text import Text
+
+from proxyprox._text import printable
 
 WIDEST = 100
 """Columns beyond which lines get hard to read."""
@@ -28,27 +31,40 @@ def stderr() -> Console:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False)
+    console = Console(stderr=stderr, highlight=False, markup=False)
     if console.width > WIDEST:
         console.width = WIDEST
     return console
 
 
+def plain(text: object, style: str = "") -> Text:
+    """Return what a user may have written, for a table or a line: no markup, nothing that acts.
+
+    Parameters
+    ----------
+    text : object
+        Anything; shown as its ``str``.
+    style : str
+        Colour or weight, dropped where there is no terminal.
+    """
+    from rich.text import Text
+
+    return Text(printable(str(text)), style=style)
+
+
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print text as it is: results wrapped, messages in a log left in one piece.
+    """Print text: results wrapped, messages in a log left in one piece.
 
     Parameters
     ----------
     console : Console
         Where to.
     text : str
-        Anything; brackets in it are no markup.
+        Anything; brackets in it are no markup, and control characters are shown as escapes.
     style : str
         Colour or weight, dropped where there is no terminal.
     """
-    from rich.text import Text
-
-    console.print(Text(text, style=style), soft_wrap=console.stderr and not console.is_terminal)
+    console.print(plain(text, style), soft_wrap=console.stderr and not console.is_terminal)
 
 
 def tell_path(console: Console, text: str) -> None:
@@ -61,9 +77,7 @@ def tell_path(console: Console, text: str) -> None:
     text : str
         The line.
     """
-    from rich.text import Text
-
-    console.print(Text(text, style="bold"), soft_wrap=True)
+    console.print(plain(text, "bold"), soft_wrap=True)
 
 
 def emit(content: dict[str, Any]) -> None:
@@ -74,4 +88,5 @@ def emit(content: dict[str, Any]) -> None:
     content : dict
         JSON values.
     """
-    typer.echo(json.dumps(content, allow_nan=False))
+    # JSON escapes every control character but this one.
+    typer.echo(json.dumps(content, allow_nan=False).replace("\x7f", "\\u007f"))

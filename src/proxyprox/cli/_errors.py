@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import typer
+import typer.core
 
+from proxyprox._text import printable
 from proxyprox.cli._console import emit, say, stderr
 
 P = ParamSpec("P")
@@ -24,6 +27,31 @@ class CommandError(Exception):
     def __init__(self, text: str, code: int = BAD_INPUT) -> None:
         super().__init__(text)
         self.code = code
+
+
+class EscapingGroup(typer.core.TyperGroup):
+    """Commands whose errors of usage show control characters of what was typed as escapes."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options that stand before the command."""
+        with _escaped():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options of the command, and run it."""
+        with _escaped():
+            return super().invoke(*args, **kwargs)
+
+
+@contextmanager
+def _escaped() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Asked for by attribute: the class of such errors is another one in newer releases.
+        if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
+            vars(error)["message"] = printable(vars(error)["message"])
+        raise
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:

@@ -1,15 +1,13 @@
-"""Questions about rows, and the file of the answers."""
+"""Questions about rows, and where the answers go."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from proxyprox.cli._console import say
+from proxyprox.cli._console import plain, say
 from proxyprox.cli._label_pool import Pool
 
 BACK = ("b", "back", "<")
@@ -19,28 +17,15 @@ STOP = ("q", "quit")
 """What a person may type to stop, unless a class is called that; Enter alone always does."""
 
 
-def drop_if_unanswered(file: Path) -> None:
-    """Remove a file of answers without any, so that a slip in the first options costs nothing."""
-    if file.is_file():
-        content = file.read_bytes()
-        if content.startswith(b'{"about"') and b'{"row"' not in content:
-            file.unlink()
+def answers_file(data: Path, wanted: Path | None) -> Path:
+    """Return the file of the answers: the wanted one, or one beside the data.
 
-
-def columns_noted(file: Path, here: int) -> int:
-    """Return the number of features that a file of answers was begun with, or that of now.
-
-    Labels are of rows, and the rows' file has a digest among what is compared: answers that were
-    given when other columns of it were learned from are as good.
+    Answers that version 0.1 put beside the data are found under the name it used.
     """
-    if not file.is_file():
-        return here
-    try:
-        with file.open("rb") as lines:
-            noted = json.loads(lines.readline())["about"]["columns"]
-    except (ValueError, LookupError, TypeError):
-        return here
-    return noted if isinstance(noted, int) else here
+    if wanted is not None:
+        return wanted
+    now, before = (data.with_name(f"{data.name}.labels.{end}") for end in ("sqlite", "jsonl"))
+    return before if before.is_file() and not now.exists() else now
 
 
 class Back:
@@ -68,6 +53,10 @@ class Questions:
     def explain(self) -> None:
         """Say how to answer, go back and stop, and how rows are counted."""
         say(self._console, f"{self.how} Rows are counted from 0, as in the file of answers.")
+
+    def say(self, text: str) -> None:
+        """Tell the person something."""
+        say(self._console, text)
 
     def answer(self, row: int, number: int, budget: int) -> str | Back | None:
         """Return the class of a row, or None if the person wants to stop.
@@ -97,7 +86,7 @@ class Questions:
     def _typed(self, choices: str) -> str:
         """Return what is typed; nothing at the end of the input."""
         # Not by a prompt of typer's, which puts a blank on standard output.
-        self._console.print(Text(f"{choices}: "), end="", soft_wrap=True)
+        self._console.print(plain(f"{choices}: "), end="", soft_wrap=True)
         try:
             line = sys.stdin.readline()
         except KeyboardInterrupt:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proxyprox.cli._errors import CommandError
+from proxyprox._files import atomic_write_bytes
+from proxyprox._text import without_formula
+from proxyprox.cli._errors import BAD_INPUT, BAD_RUN, CommandError
 from proxyprox.cli._label_pool import Pool
 
 TABLES = {".csv": ",", ".tsv": "\t"}
@@ -56,7 +60,9 @@ def refuse_foreign(target: Path, source: Path, pool: Pool, labels: Mapping[int, 
     if not target.is_file() or not target.stat().st_size:
         return
     names, rows = _table(source, pool, sorted(labels))
-    known = {tuple(_written(value) for value in row) for row in rows.values()}
+    # Version 0.1 wrote formulas as they were.
+    known = {tuple(map(_written, row)) for row in rows.values()}
+    known |= {tuple(_written(without_formula(value)) for value in row) for row in rows.values()}
     try:
         with target.open(newline="", encoding="utf-8") as file:
             found = list(csv.reader(file, delimiter=_separator(target)))
@@ -64,7 +70,12 @@ def refuse_foreign(target: Path, source: Path, pool: Pool, labels: Mapping[int, 
         found = []
     # Answers are only added: rows of an earlier export are among those labelled now.
     header = [*names, _column(names)]
-    if not found or found[0] != header or not all(tuple(row[:-1]) in known for row in found[1:]):
+    headers = (header, [without_formula(name) for name in header])
+    if (
+        not found
+        or found[0] not in headers
+        or any(tuple(row[:-1]) not in known for row in found[1:])
+    ):
         raise CommandError(
             f"--export would replace {target}, which holds something other than rows labelled "
             "here: name another file, or add --overwrite."
@@ -72,12 +83,12 @@ def refuse_foreign(target: Path, source: Path, pool: Pool, labels: Mapping[int, 
 
 
 def export(target: Path, source: Path, pool: Pool, labels: Mapping[int, Any]) -> None:
-    """Write the labelled rows with their labels as a table.
+    """Write the labelled rows with their labels as a table that holds no formula.
 
     Parameters
     ----------
     target : Path
-        The file to write, CSV or TSV.
+        The file to write, CSV or TSV; it appears whole or stays what it was.
     source : Path
         The data; of a CSV or TSV all columns are written, else the features.
     pool : Pool
@@ -86,13 +97,19 @@ def export(target: Path, source: Path, pool: Pool, labels: Mapping[int, Any]) ->
         Labels by row number.
     """
     names, rows = _table(source, pool, sorted(labels))
+    lines = [[*names, _column(names)], *([*rows[row], labels[row]] for row in sorted(labels))]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=_separator(target))
+    writer.writerows([without_formula(cell) for cell in line] for line in lines)
     try:
-        with target.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, delimiter=_separator(target))
-            writer.writerow([*names, _column(names)])
-            writer.writerows([*rows[row], labels[row]] for row in sorted(labels))
+        atomic_write_bytes(target, text.getvalue().encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise CommandError(f"--export cannot write {target}: {error.strerror}.") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise CommandError(
+            f"--export cannot write {target}: {error.strerror}. The answers are kept, and so is "
+            "an earlier export.",
+            BAD_RUN if full else BAD_INPUT,
+        ) from error
 
 
 def same_file(first: Path, second: Path) -> bool:

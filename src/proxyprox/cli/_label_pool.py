@@ -106,9 +106,14 @@ def _cells(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
     separator = SEPARATORS.get(path.suffix.lower())
     if separator is None:
         raise CommandError(f"--show needs a CSV or TSV file, got {path.name}: leave it out.")
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file, delimiter=separator)
-        return list(reader.fieldnames or ()), list(reader)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, delimiter=separator)
+            return list(reader.fieldnames or ()), list(reader)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise CommandError(
+            f"{path.name} is not a table in UTF-8 text ({error}): save it as CSV in UTF-8."
+        ) from error
 
 
 def _numbers(path: Path, features: list[str] | None) -> Any:

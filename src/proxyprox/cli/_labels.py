@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyprox.cli._conduct import _display, usable_folder
-from proxyprox.cli._console import stderr
+from proxyprox.cli._console import plain, stderr
 from proxyprox.cli._errors import INTERRUPTED, CommandError
 from proxyprox.experiments import labels
 from proxyprox.experiments.records import Point
@@ -67,12 +67,12 @@ def print_differences(console: Console, gaps: Sequence[Mapping[str, Any]]) -> No
         What ``label_report.differences`` returns.
     """
     for panel in dict.fromkeys(row["panel"] for row in gaps):
-        table = Table(title=str(panel), title_justify="left", box=None)
+        table = Table(title=plain(panel), title_justify="left", box=None)
         for heading in ("against", "labels", "ours", "theirs", "ours − theirs, 95 %"):
             table.add_column(heading, justify="left" if heading == "against" else "right")
         for row in (row for row in gaps if row["panel"] == panel):
             table.add_row(
-                str(row["method"]),
+                plain(row["method"]),
                 f"{row['labels']:,}",
                 f"{row['ours']:.4f}",
                 f"{row['theirs']:.4f}",

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from proxyprox.cli._console import say
+from proxyprox.cli._console import plain, say
 
 
 def panels(
@@ -88,12 +88,12 @@ def _table(panel: Mapping[str, Any]) -> Iterator[Text]:
         hit, cost = method["target_gradients_to_level"], method["proxy_gradients_to_level"]
         first = end is not None and end == best
         reached = ("" if level is None else "never") if hit is None else f"{hit:,}"
-        yield Text(
+        yield plain(
             f"{method['method']:{width}}  {reached:>8} {_count(cost):>8}  "
             f"{'diverged' if end is None else f'{end:.1e}':>10}{'*' if first else ' '}"
             f"{_count(method['proxy_gradients']):>8} {method['seconds']:>7.2g} "
             f"{'' if alike else on_eta:>8}".rstrip(),
-            style="bold" if first else "",
+            "bold" if first else "",
         )
     if alike and any(spent):
         yield Text(f"on eta: {max(spent)} each", style="dim")

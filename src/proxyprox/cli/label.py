@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxyprox.cli._errors import CommandError, guarded
+from proxyprox.cli._errors import INTERRUPTED, CommandError, guarded
 from proxyprox.cli._help import examples
 from proxyprox.cli._options import Json
+
+if TYPE_CHECKING:
+    from proxyprox.cli._label import Questions
+    from proxyprox.sklearn import LabelBudget
 
 EPILOG = examples(
     "proxyprox label mail.csv --classes spam,ham --show text --budget 200",
@@ -18,7 +24,10 @@ EPILOG = examples(
     "",
     "Every answer is on disk before the next question. Type a class, the beginning of its name or "
     "its number, b to answer the last one again, q or Enter alone to stop; the same command "
-    "goes on where it stopped.",
+    "goes on where it stopped. One process at a time has the file of answers, an SQLite database.",
+    "",
+    "In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no "
+    "spreadsheet takes it for a formula; numbers stay as they are.",
 )
 
 
@@ -56,11 +65,12 @@ def label(
     A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
     labels would bring, is printed at the end.
     """
+    from proxyprox._digests import file_digest
     from proxyprox.cli._console import emit, say, stderr, stdout
-    from proxyprox.cli._label import Back, Questions, columns_noted, drop_if_unanswered
+    from proxyprox.cli._label import Questions, answers_file
     from proxyprox.cli._label_export import export as write_table
     from proxyprox.cli._label_export import refuse_foreign, refuse_losing, same_file
-    from proxyprox.cli._label_pool import fingerprint, read_pool
+    from proxyprox.cli._label_pool import read_pool
     from proxyprox.cli._label_report import summary
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
@@ -68,13 +78,11 @@ def label(
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     pool = read_pool(data, show)
-    file = answers or data.with_name(f"{data.name}.labels.jsonl")
+    file = answers_file(data, answers)
     if same_file(file, data):
         raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
     if export is not None:
         refuse_losing(export, data, file)
-    drop_if_unanswered(file)
-    about = {"classes": sorted(names), "data": fingerprint(data), "show": show}
     bought = LabelBudget(
         ProxyLogisticRegression(),
         pool.X,
@@ -84,17 +92,36 @@ def label(
         least_gain=least_gain,
         path=file,
         rng=seed,
-        about={**about, "columns": columns_noted(file, int(pool.X.shape[1]))},
+        about={"classes": sorted(names), "data": file_digest(data), "show": show},
     )
-    if export is not None and not overwrite:
-        refuse_foreign(export, data, pool, bought.labels)
-    console = stderr()
-    say(console, pool.told)
-    if bought.spent:
-        say(console, f"{bought.spent} answers are in {file} already.")
-    asked = Questions(console, pool, names)
-    if bought.finished is None:
-        asked.explain()
+    with bought, _kept(bought):
+        file = bought.path or file
+        if export is not None:
+            refuse_losing(export, data, file)
+            if not overwrite:
+                refuse_foreign(export, data, pool, bought.labels)
+        console = stderr()
+        say(console, pool.told)
+        if bought.spent:
+            say(console, f"{bought.spent} answers are in {file} already.")
+        asked = Questions(console, pool, names)
+        if bought.finished is None:
+            asked.explain()
+        _ask_and_tell(bought, asked)
+        if export is not None and bought.spent:
+            write_table(export, data, pool, bought.labels)
+        found: dict[str, Any] = summary(bought, file, export)
+    if as_json:
+        emit(found)
+    else:
+        for text in found["sentences"]:
+            say(stdout(), text)
+
+
+def _ask_and_tell(bought: LabelBudget, asked: Questions) -> None:
+    """Ask until the budget is spent or the person has had enough."""
+    from proxyprox.cli._label import Back
+
     last: int | None = next(reversed(bought.labels), None)
     again: int | None = None
     while again is not None or bought.finished is None:
@@ -102,19 +129,24 @@ def label(
         number = list(bought.labels).index(row) if row in bought.labels else bought.spent
         answer = asked.answer(row, number + 1, bought.budget)
         if answer is None:
-            break
+            return
         if isinstance(answer, Back):
             if last is None:
-                say(console, "There is no last question yet.")
+                asked.say("There is no last question yet.")
             again = last
             continue
         bought.tell(row, answer)
         last, again = row, None
-    if export is not None and bought.spent:
-        write_table(export, data, pool, bought.labels)
-    found: dict[str, Any] = summary(bought, file, export)
-    if as_json:
-        emit(found)
-    else:
-        for text in found["sentences"]:
-            say(stdout(), text)
+
+
+@contextmanager
+def _kept(bought: LabelBudget) -> Iterator[None]:
+    """Tell a person who interrupts what is not lost; at a question Ctrl-C only ends the asking."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommandError(
+            f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same command goes "
+            "on from there.",
+            INTERRUPTED,
+        ) from None

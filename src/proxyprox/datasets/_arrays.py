@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from proxyprox._extras import require
 from proxyprox.datasets._columns import Table, as_labels, assign_roles, check_weights
 from proxyprox.datasets._errors import DataError
+from proxyprox.datasets._svmlight import expansion_limit, too_large
 
 __all__ = ["read_npz", "read_parquet", "select_features"]
 
@@ -38,7 +40,15 @@ def read_parquet(
     require("pyarrow", extra="data", purpose=purpose)
     pd = require("pandas", extra="data", purpose=purpose)
     try:
+        parquet = importlib.import_module("pyarrow.parquet")
+        shape = parquet.read_metadata(path)
+        limit = expansion_limit(path)
+        if 8 * shape.num_rows * shape.num_columns > limit:
+            what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
+            raise DataError(f"{path.name}: {too_large(what, limit)}.")
         frame = pd.read_parquet(path)
+    except DataError:
+        raise
     except Exception as error:  # pyarrow's errors have no public base of their own
         raise DataError(f"{path.name}: not a readable Parquet file ({error}).") from error
     columns = [str(name) for name in frame.columns]
@@ -115,16 +125,12 @@ def read_npz(
     """
     where = path.name
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise DataError(f"{where}: one array, not an npz archive; save with np.savez(X=…).")
-        with archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except DataError:
+        arrays, held = _npz_arrays(path, {"X", "y", "feature_names", label, sample_weight})
+    except (DataError, PermissionError):
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+    except Exception as error:  # zipfile, zlib and numpy's parser of headers have many of their own
         raise DataError(f"{where}: not a readable npz file of plain arrays ({error}).") from error
-    there = ", ".join(arrays) or "none"
+    there = ", ".join(held) or "none"
     if "X" not in arrays:
         raise DataError(f"{where}: no array 'X' in it (arrays: {there}); np.savez(path, X=…, y=…).")
     X = arrays["X"]
@@ -155,6 +161,43 @@ def read_npz(
     _check_finite(X, where, names)
     X, names = select_features(X, names, features, where)
     return Table(X, y, names, len(X), weights)
+
+
+def _npz_arrays(
+    path: Path, wanted: set[str | None]
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """Return the wanted arrays of an npz file and the names of all, nothing larger than it says."""
+    with path.open("rb") as start:
+        if start.read(6) == b"\x93NUMPY":
+            raise DataError(f"{path.name}: one array, not an npz archive; save with np.savez(X=…).")
+    found: dict[str, NDArray[Any]] = {}
+    limit, total = expansion_limit(path), 0
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        for name in wanted & members.keys():
+            info = members[str(name)]
+            with archive.open(info) as file:
+                shape, dtype = _npy_header(file)
+            count = math.prod(shape)
+            # numpy takes the memory that the header asks for before it reads any of it.
+            if count * max(dtype.itemsize, 1) > info.file_size:
+                raise ValueError(f"{name!r} holds less than its shape {shape} says")
+            total += count * max(dtype.itemsize, 8)
+            if total > limit:
+                raise DataError(f"{path.name}: {too_large(f'{name!r}, of shape {shape},', limit)}.")
+            with archive.open(info) as file:
+                found[str(name)] = np.lib.format.read_array(file, allow_pickle=False)
+    return found, tuple(members)
+
+
+def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"an array in format {version[0]}.{version[1]}")
+    first = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _vector(array: NDArray[Any], where: str, name: str, rows: int) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from proxyprox._files import atomic_output
+from proxyprox._text import printable
 
 __all__ = ["DownloadError", "check_url", "download"]
 
@@ -204,12 +205,12 @@ def _bar(name: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(f"Downloading {name}", total=total)
+        task = bar.add_task(f"Downloading {printable(name)}", total=total)
         yield lambda count: bar.advance(task, count)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from proxyprox._text import printable
+
 __all__ = ["DataError", "DatasetCorruptError", "DatasetError", "DatasetNotFoundError"]
 
 
 class DataError(ValueError):
     """A user's table cannot be used; the message says where the trouble is and what to do."""
+
+    def __init__(self, text: str = "") -> None:
+        # Names of files and columns are a stranger's, and messages end up on a terminal.
+        super().__init__(printable(text))
 
 
 class DatasetError(OSError):

@@ -11,7 +11,13 @@ from proxyprox.datasets._arrays import read_npz, read_parquet, select_features
 from proxyprox.datasets._columns import Table
 from proxyprox.datasets._csv import read_csv
 from proxyprox.datasets._errors import DataError
-from proxyprox.datasets._svmlight import COMPRESSIONS, parse, read_bytes
+from proxyprox.datasets._svmlight import (
+    COMPRESSIONS,
+    expansion_limit,
+    parse,
+    read_bytes,
+    too_large,
+)
 
 __all__ = ["Format", "Table", "read_table"]
 
@@ -27,6 +33,10 @@ _BY_SUFFIX: dict[str, Format] = {
     ".libsvm": "svmlight",
     ".npz": "npz",
 }
+
+
+NAME_BYTES = 64
+"""What a column takes before it has an entry: mostly its name."""
 
 
 def read_table(
@@ -45,7 +55,9 @@ def read_table(
     path : path-like
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.parquet``, ``.pq``,
         ``.svm``, ``.svmlight``, ``.libsvm``, ``.npz``; CSV and svmlight also with ``.xz``,
-        ``.bz2`` or ``.gz`` behind it.
+        ``.bz2`` or ``.gz`` behind it. A file that would take more than 64 MiB in memory and more
+        than 200 times its size is refused; the environment variable ``PROXYPROX_EXPAND_MB`` sets
+        another limit.
     label : str, optional
         Label column (npz: array). Without it CSV and Parquet rows are unlabelled, an npz gives
         its array ``y`` if it has one, and svmlight rows always carry their label.
@@ -94,6 +106,8 @@ def read_table(
             return _read_svmlight(file, label, features, sample_weight, n_features)
         reader = {"csv": read_csv, "parquet": read_parquet, "npz": read_npz}[kind]
         return reader(file, label=label, features=features, sample_weight=sample_weight)
+    except MemoryError as error:
+        raise DataError(f"{file.name}: the table does not fit into memory.") from error
     except PermissionError as error:
         raise DataError(f"the data file {str(path)!r} may not be read by this user.") from error
 
@@ -128,6 +142,10 @@ def _read_svmlight(
             )
     try:
         X, y = parse(read_bytes(file), features=n_features)
+        limit = expansion_limit(file)
+        if NAME_BYTES * X.shape[1] > limit:
+            # One large index makes a table of any width.
+            raise ValueError(too_large(f"a table of {X.shape[1]:,} columns", limit))
     except ValueError as error:
         raise DataError(f"{file.name}: {error}.") from error
     names = tuple(f"x{i}" for i in range(1, X.shape[1] + 1))

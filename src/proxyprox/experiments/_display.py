@@ -16,6 +16,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from proxyprox._text import printable
 from proxyprox.experiments.tournament import Job
 
 
@@ -24,12 +25,17 @@ class LiveDisplay:
 
     def __init__(self, console: Console) -> None:
         self._bars = Progress(
-            TextColumn("{task.description:<17}"),
+            TextColumn("{task.description:<17}", markup=False),
             BarColumn(bar_width=20),
             TaskProgressColumn(),
             # The estimate follows the last minutes: entries differ in cost.
             TimeRemainingColumn(elapsed_when_finished=True, compact=True),
-            TextColumn("{task.fields[last]}", style="dim", table_column=Column(no_wrap=True)),
+            TextColumn(
+                "{task.fields[last]}",
+                style="dim",
+                markup=False,
+                table_column=Column(no_wrap=True),
+            ),
             console=console,
             speed_estimate_period=120,
         )
@@ -51,12 +57,12 @@ class LiveDisplay:
         """Start a bar for the stage."""
         if self._bars.tasks[-1].description == "starting":
             self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(stage, total=max(effort, 1e-9), last="")
+        self._task = self._bars.add_task(printable(stage), total=max(effort, 1e-9), last="")
         self._bars.update(self._task, completed=done)
 
     def advance(self, job: Job) -> None:
         """Move the bar on by the job's share of the work."""
-        self._bars.update(self._task, advance=job.effort * job.budget, last=job.method)
+        self._bars.update(self._task, advance=job.effort * job.budget, last=printable(job.method))
         if self._bars.tasks[-1].finished:
             self._bars.update(self._task, last="")
 
@@ -93,7 +99,7 @@ class LineDisplay:
         return int(10 * self._done / self._total + 1e-9)
 
     def _print(self, line: str) -> None:
-        self._file.write(f"{line}\n")
+        self._file.write(f"{printable(line)}\n")
         self._file.flush()
 
 

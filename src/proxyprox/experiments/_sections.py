@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
+from proxyprox._text import escape_html
 from proxyprox.experiments._machine import without_home
 from proxyprox.experiments._style import field_label, in_order, styles
 from proxyprox.experiments.summary import end_points
@@ -81,7 +81,7 @@ def table(
     numeric = {c for c in columns if all(_is_number(row.get(c)) for row in rows)}
     head = "".join(
         f'<th scope="col" class="{"num" if c in numeric else "text"}"><button type="button">'
-        f"{escape(field_label(c, labels))}</button></th>"
+        f"{escape_html(field_label(c, labels))}</button></th>"
         for c in columns
     )
     # One value that needs an exponent gives one to its whole column, so that they compare.
@@ -94,8 +94,8 @@ def table(
         )
         body.append(f"<tr{' class=best' if position in chosen else ''}>{cells}</tr>")
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape_html(caption)}">'
+        f"<table><caption>{escape_html(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
@@ -106,9 +106,9 @@ def _is_number(value: Any) -> bool:
 
 def _cell(value: Any, *, numeric: bool, scientific: bool) -> str:
     if not numeric:
-        return f"<td>{escape(number(value))}</td>"
+        return f"<td>{escape_html(number(value))}</td>"
     key = "" if value is None else repr(float(value))
-    shown = escape(number(value, scientific=scientific))
+    shown = escape_html(number(value, scientific=scientific))
     return f'<td class="num" data-value="{key}">{shown}</td>'
 
 
@@ -159,12 +159,12 @@ def figures_section(
 ) -> str:
     """Write the controls and one empty frame a panel; the script of the page fills them."""
     radios = "".join(
-        f'<label><input type="radio" name="x-axis" value="{escape(x)}"'
-        f"{' checked' if i == 0 else ''}><span>{escape(field_label(x, labels))}</span></label>"
+        f'<label><input type="radio" name="x-axis" value="{escape_html(x)}"'
+        f"{' checked' if i == 0 else ''}><span>{escape_html(field_label(x, labels))}</span></label>"
         for i, x in enumerate(x_axes)
     )
     frames = "".join(
-        f'<figure><figcaption id="panel-{i}">{escape(panel)}</figcaption>'
+        f'<figure><figcaption id="panel-{i}">{escape_html(panel)}</figcaption>'
         f'<div class="plot" data-panel="{i}" role="img" aria-labelledby="panel-{i}"></div></figure>'
         for i, panel in enumerate(panels)
     )
@@ -225,14 +225,15 @@ def mapping_section(
     title: str, anchor: str, tables: Mapping[str, Mapping[str, Any]], *, lead: str = ""
 ) -> str:
     """Write nested settings as tables of names and values, one for each entry of `tables`."""
-    parts = [f"<p>{escape(lead)}</p>"] if lead else []
+    parts = [f"<p>{escape_html(lead)}</p>"] if lead else []
     for caption, mapping in tables.items():
         lines = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape(without_home(value))}</td></tr>'
+            f'<tr><th scope="row">{escape_html(name)}</th>'
+            f"<td>{escape_html(without_home(value))}</td></tr>"
             for name, value in _flat(mapping)
         )
         parts.append(
-            f'<div class="scroll"><table class="plain"><caption>{escape(caption)}</caption>'
+            f'<div class="scroll"><table class="plain"><caption>{escape_html(caption)}</caption>'
             f"<tbody>{lines}</tbody></table></div>"
         )
     return _section(title, anchor, "".join(parts))
@@ -254,7 +255,7 @@ def _setting(value: Any) -> str:
 
 def command_section(command: str) -> str:
     """Write the command that makes the report again."""
-    shown = escape(without_home(command))
+    shown = escape_html(without_home(command))
     return _section(
         "How to make it again", "command", f'<pre tabindex="0"><code>{shown}</code></pre>'
     )
@@ -262,13 +263,13 @@ def command_section(command: str) -> str:
 
 def notes_section(notes: Sequence[str]) -> str:
     """Write remarks as a list; nothing without remarks."""
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    items = "".join(f"<li>{escape_html(note)}</li>" for note in notes)
     return _section("Notes", "notes", f"<ul>{items}</ul>") if items else ""
 
 
 def _section(title: str, anchor: str, content: str) -> str:
     return (
-        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(title)}</h2>'
+        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape_html(title)}</h2>'
         f"{content}</section>"
     )
 
@@ -277,4 +278,4 @@ def json_script(identifier: str, data: Any) -> str:
     """Embed data in a page so that no string in it can end the script element."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return f'<script type="application/json" id="{escape(identifier)}">{safe}</script>'
+    return f'<script type="application/json" id="{escape_html(identifier)}">{safe}</script>'

@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from proxyprox._extras import require
 from proxyprox._files import atomic_write_text
+from proxyprox._text import escape_html
 from proxyprox.diagnostics import Audit, Interval, RunPlan
 from proxyprox.experiments._machine import machine, versions
 from proxyprox.experiments._sections import (
@@ -168,14 +168,14 @@ def _limits(found: Interval) -> dict[str, float | None]:
 
 def _section(title: str, anchor: str, content: str) -> str:
     return (
-        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(title)}</h2>'
+        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape_html(title)}</h2>'
         f"{content}</section>"
     )
 
 
 def _frames(titles: list[str]) -> str:
     frames = "".join(
-        f'<figure><figcaption id="panel-{i}">{escape(title)}</figcaption>'
+        f'<figure><figcaption id="panel-{i}">{escape_html(title)}</figcaption>'
         f'<div class="plot" data-panel="{i}" role="img" aria-labelledby="panel-{i}"></div></figure>'
         for i, title in enumerate(titles)
     )
@@ -290,7 +290,7 @@ def _planned(plan: RunPlan) -> str:
     ]
     caption = f"What if the batches were larger or smaller: to ε = {plan.epsilon:.3g}."
     body = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>'
+        f'<tr><th scope="row">{escape_html(name)}</th><td>{escape_html(str(value))}</td></tr>'
         for name, value in settings.items()
     )
     plain = f'<div class="scroll"><table class="plain"><tbody>{body}</tbody></table></div>'

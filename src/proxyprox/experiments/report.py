@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from proxyprox._extras import require
 from proxyprox._files import atomic_write_text
+from proxyprox._text import escape_html
 from proxyprox.experiments._machine import machine, versions
 from proxyprox.experiments._sections import (
     command_section,
@@ -189,7 +189,7 @@ def page(
     drawing, sorting = (
         (assets / name).read_text(encoding="utf-8") for name in (script, "tables.js")
     )
-    paragraphs = "".join(f'<p class="lead">{escape(text)}</p>' for text in lead)
+    paragraphs = "".join(f'<p class="lead">{escape_html(text)}</p>' for text in lead)
     # The policy's img-src allows the data: icon, without which browsers ask for /favicon.ico.
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -197,7 +197,7 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(title)}</h1>{paragraphs}</header>\n<main>{body}</main>\n"
+        f"<title>{escape_html(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape_html(title)}</h1>{paragraphs}</header>\n<main>{body}</main>\n"
         f"{data}\n<script>{plotly_js}</script>\n<script>\n{drawing}{sorting}</script>\n</body>\n</html>\n"
     )

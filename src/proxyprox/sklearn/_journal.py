@@ -44,6 +44,9 @@ _OPEN: weakref.WeakValueDictionary[str, Journal] = weakref.WeakValueDictionary()
 class JournalError(ValueError):
     """A journal is in use, belongs to other data or settings, or holds what cannot be used."""
 
+    def __init__(self, text: str = "") -> None:
+        super().__init__(printable(text))
+
 
 class Draw(NamedTuple):
     """Rows that were drawn together, and what each counts."""
@@ -286,7 +289,7 @@ class Journal:
                 return
             # Nothing was paid for yet: other settings cost nothing.
             for table in TABLES:
-                database.execute(f"DELETE FROM {table}")  # noqa: S608
+                database.execute(f"DELETE FROM {table}")
         else:
             for statement in TABLES.values():
                 database.execute(statement)
@@ -373,7 +376,7 @@ class Journal:
                 lines.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise JournalError(
-                    f"line {number} of {file} cannot be read ({printable(str(error))}): {remedy}."
+                    f"line {number} of {file} cannot be read ({error}): {remedy}."
                 ) from None
         if not lines:
             return
@@ -464,7 +467,7 @@ def _shown(value: Any) -> str:
 
 
 def _damaged(path: Path | None, what: Any) -> JournalError:
-    return JournalError(f"{path} is damaged ({printable(str(what))}): restore a copy.")
+    return JournalError(f"{path} is damaged ({what}): restore a copy.")
 
 
 @contextmanager

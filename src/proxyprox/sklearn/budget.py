@@ -184,7 +184,9 @@ class LabelBudget:
         for label in answers:
             fault = None if label is None else self._label_fault(label)
             if fault is not None:
-                raise ValueError(f"labels has {label!r}, {fault}. Answer None if there is no label.")
+                raise ValueError(
+                    f"labels has {label!r}, {fault}. Answer None if there is no label."
+                )
         told = [Answer(int(row), label) for row, label in zip(numbers, answers, strict=True)]
         self._journal.add_answers(told)
         for answer in told:
