@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
+import os
 import re
+import signal
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -268,3 +274,244 @@ def test_columns_that_are_features_are_named(tmp_path: Path) -> None:
     assert "'features'" not in refused.output
     done = CliRunner().invoke(app, [*options[:-1], "text,size"], input="\n")
     assert "Features: length." in done.output
+
+
+# -- one file of answers, two processes, and kills ---------------------------------------------
+
+AT_THE_PROMPT = """
+import signal
+# A suite that is started in the background hands on that signals are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from proxyprox.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def asking(rows: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process that has two answers and waits for the third."""
+    command = ["label", str(rows), "--classes", "up,down", "--show", "note"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_THE_PROMPT, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"up\ndown\n")
+    process.stdin.flush()
+    seen = b""
+    while b"label 3 of" not in seen:
+        part = process.stderr.read1()  # type: ignore[attr-defined]
+        assert part, seen
+        seen += part
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_second_process_is_refused_and_an_ended_one_loses_nothing(
+    rows: Path, asking: subprocess.Popen[bytes], name: str
+) -> None:
+    for more in ((), ("--seed", "3"), ("--classes", "left,right")):
+        second = label(rows, "up\n\n", *more)
+        assert second.exit_code == 2
+        assert "rows.csv.labels.sqlite is in use" in " ".join(second.output.split())
+        assert "Row " not in second.output
+    asking.send_signal(getattr(signal, name))
+    out, _ = asking.communicate()
+    # At a question Ctrl-C means that this was all.
+    assert asking.returncode == (0 if name == "SIGINT" else -getattr(signal, name))
+    assert (b"2 labels" in out) == (name == "SIGINT")
+    done = label(rows, "up\n\n")
+    assert "2 answers are in" in done.output
+    assert "3 labels (down 1, up 2)" in done.output
+    assert sorted(path.name for path in rows.parent.iterdir()) == [
+        "rows.csv",
+        "rows.csv.labels.sqlite",
+    ]
+
+
+def test_an_interruption_between_questions_says_what_is_kept(
+    rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxyprox.cli._label_report.summary", interrupted)
+    done = label(rows, "up\n\n")
+    assert done.exit_code == 130
+    assert "1 answers are kept in" in " ".join(done.output.split())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the permissions of POSIX")
+def test_the_file_of_answers_keeps_its_permissions_and_links(rows: Path) -> None:
+    previous = os.umask(0o027)
+    try:
+        label(rows, "up\n\n", "--answers", str(rows.parent / "new"))
+    finally:
+        os.umask(previous)
+    assert (rows.parent / "new").stat().st_mode & 0o777 == 0o640
+    private, linked = rows.parent / "private", rows.parent / "linked"
+    private.touch(0o600)
+    private.chmod(0o600)
+    linked.symlink_to(private)
+    for count in (1, 2):
+        done = label(rows, "up\n\n", "--answers", str(linked))
+        assert f"{count} labels" in done.output
+    assert linked.is_symlink()
+    assert private.stat().st_mode & 0o777 == 0o600
+
+
+OLD = '{"about": {"rows": 60, "columns": 2, "criterion": "uniform", "seed": 0, "floor": 0.25, '
+OLD += '"classes": ["down", "up"], "data": "DIGEST", "show": "note"}}\n'
+OLD += '{"draw": [3, 5, 9], "weights": [1.0, 1.0, 1.0]}\n'
+
+
+def test_answers_of_version_0_1_are_imported(rows: Path) -> None:
+    digest = hashlib.sha256(rows.read_bytes()).hexdigest()[:16]
+    old = rows.parent / "rows.csv.labels.jsonl"
+    content = OLD.replace("DIGEST", digest)
+    content += '{"row": 5, "label": "up"}\n{"row": 3, "label": "down"}\n{"row": 9, "lab'
+    old.write_text(content)
+    done = label(rows, "up\n\n")
+    assert "2 answers are in" in done.output
+    assert "Row 9, label 3" in done.output
+    done = label(rows, "\n", "--export", str(rows.parent / "out.csv"))
+    assert "3 labels (down 1, up 2)" in done.output
+    assert old.read_text() == content
+    for target in (old, rows.parent / "rows.csv.labels.jsonl.sqlite"):
+        assert label(rows, "\n", "--export", str(target), "--overwrite").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"row": -1, "label": "up"}', "the row -1"),
+        ('{"row": 60, "label": "up"}', "the row 60"),
+        ('{"row": 3.0, "label": "up"}', "the row 3.0"),
+        ('{"row": 7, "label": "up"}', "never drawn"),
+        ('{"row": 3, "label": "left"}', "none of the classes"),
+        ('{"row": 3, "label": ["up"]}', "neither text"),
+        ('{"row": 3, "label": NaN}', "neither text"),
+        ('{"draw": [1], "weights": [NaN]}', "the weight nan"),
+        ('{"draw": [1], "weights": [0]}', "the weight 0"),
+        ('{"draw": [1], "weights": [-Infinity]}', "the weight -inf"),
+        ('{"draw": [1, 2], "weights": [1]}', "a weight each"),
+        ('{"draw": 1, "weights": 1}', "a weight each"),
+        ('{"row": 3}', "neither a draw nor an answer"),
+        ("[]", "neither a draw nor an answer"),
+        ("up", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+    ],
+)
+def test_every_imported_line_is_validated(rows: Path, line: str, words: str) -> None:
+    digest = hashlib.sha256(rows.read_bytes()).hexdigest()[:16]
+    content = OLD.replace("DIGEST", digest) + '{"row": 5, "label": "up"}\n' + line + "\n"
+    (rows.parent / "rows.csv.labels.jsonl").write_text(content)
+    done = label(rows, "up\n\n")
+    assert done.exit_code == 2
+    shown = " ".join(done.output.split())
+    assert "line 4 of" in shown
+    assert words in shown
+    assert "should not happen" not in shown
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE answers SET row = -1", "answer 1"),
+        ("UPDATE answers SET label = '\"down\"' WHERE number = 2", "answer 2"),
+        ("UPDATE answers SET label = x'ff'", "answer 1"),
+        ("UPDATE draws SET weight = 1e308", "draw 0"),
+        ("DELETE FROM draws WHERE place = 1", "draw 0"),
+        ("DELETE FROM draws", "never drawn"),
+        ("UPDATE settings SET value = 'x' WHERE name = 'seed'", "seed"),
+        ("DELETE FROM settings WHERE name = 'classes'", "classes"),
+        ("CREATE VIEW more AS SELECT * FROM answers", "not a journal"),
+        ("PRAGMA application_id = 1", "not a journal"),
+    ],
+)
+def test_every_stored_entry_is_validated(rows: Path, statement: str, words: str) -> None:
+    label(rows, "up\nup\n\n")
+    with closing(sqlite3.connect(f"{rows}.labels.sqlite")) as database:
+        database.execute(statement)
+        database.commit()
+    done = label(rows, "up\n\n")
+    assert done.exit_code == 2
+    shown = " ".join(done.output.split())
+    assert words in shown
+    assert "rows.csv.labels.sqlite" in shown
+
+
+# -- what a stranger's file may do --------------------------------------------------------------
+
+HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\u202e\u2066[red][link=x]\x7f"
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def test_control_characters_and_markup_are_shown_not_obeyed(tmp_path: Path) -> None:
+    path = tmp_path / f"ro{HOSTILE.replace('/', '')}ws.csv"
+    path.write_text(
+        f"a{HOSTILE},note{HOSTILE}\n" + "".join(f"{i},text{HOSTILE} {i}\n" for i in range(1, 30)),
+        encoding="utf-8",
+    )
+    classes = f"up{HOSTILE},down"
+    for options, typed in (
+        (("--show", f"note{HOSTILE}"), f"up{HOSTILE}\ndown\nno{HOSTILE}\n\n"),
+        (("--show", f"absent{HOSTILE}"), ""),
+        ((), ""),
+    ):
+        command = ["label", str(path), "--classes", classes, *options]
+        done = CliRunner().invoke(app, command, input=typed, env={"COLUMNS": "1000"})
+        assert not ACTING.search(done.output)
+        assert "\\x1b[31m\\x1b]0;owned\\x07\\x9b2J\\u202e\\u2066[red][link=x]" in done.output
+    assert "should not happen" not in done.output
+
+
+def test_an_export_holds_no_formulas(tmp_path: Path) -> None:
+    path, target = tmp_path / "rows.csv", tmp_path / "out.csv"
+    cells = ["=1+1", "@SUM(A1)", "+cmd|x", "-2+3", "\t=1", "-1.5", "+2e3", "plain", "'quoted"]
+    lines = [["=head", "b"], *([cell, str(i)] for i, cell in enumerate(cells))]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    command = ["label", str(path), "--classes", "=up,-1", "--show", "=head"]
+    options = [*command, "--export", str(target)]
+    typed = "1\n2\n" * 4 + "1\n"
+    assert CliRunner().invoke(app, options, input=typed).exit_code == 0
+    with target.open(newline="") as file:
+        head, *table = csv.reader(file)
+    assert head == ["'=head", "b", "label"]
+    safe = ["'=1+1", "'@SUM(A1)", "'+cmd|x", "'-2+3", "'\t=1", "-1.5", "+2e3", "plain", "'quoted"]
+    assert [row[0] for row in table] == safe
+    assert {row[2] for row in table} == {"'=up", "-1"}
+    # What was written so is known as one's own.
+    assert CliRunner().invoke(app, options, input="\n").exit_code == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs resource")
+def test_a_full_disk_leaves_the_earlier_export(rows: Path, tmp_path: Path) -> None:
+    import resource
+
+    target = tmp_path / "out.csv"
+    label(rows, "up\ndown\n\n", "--export", str(target))
+    before = target.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores the signal that comes with it; the write fails as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limit[1]))
+    try:
+        done = label(rows, "\n", "--export", str(target))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert done.exit_code != 0
+    assert "--export cannot write" in " ".join(done.output.split())
+    assert target.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.csv",
+        "rows.csv",
+        "rows.csv.labels.sqlite",
+    ]

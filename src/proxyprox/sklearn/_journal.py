@@ -243,10 +243,12 @@ class Journal:
         try:
             with _named(self.path):
                 database.execute("PRAGMA trusted_schema = OFF")
+                # Back and forth removes the rollback file that a killed process left.
+                database.execute("PRAGMA journal_mode = PERSIST")
+                database.execute("PRAGMA journal_mode = DELETE")
+                database.execute("PRAGMA synchronous = EXTRA")
                 # Held until the connection ends, and with it the process.
                 database.execute("PRAGMA locking_mode = EXCLUSIVE")
-                database.execute("PRAGMA synchronous = EXTRA")
-                database.execute("PRAGMA journal_mode = DELETE")
                 database.execute("BEGIN EXCLUSIVE")
                 self._begin(database, earlier)
                 database.execute("COMMIT")
@@ -467,7 +469,8 @@ def _shown(value: Any) -> str:
 
 
 def _damaged(path: Path | None, what: Any) -> JournalError:
-    return JournalError(f"{path} is damaged ({what}): restore a copy.")
+    words = " ".join(str(what).split())
+    return JournalError(f"{path} is damaged ({words}): restore a copy.")
 
 
 @contextmanager
@@ -494,3 +497,6 @@ def _named(path: Path) -> Iterator[None]:
         if code == sqlite3.SQLITE_IOERR:
             raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error})", str(path)) from error
         raise _damaged(path, error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its message, whatever it is.
+        raise _damaged(path, "its tables cannot be read") from error
