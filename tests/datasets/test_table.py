@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import importlib
+import io
+import lzma
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +292,101 @@ class TestParquet:
         _hide(monkeypatch, "pyarrow")
         with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[data\]"'):
             read_table(tmp_path / "t.parquet")
+
+
+# -- small files that would fill the memory -----------------------------------------------------
+
+
+def _npy(shape: tuple[int, ...], dtype: str, data: bytes = b"") -> bytes:
+    """Return an npy file whose header says whatever it is told to."""
+    file = io.BytesIO()
+    header = {"shape": shape, "fortran_order": False, "descr": dtype}
+    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
+    return file.getvalue() + data
+
+
+def _npz(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def test_a_compressed_file_out_of_proportion_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (17 << 20), compresslevel=1))
+    with pytest.raises(DataError, match=r"bomb\.csv\.gz.*PROXYPROX_EXPAND_MB"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.svm.xz"])
+def test_the_limit_of_expansion_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
+    pack = packs[Path(name).suffix]
+    head, line = (b"a,b\n", b"1,2\n") if "csv" in name else (b"", b"1 1:2\n")
+    path = tmp_path / name
+    # Streams that follow each other are one file.
+    path.write_bytes(pack(head + line * 300_000) + pack(line * 10))
+    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "1")
+    with pytest.raises(DataError, match="PROXYPROX_EXPAND_MB"):
+        read_table(path)
+    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "100")
+    assert read_table(path).rows == 300_010
+    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "much")
+    with pytest.raises(DataError, match=r"PROXYPROX_EXPAND_MB.*'much'"):
+        read_table(path)
+
+
+def test_an_npz_takes_no_more_memory_than_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.npz"
+    for shape, dtype in (((1 << 40, 8), "<f8"), ((1 << 50,), "<U0"), ((10, 10), "<f8")):
+        with pytest.raises(DataError, match=r"bomb\.npz.*shape"):
+            read_table(_npz(path, X=_npy(shape, dtype, b"\0" * 80)))
+    np.savez_compressed(path, X=np.zeros((20_000, 10)), other=np.array([None], dtype=object))
+    assert read_table(path).rows == 20_000
+    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "1")
+    with pytest.raises(DataError, match=r"'X'.*PROXYPROX_EXPAND_MB"):
+        read_table(path)
+
+
+def test_a_large_index_makes_no_table_of_any_width(tmp_path: Path) -> None:
+    path = _write(tmp_path, "1 1:1\n0 2000000000:1\n", "wide.svm")
+    with pytest.raises(DataError, match=r"2,000,000,000 columns.*PROXYPROX_EXPAND_MB"):
+        read_table(path)
+
+
+def test_a_parquet_out_of_proportion_is_refused(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "bomb.parquet"
+    pd.DataFrame({"a": np.zeros(9 << 20, dtype=np.int8)}).to_parquet(path)
+    with pytest.raises(DataError, match=r"bomb\.parquet.*PROXYPROX_EXPAND_MB"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.npz"])
+def test_cut_files_are_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("npz"):
+        np.savez(path, X=np.ones((3, 3)))
+    else:
+        packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
+        pack = packs[path.suffix]
+        path.write_bytes(pack(b"a,b\n1,2\n" * 100))
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(DataError, match=f"^{name}"):
+            read_table(path)
+
+
+def test_names_that_act_on_a_terminal_are_written_as_escapes(tmp_path: Path) -> None:
+    path = _write(tmp_path, "a\x1b[31m,b\n1,2\n3\n", "t\x1b[2J\u202e.csv")
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert "t\\x1b[2J\\u202e.csv" in str(caught.value)
+    assert "\x1b" not in str(caught.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import os
 import subprocess
 import sys
@@ -249,3 +249,133 @@ def test_rows_drawn_under_a_larger_budget_are_not_asked_for(pool, tmp_path):
     assert len(some.ask()) == 2
     some.run(lambda rows: y[rows])
     assert some.spent == 22
+
+
+# -- the file of answers ------------------------------------------------------------------------
+
+
+def test_a_newer_budget_of_one_process_takes_over(pool, tmp_path):
+    X, _ = pool
+    path = tmp_path / "labels.sqlite"
+    older = bought(X, path)
+    newer = LabelBudget(QUICK, X, budget=10, path=path)
+    with pytest.raises(JournalError, match="newer LabelBudget"):
+        older.tell(older.ask()[:1], [1])
+    newer.tell(newer.ask()[:1], [1])
+    newer.close()
+    with pytest.raises(JournalError, match="closed"):
+        newer.tell(newer.ask()[:1], [1])
+    assert newer.spent == 2
+    with LabelBudget(QUICK, X, budget=10, path=path) as again:
+        assert again.labels == newer.labels
+    assert again.path == path
+
+
+HOLDS = """
+import sys
+import numpy as np
+from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+try:
+    LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=sys.argv[1])
+except JournalError as error:
+    print(error)
+"""
+
+
+def test_another_process_is_refused(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    budget = LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path)
+    command = [sys.executable, "-c", HOLDS, str(path)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"{path} is in use by another process" in first.stdout
+    budget.tell(budget.ask()[:2], [1.0, 2.0])
+    assert LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path).spent == 2
+
+
+def test_a_file_that_is_taken_away_is_noticed(pool, tmp_path):
+    X, _ = pool
+    path = tmp_path / "labels.sqlite"
+    budget = bought(X, path)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(JournalError, match="moved"):
+        budget.tell(budget.ask()[:1], [1])
+    (tmp_path / "elsewhere").rename(path)
+    budget.tell(budget.ask()[:1], [1])
+    assert LabelBudget(QUICK, X, budget=10, path=path).spent == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_does_not_write(tmp_path):
+    path = tmp_path / "labels.sqlite"
+    budget = LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path)
+    row = int(budget.ask()[0])
+    child = os.fork()
+    if child == 0:
+        try:
+            budget.tell(row, 1.0)
+        except JournalError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    budget.tell(row, 2.0)
+    assert budget.labels == {row: 2.0}
+
+
+def test_a_budget_with_a_file_is_not_copied(pool, tmp_path):
+    X, _ = pool
+    with pytest.raises(TypeError, match="path"):
+        copy.deepcopy(bought(X, tmp_path / "labels.sqlite"))
+    assert copy.deepcopy(bought(X, None)).spent == 1
+
+
+@pytest.mark.parametrize("label", [True, 1, 1.5, "é", "\udcff", 2**70])
+def test_labels_come_back_as_they_were(pool, tmp_path, label):
+    X, _ = pool
+    path = tmp_path / "labels.sqlite"
+    budget = LabelBudget(QUICK, X, budget=10, path=path)
+    budget.tell(int(budget.ask()[0]), [label])
+    (back,) = LabelBudget(QUICK, X, budget=10, path=path).labels.values()
+    assert (back, type(back)) == (label, type(label))
+
+
+def test_labels_that_cannot_be_kept_or_are_not_allowed_are_refused(pool, tmp_path):
+    X, _ = pool
+    about = {"classes": ["yes", "no"]}
+    budget = LabelBudget(QUICK, X, budget=10, path=tmp_path / "labels.sqlite", about=about)
+    row = int(budget.ask()[0])
+    for label, words in (("maybe", "classes"), (float("inf"), "finite"), (b"yes", "finite")):
+        with pytest.raises(ValueError, match=words):
+            budget.tell(row, [label])
+    assert budget.spent == 0
+
+
+def test_damaged_files_are_named_or_harmless(pool, tmp_path):
+    X, _ = pool
+    path, damaged = tmp_path / "labels.sqlite", tmp_path / "damaged.sqlite"
+    budget = bought(X, path, rows=8)
+    budget.close()
+    content, rng = path.read_bytes(), np.random.default_rng(0)
+    named = 0
+    for _ in range(150):
+        changed = bytearray(content)
+        at = int(rng.integers(len(content)))
+        kind = rng.integers(3)
+        if kind == 0:
+            changed[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            del changed[max(at, 1) :]
+        else:
+            changed[at : at + 64] = rng.bytes(64)
+        damaged.write_bytes(changed)
+        try:
+            found = LabelBudget(QUICK, X, budget=10, path=damaged)
+        except JournalError as error:
+            named += "damaged.sqlite" in str(error)
+        else:
+            assert found.labels == budget.labels
+            assert (found.weights == budget.weights).all()
+            found.close()
+        for leftover in tmp_path.glob("damaged.sqlite*"):
+            leftover.unlink()
+    assert 30 < named < 150

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -79,4 +80,7 @@ def _listed(labels: Any) -> list[Any]:
 
 
 def _finite(answer: Any) -> bool:
-    return isinstance(answer, (bool, int, float)) and bool(np.isfinite(answer))
+    try:
+        return isinstance(answer, (bool, int, float)) and math.isfinite(answer)
+    except OverflowError:
+        return False

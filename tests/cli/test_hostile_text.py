@@ -1,0 +1,129 @@
+"""Text of a stranger's, in files and on the command line: shown by every command, never obeyed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxyprox.experiments._display import LineDisplay, LiveDisplay
+
+Invoke = Callable[..., Any]
+
+HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\r\x08\u202e\u2066\u200f[red][/link]"
+SHOWN = "\\x1b[31m\\x1b]0;owned\\x07\\x9b2J\\x0d\\x08\\u202e\\u2066\\u200f[red][/link]"
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def shows(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command and return what it printed, once nothing in it acts on a terminal."""
+
+    def call(*args: str | Path) -> str:
+        monkeypatch.setenv("COLUMNS", "2000")
+        monkeypatch.setattr("proxyprox.cli._console.WIDEST", 2000)
+        output = str(invoke(*args).output)
+        assert not ACTING.search(output)
+        assert "should not happen" not in output
+        return output
+
+    return call
+
+
+def in_toml(text: str) -> str:
+    """Return text as it stands between the quotes of a TOML file."""
+    return re.sub(r"\\x(..)", r"\\u00\1", text.encode("unicode_escape").decode())
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_names_of_files_columns_and_classes(
+    shows: Callable[..., str], tmp_path: Path, command: str
+) -> None:
+    cell = HOSTILE.replace("\r", "")
+    data, config = tmp_path / f"ro{cell.replace('/', '')}ws.csv", tmp_path / "mine.toml"
+    settings = '[model]\nfamily = "logistic"\n[target]\n'
+    settings += f'file = "{in_toml(data.name)}"\nlabel = "LABEL"\n'
+    for table, label in (
+        (f"a{cell},b\n1,x{cell}\n2,x{cell}\n", "b"),
+        (f"a{cell},b\nx{cell},0\n2,1\n", "b"),
+        (f"a{cell},b\n1,2\n", f"c{cell}"),
+        ("a,b\n1,2,3\n", "b"),
+    ):
+        data.write_text(table, encoding="utf-8")
+        config.write_text(settings.replace("LABEL", in_toml(label)), encoding="utf-8")
+        assert "\\x1b[31m" in shows(command, config, "--output", tmp_path / "out")
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_run_and_its_page(shows: Callable[..., str], config: Path, csv: Path) -> None:
+    cell = HOSTILE.replace("\r", "").replace("/", "")
+    odd = csv.with_name(f"<b>{cell}.csv")
+    odd.write_text(csv.read_text().replace("a,b,", f"a<b>{cell},b,").replace("yes", f"yes{cell}"))
+    named = config.with_name(f"<b>{cell}.toml")
+    named.write_text(config.read_text().replace("rows.csv", in_toml(odd.name)))
+    for command, page in (("run --workers 1", "report.html"), ("audit", "audit.html")):
+        folder = config.parent / f"{page}{cell}"
+        assert "\\x1b[31m" in shows(*command.split(), named, "--output", folder)
+        html = (folder / page).read_text(encoding="utf-8")
+        text = html[html.index("<main>") :]
+        text = text[: text.index("</main>")]
+        assert "\\x1b[31m" in text
+        assert not ACTING.search(text)
+        assert "<b>" not in text
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path, command: str) -> None:
+    path = tmp_path / f"mine{HOSTILE.replace('/', '')}.toml"
+    odd = in_toml(HOSTILE)
+    for text in (
+        f"[target]\nfile = \x1b{HOSTILE}",
+        f'["{odd}"]\na = 1\n',
+        f'[target]\nfile = "a.csv"\n"{odd}" = 1\n',
+        f'[model]\nfamily = "{odd}"\n[target]\nfile = "a.csv"\n',
+        f'[target]\nfile = "{odd}.csv"\nlabel = "x"\n',
+        f'[target]\nfile = "sklearn:{odd}"\n',
+    ):
+        path.write_text(text, encoding="utf-8", newline="")
+        assert "Error" in shows(command, path, "--output", tmp_path / f"out{HOSTILE}")
+    path.unlink()
+    assert "\\x1b[31m" in shows(command, path)
+
+
+def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) -> None:
+    for words in (
+        (HOSTILE,),
+        (f"--{HOSTILE}",),
+        ("run", "a.toml", HOSTILE),
+        ("plan", "--delta", HOSTILE),
+        ("plan", f"--{HOSTILE}", "1"),
+        ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),
+        ("reproduce", HOSTILE),
+        ("reproduce", "mushrooms", "--dataset", HOSTILE, "--no-download", "-o", tmp_path / "a"),
+        ("reproduce", "mushrooms", "--batch-sizes", HOSTILE),
+        ("reproduce", "labels", "--datasets", HOSTILE, "--no-download", "-o", tmp_path / "b"),
+        ("demo", "--output", tmp_path / f"no{HOSTILE}\x00"),
+    ):
+        shows(*words)
+
+
+def test_progress_names_methods_without_obeying_them() -> None:
+    from io import StringIO
+    from types import SimpleNamespace
+
+    from rich.console import Console
+
+    job: Any = SimpleNamespace(method=HOSTILE, effort=1.0, budget=1)
+    live, lines = StringIO(), StringIO()
+    with LiveDisplay(Console(file=live, width=300)) as display:
+        display.begin(HOSTILE, 2.0, 0.0)
+        display.advance(job)
+    display_lines = LineDisplay(lines)
+    display_lines.begin(HOSTILE, 2.0, 0.0)
+    display_lines.advance(job)
+    for text in (live.getvalue(), lines.getvalue()):
+        assert SHOWN in text
+        assert not ACTING.search(text)
