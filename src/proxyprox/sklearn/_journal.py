@@ -272,6 +272,7 @@ class Journal:
 
     def _begin(self, database: sqlite3.Connection, earlier: Path | None) -> None:
         """Make the tables, or read what is in them."""
+        assert self.path is not None
         found = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
         tables = {(name, sql) for kind, name, sql in found if sql is not None or kind != "index"}
         if tables:
