@@ -178,7 +178,8 @@ class GLM:
         Parameters
         ----------
         X : array or sparse matrix, optional
-            Other, unlabelled inputs; by default this model's own.
+            Other, unlabelled inputs; by default this model's own. Inputs equal to this model's
+            own count as these, with their weights.
         rng : numpy.random.Generator, optional
             Assign labels at random, as in the paper's experiment. By default every row gets the
             neutral target A'(0). The two give the same iterates: a proxy's labels cancel.
@@ -187,7 +188,11 @@ class GLM:
         if design.columns != self.design.columns:
             allowed = f"a table of {self.design.columns} columns, as the target's is"
             raise ValueError(message("X", Words(f"{design.columns} columns"), allowed))
-        weights = self.sample_weight if X is None and self._weights is not None else None
+        if design.same_inputs(self.design):
+            # Recognised by content: then the rows have their weights, too.
+            design = self.design
+        own = design is self.design and self._weights is not None
+        weights = self.sample_weight if own else None
         labels = None if rng is None else random_labels(self.family, design.rows, rng)
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
 
@@ -203,10 +208,11 @@ class GLM:
         """Tell whether another loss is this one up to its labels, which no Hessian sees."""
         return (
             isinstance(other, GLM)
-            and other.design is self.design
             and type(other.family) is type(self.family)
+            and other.dim == self.dim
             and other.l2 == self.l2
-            and bool(np.all(other.sample_weight == self.sample_weight))
+            and other.design.same_inputs(self.design)
+            and bool(np.allclose(other.sample_weight, self.sample_weight, rtol=1e-9, atol=0))
         )
 
     def fingerprint(self) -> str:

@@ -126,6 +126,12 @@ class Quadratic:
         """Count one sample for each gradient."""
         return 1
 
+    def same_curvature(self, other: Any) -> bool:
+        """Tell whether another loss is a quadratic of the same matrix."""
+        if not isinstance(other, Quadratic) or other.dim != self.dim:
+            return False
+        return bool(np.array_equal(to_numpy(other.P), to_numpy(self.P)))
+
     def fingerprint(self) -> str:
         """Return a text that only equal losses share."""
         return digest("Quadratic", self.P, self.b, self.noise)
