@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._arrays import Vector, namespace, to_numpy
@@ -37,9 +38,7 @@ class Words(str):
 
 def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
     """Compose the one sentence every error of the package follows."""
-    shown = repr(got)
-    if len(shown) > 80:
-        shown = shown[:77] + "..."
+    shown = short(got, 80)
     return f"{argument} must be {allowed}, got {shown}." + (f" {remedy}" if remedy else "")
 
 
@@ -90,6 +89,22 @@ def _number(argument: str, value: Any, allowed: str, remedy: str) -> float:
         raise ValueError(message(argument, value, allowed, remedy)) from error
 
 
+def flag(argument: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(message(argument, value, "True or False"))
+    return bool(value)
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the randomness of a run or a draw from what the user gave."""
+    kinds = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
+    if rng is None or isinstance(rng, kinds):
+        return np.random.default_rng(rng)
+    remedy = "Pass a seed to make it repeatable."
+    return np.random.default_rng(whole("rng", rng, 0, remedy))
+
+
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
     """Refuse ``value`` unless it is an instance of ``kind``; the commonest slip is the class."""
     if isinstance(value, kind):
@@ -103,12 +118,7 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
 
     Lists and integers become float64; arrays of other libraries stay what they are.
     """
-    if not is_array_api_obj(value):
-        try:
-            value = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            allowed = "a one-dimensional array of numbers"
-            raise TypeError(message(argument, value, allowed)) from error
+    value = real_array(argument, value, "a one-dimensional array of numbers")
     if value.ndim != 1:
         allowed = "a one-dimensional array"
         raise ValueError(
@@ -122,20 +132,100 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
         )
     if value.shape[0] == 0:
         raise ValueError(message(argument, Words("an empty array"), "of length 1 or more"))
-    value = _floating(argument, value)
+    value = floating(argument, value)
     require_finite(argument, value)
     return value
 
 
-def _floating(argument: str, value: Any) -> Any:
+INSTEAD = {
+    "c": "Take its real part, or real and imaginary part as two columns.",
+    "M": "Subtract a date and divide by np.timedelta64(1, 'D').",
+    "m": "Divide it by np.timedelta64(1, 'D').",
+    "O": "Convert it first: array.astype(float).",
+    **dict.fromkeys("UST", "Convert it first: array.astype(float) if the text is numbers."),
+}
+"""What to do with an array that holds no real numbers, by the kind of its dtype."""
+
+
+def real_array(argument: str, value: Any, allowed: str = "an array of numbers") -> Any:
+    """Return an array of real numbers in place of lists, tables, NumPy arrays and dense tensors.
+
+    Nothing is converted that is not a number already: no text, dates, complex or masked entries.
+    """
+    value = unmasked(argument, value)
+    if scipy.sparse.issparse(value):
+        remedy = "Pass it dense: .toarray()."
+        raise TypeError(message(argument, Words("a sparse matrix"), allowed, remedy))
+    given = value
+    if not is_array_api_obj(value):
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(message(argument, given, allowed)) from error
+        value = _of_objects(argument, value, given, allowed)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(message(argument, given, allowed, INSTEAD.get(value.dtype.kind, "")))
+        return value
+    if is_numpy_array(value):
+        # As a plain array: matrices have other products.
+        value = np.asarray(value)
+        if value.dtype.kind not in "biuf":
+            raise _other_dtype(argument, value.dtype, INSTEAD.get(value.dtype.kind, ""))
+        return value
+    if "complex" in str(value.dtype):
+        raise _other_dtype(argument, value.dtype, INSTEAD["c"])
+    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+        remedy = "Pass it dense, or as a scipy.sparse matrix."
+        raise TypeError(message(argument, Words(f"layout {value.layout}"), allowed, remedy))
+    # Without its graph: nothing is differentiated through data.
+    return value.detach() if getattr(value, "requires_grad", False) else value
+
+
+def unmasked(argument: str, value: Any) -> Any:
+    """Return the data of a masked array, refusing one that has entries to be ignored."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    hidden = int(np.ma.count_masked(value))
+    if hidden:
+        got = Words(f"a masked array with {hidden} masked entries")
+        remedy = "Drop those rows, or fill the entries: array.filled(...)."
+        raise ValueError(message(argument, got, "an array without masked entries", remedy))
+    return np.asarray(value.data)
+
+
+def _of_objects(argument: str, array: Any, given: Any, allowed: str) -> Any:
+    """Return objects as numbers where every one is a number: a table's columns may differ."""
+    if array.dtype.kind != "O" or array.ndim == 0:
+        return array
+    for value in array.flat:
+        if not isinstance(value, (numbers.Real, np.bool_)):
+            raise TypeError(message(argument, given, allowed, f"It holds {short(value)}."))
+    try:
+        return array.astype(np.float64)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(message(argument, given, allowed, f"{error}.")) from error
+
+
+def short(value: Any, most: int = 40) -> str:
+    """Return what a value looks like, cut short."""
+    shown = repr(value)
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def floating(argument: str, value: Any) -> Any:
+    """Return an array of float32 or float64, converting whole numbers and booleans."""
     xp = namespace(value)
     if value.dtype in (xp.float32, xp.float64):
         return value
     kind = str(value.dtype)
     if "int" in kind or "bool" in kind:
         return value.astype(np.float64) if is_numpy_array(value) else value.to(xp.float64)
-    got = Words(f"an array of dtype {kind}")
-    raise TypeError(message(argument, got, "of dtype float32 or float64", "Convert it first."))
+    raise _other_dtype(argument, value.dtype, "Convert it first.")
+
+
+def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
+    got = Words(f"an array of dtype {dtype}")
+    return TypeError(message(argument, got, "of dtype float32 or float64", remedy))
 
 
 def require_finite(argument: str, array: Any) -> None:

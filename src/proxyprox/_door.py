@@ -93,15 +93,6 @@ def _require_same_library(w0: Vector, zeros: Vector) -> None:
         raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
 
 
-def generator(rng: Any) -> np.random.Generator:
-    """Return the run's own randomness from what the user gave."""
-    kinds = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
-    if rng is None or isinstance(rng, kinds):
-        return np.random.default_rng(rng)
-    remedy = "Pass a seed to make the run repeatable."
-    return np.random.default_rng(whole("rng", rng, 0, remedy))
-
-
 def _check_method(method: Any, problem: Problem) -> None:
     if isinstance(method, type) or not all(hasattr(method, n) for n in ("init", "ask", "tell")):
         known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)

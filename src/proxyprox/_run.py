@@ -14,7 +14,8 @@ import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
 from proxyprox._arrays import Vector, copied, norm
-from proxyprox._door import admit, chosen, generator, starting_point
+from proxyprox._checks import generator
+from proxyprox._door import admit, chosen, starting_point
 from proxyprox._exchange import Query, Step, noise, price, received, recorded
 from proxyprox._faults import Faults
 from proxyprox._identity import configuration, identity, seed_of

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import message, positive, whole
-from proxyprox._door import generator, starting_point
+from proxyprox._checks import generator, message, positive, whole
+from proxyprox._door import starting_point
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._budget import share_out, source_for

@@ -6,14 +6,23 @@ data: the intercept is arithmetic, and Gram matrices are summed over blocks of r
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from array_api_compat import is_array_api_obj, is_numpy_array
+from array_api_compat import is_numpy_array
 
 from proxyprox._arrays import from_numpy, namespace, to_numpy
-from proxyprox._checks import Words, message, require_finite
+from proxyprox._checks import (
+    INSTEAD,
+    Words,
+    flag,
+    floating,
+    message,
+    real_array,
+    require_finite,
+)
 
 BLOCK_ELEMENTS = 1 << 18
 """Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64)."""
@@ -26,7 +35,7 @@ class Design:
         self.X = X if checked else _checked(X)
         self.XT = self.X.T
         self.sparse = scipy.sparse.issparse(self.X)
-        self.intercept = intercept
+        self.intercept = flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
 
@@ -147,32 +156,43 @@ def _checked(X: Any) -> Any:
             raise ValueError(
                 message("X", Words(f"shape {X.shape}"), "two-dimensional (rows × columns)")
             )
+        if X.dtype not in (np.float64, np.float32) and X.dtype.kind not in "iub":
+            got, remedy = Words(f"dtype {X.dtype}"), INSTEAD.get(X.dtype.kind, "Convert it first.")
+            raise TypeError(message("X", got, "of dtype float32 or float64", remedy))
         # Row batches need rows: CSR data passes through untouched, other formats are converted.
         X = X.tocsr()
         if X.dtype not in (np.float64, np.float32):
             X = X.astype(np.float64)
         entries = X.data
     else:
-        if not is_array_api_obj(X):
-            try:
-                X = np.asarray(X, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                allowed = "a numeric matrix (NumPy, scipy.sparse or torch)"
-                raise TypeError(message("X", type(X).__name__, allowed)) from error
+        X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
         if X.ndim != 2:
             remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
             got = Words(f"shape {tuple(X.shape)}")
             raise ValueError(message("X", got, "two-dimensional (rows × columns)", remedy))
-        xp = namespace(X)
-        if X.dtype not in (xp.float32, xp.float64):
-            if xp is not np or X.dtype.kind not in "iub":
-                got = Words(f"dtype {X.dtype}")
-                raise TypeError(message("X", got, "of dtype float32 or float64"))
-            X = X.astype(np.float64)
-        entries = X
+        if not is_numpy_array(X) and X.dtype not in (namespace(X).float32, namespace(X).float64):
+            # A device may have neither room nor use for float64: its owner is to choose.
+            got = Words(f"dtype {X.dtype}")
+            raise TypeError(message("X", got, "of dtype float32 or float64", "Convert it first."))
+        X = entries = floating("X", X)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(
             message("X", Words(f"shape {tuple(X.shape)}"), "at least one row and one column")
         )
-    require_finite("X", entries)
+    _require_squares(X, entries)
     return X
+
+
+def _require_squares(X: Any, entries: Any) -> None:
+    """Refuse entries that are not finite, or so large that X'X is not."""
+    if 0 in entries.shape:
+        return
+    largest = max(abs(float(entries.max())), abs(float(entries.min())))
+    if not math.isfinite(largest):
+        require_finite("X", entries)
+    xp = np if scipy.sparse.issparse(X) else namespace(X)
+    limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
+    if largest > limit:
+        got = Words(f"an entry of size {largest:.3g}")
+        allowed = f"of entries up to {limit:.1e}, so that sums of their squares are finite"
+        raise ValueError(message("X", got, allowed, "Divide the columns by their scales."))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
-from proxyprox._checks import Words, message, nonnegative, whole
+from proxyprox._checks import Words, generator, message, nonnegative, whole
 from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
@@ -65,6 +65,9 @@ class GLM:
         sample_weight: Any | None = None,
         batch_size: int | None = None,
     ) -> None:
+        if isinstance(family, type) or not hasattr(family, "log_partition"):
+            remedy = "Or use linear_regression, logistic_regression, softmax_regression."
+            raise TypeError(message("family", family, "a family such as Logistic()", remedy))
         design = X if isinstance(X, Design) else Design(X, intercept=intercept)
         self.design = design
         self.family = family
@@ -172,7 +175,9 @@ class GLM:
 
     # -- relatives --------------------------------------------------------------------------
 
-    def label_free(self, X: Any | None = None, *, rng: np.random.Generator | None = None) -> GLM:
+    def label_free(
+        self, X: Any | None = None, *, rng: np.random.Generator | int | None = None
+    ) -> GLM:
         """Return the proxy that needs no labels; on the same inputs it has δ = 0.
 
         Parameters
@@ -180,7 +185,7 @@ class GLM:
         X : array or sparse matrix, optional
             Other, unlabelled inputs; by default this model's own. Inputs equal to this model's
             own count as these, with their weights.
-        rng : numpy.random.Generator, optional
+        rng : int or numpy.random.Generator, optional
             Assign labels at random, as in the paper's experiment. By default every row gets the
             neutral target A'(0). The two give the same iterates: a proxy's labels cancel.
         """
@@ -193,7 +198,7 @@ class GLM:
             design = self.design
         own = design is self.design and self._weights is not None
         weights = self.sample_weight if own else None
-        labels = None if rng is None else random_labels(self.family, design.rows, rng)
+        labels = None if rng is None else random_labels(self.family, design.rows, generator(rng))
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
@@ -201,7 +206,7 @@ class GLM:
         n = whole("n", n)
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
-        chosen = np.sort(np.random.default_rng(rng).choice(self.design.rows, n, replace=False))
+        chosen = np.sort(generator(rng).choice(self.design.rows, n, replace=False))
         return self.rows(chosen)
 
     def same_curvature(self, other: Any) -> bool:
@@ -301,6 +306,13 @@ class GLM:
         """Reduce the labels to the vector and the number through which full passes see them."""
         self._pulled = pulled_targets(self.design, self.family, self.targets, self.sample_weight)
         self._constant = 0.0
-        if self.targets is not None:
+        if self.targets is None:
+            return
+        with np.errstate(over="ignore"):
             constants = self.family.constant(self.targets)
             self._constant = float(np.mean(self.sample_weight * constants))
+        pulled = np.isfinite(to_numpy(self._pulled)).all()
+        if not (pulled and math.isfinite(self._constant)):
+            got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
+            allowed = "of a size for which the sums of y² and of y times X are finite"
+            raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
