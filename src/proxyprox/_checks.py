@@ -69,14 +69,22 @@ def fraction(argument: str, value: Any, remedy: str = "") -> float:
     return number
 
 
-def whole(argument: str, value: Any, least: int = 1, remedy: str = "") -> int:
-    """Return ``value`` as an int if it is a whole number ≥ ``least``."""
+LARGEST_WHOLE = 2**53
+"""The largest whole number up to which floats, JSON and 64-bit integers agree."""
+
+
+def whole(
+    argument: str, value: Any, least: int = 1, remedy: str = "", *, most: int = LARGEST_WHOLE
+) -> int:
+    """Return ``value`` as an int if it is a whole number from ``least`` to ``most``."""
     allowed = f"a whole number, {least} or more"
     exact = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not exact:
         raise TypeError(message(argument, value, allowed, remedy))
     if value < least:
         raise ValueError(message(argument, value, allowed, remedy))
+    if value > most:
+        raise ValueError(message(argument, value, f"{allowed} and at most {most:,}", remedy))
     return int(value)
 
 
@@ -102,7 +110,7 @@ def generator(rng: Any) -> np.random.Generator:
     if rng is None or isinstance(rng, kinds):
         return np.random.default_rng(rng)
     remedy = "Pass a seed to make it repeatable."
-    return np.random.default_rng(whole("rng", rng, 0, remedy))
+    return np.random.default_rng(whole("rng", rng, 0, remedy, most=2**128))
 
 
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
@@ -164,19 +172,22 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
             raise TypeError(message(argument, given, allowed)) from error
         value = _of_objects(argument, value, given, allowed)
         if value.dtype.kind not in "biuf":
-            raise TypeError(message(argument, given, allowed, INSTEAD.get(value.dtype.kind, "")))
+            remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
+            raise TypeError(message(argument, given, allowed, remedy))
         return value
     if is_numpy_array(value):
         # As a plain array: matrices have other products.
         value = np.asarray(value)
         if value.dtype.kind not in "biuf":
             raise _other_dtype(argument, value.dtype, INSTEAD.get(value.dtype.kind, ""))
-        return value
+        return value.astype(value.dtype.newbyteorder("="), copy=False)
     if "complex" in str(value.dtype):
         raise _other_dtype(argument, value.dtype, INSTEAD["c"])
     if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
         remedy = "Pass it dense, or as a scipy.sparse matrix."
         raise TypeError(message(argument, Words(f"layout {value.layout}"), allowed, remedy))
+    if str(getattr(value, "device", "")) == "meta":
+        raise TypeError(message(argument, Words("a tensor without data (meta)"), allowed))
     # Without its graph: nothing is differentiated through data.
     return value.detach() if getattr(value, "requires_grad", False) else value
 
@@ -207,8 +218,8 @@ def _of_objects(argument: str, array: Any, given: Any, allowed: str) -> Any:
 
 
 def short(value: Any, most: int = 40) -> str:
-    """Return what a value looks like, cut short."""
-    shown = repr(value)
+    """Return what a value looks like, on one line and cut short."""
+    shown = " ".join(repr(value).split())
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 

@@ -294,14 +294,26 @@ def _of_one_kind(argument: str, values: Array) -> Array:
     for kinds in (str, bytes, (numbers.Real, np.bool_)):
         if all(isinstance(value, kinds) for value in found):
             array = np.array(found).reshape(values.shape)
-            # Whole numbers beyond 64 bits stay objects.
-            return array.astype(np.float64) if array.dtype.kind == "O" else array
+            # Whole numbers beyond 64 bits, and fractions, stay objects.
+            return _as_floats(argument, array) if array.dtype.kind == "O" else array
     number = (numbers.Real, np.bool_)
     kinds = next((k for k in (str, bytes, number) if isinstance(found[0], k)), number)
     row = next(row for row, value in enumerate(found) if not isinstance(value, kinds))
     got = Words(f"{short(found[row])} at row {row}")
     remedy = "Convert them all to text, or all to numbers."
     raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
+
+
+def _as_floats(argument: str, values: Array) -> Array:
+    try:
+        floats = values.astype(np.float64)
+    except OverflowError:
+        floats = None
+    if floats is None or len(np.unique(floats)) < len(set(values.ravel().tolist())):
+        row = max(range(values.size), key=lambda row: abs(values.flat[row]))
+        got = Words(f"{short(values.flat[row])} at row {row}")
+        raise ValueError(message(argument, got, "numbers that float64 tells apart"))
+    return floats
 
 
 def _distinct(y: Array) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ class GLM:
         self.design = design
         self.family = family
         self.l2 = nonnegative("l2", l2)
-        self.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        self.batch_size = _rows_drawn(batch_size)
         self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
         self.targets = None if y is None else encoded(family, y, design.rows)
@@ -103,7 +103,9 @@ class GLM:
         """Return the batch's gradient from labels observed for its rows."""
         rows = np.arange(self.design.rows) if batch is None else batch
         codes = encoded(self.family, observations, len(rows))
-        return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
+        with np.errstate(over="ignore"):
+            # Whoever asked meets what is not finite, and names it.
+            return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
@@ -207,6 +209,9 @@ class GLM:
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
         chosen = np.sort(generator(rng).choice(self.design.rows, n, replace=False))
+        if self._weights is not None and not self.sample_weight[chosen].any():
+            remedy = "Leave out rows of weight zero."
+            raise ValueError(message("n", n, "enough to draw one row that has a weight", remedy))
         return self.rows(chosen)
 
     def same_curvature(self, other: Any) -> bool:
@@ -241,7 +246,7 @@ class GLM:
         """Return the same loss with another batch size; the data is shared."""
         twin = GLM.__new__(GLM)
         twin.__dict__.update(self.__dict__)
-        twin.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        twin.batch_size = _rows_drawn(batch_size)
         return twin
 
     # -- internals --------------------------------------------------------------------------
@@ -316,3 +321,8 @@ class GLM:
             got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
             allowed = "of a size for which the sums of y² and of y times X are finite"
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
+
+
+def _rows_drawn(batch_size: Any) -> int | None:
+    # More rows than memory can hold row numbers of are a slip, not a batch.
+    return None if batch_size is None else whole("batch_size", batch_size, most=2**31)

@@ -64,7 +64,8 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
         return np.broadcast_to(np.float64(1.0), (rows,))
     allowed = f"one weight for each of the {rows} rows"
     weights: Array = to_numpy(real_array("sample_weight", sample_weight, allowed))
-    weights = weights.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float64, copy=False)
     if weights.shape != (rows,):
         got = Words(f"an array of shape {weights.shape}")
         raise ValueError(message("sample_weight", got, allowed))
