@@ -163,7 +163,6 @@ def _checked(X: Any) -> Any:
         X = X.tocsr()
         if X.dtype not in (np.float64, np.float32):
             X = X.astype(np.float64)
-        entries = X.data
     else:
         X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
         if X.ndim != 2:
@@ -174,25 +173,27 @@ def _checked(X: Any) -> Any:
             # A device may have neither room nor use for float64: its owner is to choose.
             got = Words(f"dtype {X.dtype}")
             raise TypeError(message("X", got, "of dtype float32 or float64", "Convert it first."))
-        X = entries = floating("X", X)
+        X = floating("X", X)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(
             message("X", Words(f"shape {tuple(X.shape)}"), "at least one row and one column")
         )
-    _require_squares(X, entries)
+    require_squares("X", X)
     return X
 
 
-def _require_squares(X: Any, entries: Any) -> None:
+def require_squares(argument: str, X: Any) -> None:
     """Refuse entries that are not finite, or so large that X'X is not."""
+    sparse = scipy.sparse.issparse(X)
+    entries = X.data if sparse else X
     if 0 in entries.shape:
         return
     largest = max(abs(float(entries.max())), abs(float(entries.min())))
     if not math.isfinite(largest):
-        require_finite("X", entries)
-    xp = np if scipy.sparse.issparse(X) else namespace(X)
+        require_finite(argument, entries)
+    xp = np if sparse else namespace(X)
     limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
     if largest > limit:
         got = Words(f"an entry of size {largest:.3g}")
         allowed = f"of entries up to {limit:.1e}, so that sums of their squares are finite"
-        raise ValueError(message("X", got, allowed, "Divide the columns by their scales."))
+        raise ValueError(message(argument, got, allowed, "Divide the columns by their scales."))
