@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
-from proxyprox._arrays import Vector, namespace, to_numpy
+from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
 
 CAPABILITIES = {
     "value": "values, value(w)",
@@ -111,6 +113,45 @@ def generator(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     remedy = "Pass a seed to make it repeatable."
     return np.random.default_rng(whole("rng", rng, 0, remedy, most=2**128))
+
+
+def file_path(argument: str, value: Any) -> Path:
+    """Return ``value`` as a path if it names a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(message(argument, value, "a path: text or a pathlib.Path"))
+    if not str(value) or "\0" in str(value):
+        raise ValueError(message(argument, value, "the name of a file"))
+    return Path(value)
+
+
+def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the names."""
+    names = list(names)
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(message(argument, value, f"one of {', '.join(map(repr, names))}"))
+    return value
+
+
+def listed(argument: str, value: Any, allowed: str) -> list[Any]:
+    """Return the entries of a list, a tuple or another collection that is no text."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return list(value)
+    except TypeError as error:
+        raise TypeError(message(argument, value, allowed)) from error
+
+
+def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
+    """Return ``value`` as a finite square matrix of float32 or float64."""
+    matrix = real_array(argument, value, "a square matrix of numbers")
+    shape = tuple(matrix.shape)
+    allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0 or size not in (None, shape[0]):
+        raise ValueError(message(argument, Words(f"an array of shape {shape}"), allowed))
+    matrix = floating(argument, matrix)
+    require_finite(argument, matrix)
+    return matrix
 
 
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:

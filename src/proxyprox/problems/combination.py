@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot
-from proxyprox._checks import has, message, nonnegative, positive, require
+from proxyprox._checks import has, listed, message, nonnegative, positive, require
 from proxyprox._checks import vector as checked_vector
 from proxyprox.corrections.paired import Paired
 from proxyprox.problems._curvature import IDENTITY, hessian_terms, same_hessian
@@ -195,9 +195,8 @@ class MixedProxy(Combination):
     """
 
     def __init__(self, proxies: Sequence[Any], weights: Sequence[float]) -> None:
-        for name, given in {"proxies": proxies, "weights": weights}.items():
-            if isinstance(given, str) or not hasattr(given, "__len__"):
-                raise TypeError(message(name, given, "a list, one entry for each proxy"))
+        proxies = listed("proxies", proxies, "a list of proxies")
+        weights = listed("weights", weights, "a list of numbers, one for each proxy")
         checked = [nonnegative("weights", weight) for weight in weights]
         if len(checked) != len(proxies):
             got = f"{len(checked)} weights for {len(proxies)} proxies"

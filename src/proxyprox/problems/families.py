@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +17,7 @@ import scipy.sparse
 import scipy.special
 
 from proxyprox._arrays import namespace, to_numpy
-from proxyprox._checks import INSTEAD, Words, message, short, unmasked
+from proxyprox._checks import INSTEAD, Words, listed, message, short, unmasked
 
 Array = Any
 
@@ -257,9 +256,9 @@ def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[
     """Return classes that the user named: numbers or text, each of them once."""
     exactly = f"exactly {least}" if most == least else f"{least} or more"
     allowed = f"a tuple of {exactly} classes, numbers or text"
-    if isinstance(classes, (str, bytes, dict)) or not isinstance(classes, Iterable):
+    if isinstance(classes, dict):
         raise TypeError(message("classes", classes, allowed))
-    given = list(unmasked("classes", classes))
+    given = listed("classes", unmasked("classes", classes), allowed)
     if len(given) < least or (most is not None and len(given) > most):
         remedy = "Use softmax_regression for more than two classes." if most else ""
         raise ValueError(message("classes", given, allowed, remedy))

@@ -42,7 +42,11 @@ class LabelledOnly:
     """A scorer that shows another one the labelled rows only; see :func:`labelled_only`."""
 
     def __init__(self, scoring: Any, unlabelled: Any) -> None:
-        self.scorer = get_scorer(scoring)
+        try:
+            self.scorer = get_scorer(scoring)
+        except ValueError as error:
+            allowed = "a scorer, or a name in sklearn.metrics.get_scorer_names()"
+            raise ValueError(message("scoring", scoring, allowed)) from error
         self.unlabelled = unlabelled
 
     def __repr__(self) -> str:
