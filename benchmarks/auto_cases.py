@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import proxyprox as pp
 from proxyprox import datasets
 from proxyprox.experiments._exact import minimiser
-from proxyprox.problems.scaled import ScaledProxy
+from proxyprox.problems.combination import ScaledProxy
 
 RELATIVE_L2 = 1e-6
 BATCHES = (32, 256, 1024)

@@ -72,7 +72,9 @@ def main() -> None:
     labels, size = arguments.labels, X.nbytes / 2**20
     print(f"{arguments.rows:,} × {arguments.columns}, {size:.0f} MiB, {labels:,} labels")
     measured(
-        "ProxyLogisticRegression, y = -1", lambda: ProxyLogisticRegression().fit(X, marked), size
+        "ProxyLogisticRegression, y = -1",
+        lambda: ProxyLogisticRegression(unlabelled=-1).fit(X, marked),
+        size,
     )
     measured(
         "ProxyLogisticRegression, X_proxy",

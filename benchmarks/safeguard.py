@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import proxyprox as pp
 from auto_cases import least_squares, libsvm, quadratic
 from grid_runs import Grid
-from proxyprox.problems.scaled import ScaledProxy
+from proxyprox.problems.combination import ScaledProxy
 
 RESULTS = Path(__file__).parent / "results" / "safeguard.json"
 

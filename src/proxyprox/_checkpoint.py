@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from proxyprox import _pack as pack
-from proxyprox._checks import message, positive, whole
+from proxyprox._checks import file_path, message, positive, whole
 from proxyprox._config import NotRebuildableError, decode, encode
 from proxyprox._faults import Faults
 from proxyprox._identity import configuration, other_identity
@@ -72,7 +72,7 @@ class Checkpoint:
         """Check the path and both intervals."""
         if not isinstance(self.path, (str, os.PathLike)):
             raise TypeError(message("checkpoint", self.path, "a path or a Checkpoint"))
-        folder = Path(self.path).parent
+        folder = file_path("checkpoint", self.path).parent
         if not os.path.isdir(folder):
             raise ValueError(
                 message("checkpoint", str(self.path), "in a folder that exists")[:-1]

@@ -40,9 +40,8 @@ def admit(
     expected_steps: int | None,
 ) -> Parts:
     """Check that the parts fit together, and fill in those that were left out."""
-    if not isinstance(problem, Problem):
-        remedy = "Wrap it: Problem(objective, proxy)."
-        raise TypeError(message("problem", problem, "a Problem", remedy))
+    require_problem(problem)
+    _check_calls(problem)
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
@@ -56,6 +55,35 @@ def admit(
         allowed = f"one of {', '.join(c.__name__ for c in known)}, made"
         raise TypeError(message("averaging", averaging, allowed))
     return Parts(start, inner, stop, why_inner, why_stop)
+
+
+def require_problem(problem: Any) -> None:
+    """Refuse what is not a Problem, and say how to make one."""
+    if not isinstance(problem, Problem):
+        remedy = "Wrap it: Problem(objective, proxy)."
+        raise TypeError(message("problem", problem, "a Problem", remedy))
+
+
+CALLS = {
+    "objective": {
+        "sample": ("rng",), "gradient": ("w", "batch"), "value": ("w",), "samples": ("batch",),
+        "cost": ("batch",), "halves": ("batch",), "gradient_from": ("w", "batch", "observations"),
+    },
+    "proxy": {
+        "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
+        "solve_shifted": ("v", "eta"),
+    },
+    "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
+}  # fmt: skip
+"""How the parts of a problem are called."""
+
+
+def _check_calls(problem: Problem) -> None:
+    """Refuse functions of other arguments before a gradient is paid for."""
+    for role, calls in CALLS.items():
+        part = getattr(problem, role)
+        for name, arguments in calls.items():
+            require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
 def chosen(method: Any | None) -> Any:
@@ -91,15 +119,6 @@ def _require_same_library(w0: Vector, zeros: Vector) -> None:
         got = Words(f"a {type(w0).__name__} of dtype {w0.dtype}")
         allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
         raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
-
-
-def generator(rng: Any) -> np.random.Generator:
-    """Return the run's own randomness from what the user gave."""
-    kinds = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
-    if rng is None or isinstance(rng, kinds):
-        return np.random.default_rng(rng)
-    remedy = "Pass a seed to make the run repeatable."
-    return np.random.default_rng(whole("rng", rng, 0, remedy))
 
 
 def _check_method(method: Any, problem: Problem) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector
 from proxyprox._checkpoint import Checkpoint, as_checkpoint
-from proxyprox._checks import message, whole
+from proxyprox._checks import flag, message, require_takes, whole
 from proxyprox._door import chosen, planned, require_accounts
 from proxyprox._exchange import Query, Step, answered
 from proxyprox._guard_state import restore_guard
@@ -127,6 +127,8 @@ def minimize(
         raise ValueError("steps or budget must be given: without either a run has no end.")
     if callback is not None and not callable(callback):
         raise TypeError(message("callback", callback, "a function of a Step"))
+    require_takes("callback", callback, ("step",))
+    progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     method = chosen(method)

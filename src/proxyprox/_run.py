@@ -14,7 +14,8 @@ import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
 from proxyprox._arrays import Vector, copied, norm
-from proxyprox._door import admit, chosen, generator, starting_point
+from proxyprox._checks import file_path, generator
+from proxyprox._door import admit, chosen, require_problem, starting_point
 from proxyprox._exchange import Query, Step, noise, price, received, recorded
 from proxyprox._faults import Faults
 from proxyprox._identity import configuration, identity, seed_of
@@ -223,6 +224,7 @@ class Run:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all."""
+        file_path("path", path)
         checkpoint.save_tree(path, {**checkpoint.run_tree(self), "identity": identity(self)})
 
     @classmethod
@@ -244,6 +246,8 @@ class Run:
         CheckpointError
             If the file is missing, damaged, or of another problem.
         """
+        file_path("path", path)
+        require_problem(problem)
         start = starting_point(problem, w0)
         tree = checkpoint.read_tree(path, like=start)
         run = checkpoint.rebuilt(path, tree, lambda config: cls(problem, start, **config))

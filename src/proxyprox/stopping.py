@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from proxyprox._checks import fraction, nonnegative, positive, whole
+from proxyprox._checks import fraction, message, nonnegative, positive, whole
 
 
 class Progress(NamedTuple):
@@ -67,10 +67,18 @@ class Criterion:
         return self
 
     def __or__(self, other: Criterion) -> Criterion:
-        return AnyOf((self, other))
+        return AnyOf((self, _rule(other)))
 
     def __and__(self, other: Criterion) -> Criterion:
-        return AllOf((self, other))
+        return AllOf((self, _rule(other)))
+
+
+def _rule(given: Any) -> Criterion:
+    if isinstance(given, Criterion):
+        return given
+    remedy = "Add parentheses to make an instance." if isinstance(given, type) else ""
+    allowed = "joined by & or | to a stopping rule such as Steps(20)"
+    raise TypeError(message("a stopping rule", given, allowed, remedy))
 
 
 @dataclass(frozen=True)

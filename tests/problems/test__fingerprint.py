@@ -9,8 +9,7 @@ import torch
 import proxyprox as pp
 from proxyprox.problems import MixedProxy, Regularized, ScaledProxy
 from proxyprox.problems._fingerprint import digest, fingerprint
-from proxyprox.problems.paired import PairedLoss
-from proxyprox.problems.tilted import Tilted
+from proxyprox.problems.combination import PairedLoss, Tilted
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)

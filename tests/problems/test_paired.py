@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from proxyprox import Quadratic, logistic_regression
-from proxyprox.problems.paired import PairedLoss
-from proxyprox.problems.tilted import Tilted
+from proxyprox.problems.combination import PairedLoss, Tilted
 
 
 @pytest.fixture

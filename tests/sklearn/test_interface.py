@@ -112,7 +112,8 @@ def test_pipeline_and_search_route_the_proxy(binary):
 def test_marked_rows_work_in_any_pipeline(binary):
     X, y, _ = binary
     marked = np.where(np.arange(len(y)) < 90, y, -1)
-    model = make_pipeline(StandardScaler(), ProxyLogisticRegression(cv=2, max_steps=10))
+    last = ProxyLogisticRegression(cv=2, max_steps=10, unlabelled=-1)
+    model = make_pipeline(StandardScaler(), last)
     assert model.fit(X, marked).score(X, y) > 0.6
 
 

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from proxyprox.sklearn import ProxyLogisticRegression, ProxyRidge, ProxyWarning, labelled_only
 
 QUICK = {"cv": 2, "max_steps": 10}
+MARKED = {"unlabelled": -1, **QUICK}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def marked(binary):
 
 def test_score_skips_rows_without_a_label(marked):
     X, y = marked
-    model = ProxyLogisticRegression(**QUICK).fit(X, y)
+    model = ProxyLogisticRegression(**MARKED).fit(X, y)
     assert model.score(X, y) == model.score(X[:90], y[:90])
     weights = np.arange(1.0, len(y) + 1)
     assert model.score(X, y, weights) == model.score(X[:90], y[:90], weights[:90])
@@ -37,7 +38,7 @@ def test_score_skips_rows_without_a_label(marked):
 
 def test_a_search_scores_labelled_rows(marked):
     X, y = marked
-    pipe = make_pipeline(StandardScaler(), ProxyLogisticRegression(**QUICK))
+    pipe = make_pipeline(StandardScaler(), ProxyLogisticRegression(**MARKED))
     assert cross_val_score(pipe, X, y, cv=3).min() > 0.6
     scorer = pickle.loads(pickle.dumps(labelled_only("neg_log_loss")))
     losses = cross_val_score(pipe, X, y, cv=3, scoring=scorer)
@@ -55,7 +56,7 @@ def test_text_labels_have_a_mark_of_their_own(marked, mark, kind):
     model = ProxyLogisticRegression(unlabelled=mark, **QUICK).fit(X, names)
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.n_labels_ == 90
-    numbers = ProxyLogisticRegression(**QUICK).fit(X, y)
+    numbers = ProxyLogisticRegression(**MARKED).fit(X, y)
     np.testing.assert_array_equal(model.coef_, numbers.coef_)
     assert model.score(X, names) == numbers.score(X, y)
 
@@ -65,11 +66,11 @@ def test_text_labels_have_a_mark_of_their_own(marked, mark, kind):
 def test_none_among_objects_is_no_label(marked, mark, classes):
     X, y = marked
     given = [mark if label < 0 else classes[label] for label in y]
-    reference = ProxyLogisticRegression(**QUICK).fit(X, y)
+    reference = ProxyLogisticRegression(**MARKED).fit(X, y)
     for form in (given, np.array(given, dtype=object)):
         if isinstance(form, list) and mark is np.nan and classes == (0, 1):
             continue  # numpy makes floats of them, in which NaN is refused
-        model = ProxyLogisticRegression(**QUICK).fit(X, form)
+        model = ProxyLogisticRegression(**MARKED).fit(X, form)
         assert model.classes_.tolist() == list(classes)
         np.testing.assert_array_equal(model.coef_, reference.coef_)
     with pytest.raises(ValueError, match="unlabelled=None takes every value for a class"):
@@ -120,13 +121,68 @@ def test_marks_of_another_kind_are_named(marked):
         ProxyLogisticRegression().fit(X, np.full(len(y), None))
 
 
-def test_minus_one_beside_a_proxy_is_warned_of(three):
-    X, y = three
-    with pytest.warns(UserWarning, match=r"taken as unlabelled.*unlabelled=None"):
-        ProxyLogisticRegression(**QUICK).fit(X[:90], y[:90] - 1, X_proxy=X[90:])
-    model = ProxyLogisticRegression(unlabelled=None, **QUICK)
-    assert len(model.fit(X[:90], y[:90] - 1, X_proxy=X[90:]).classes_) == 3
+SIGNS = np.arange(90) % 3 - 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        SIGNS,
+        SIGNS.astype(float),
+        SIGNS.tolist(),
+        SIGNS.astype(object),
+        2 * SIGNS + 1,
+        SIGNS % 4 - 1,
+    ],
+    ids=["int", "float", "list", "objects", "odd", "few marks"],
+)
+@pytest.mark.parametrize("proxy", [False, True])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_minus_one_that_looks_like_a_class_is_not_left_out(three, labels, proxy, method):
+    X, more = three[0][:90], {"X_proxy": three[0][90:]} if proxy else {}
+    with pytest.raises(ValueError, match=r"unlabelled must be -1 or None.*unlabelled=None"):
+        getattr(ProxyLogisticRegression(**QUICK), method)(X, labels, **more)
+    every = getattr(ProxyLogisticRegression(unlabelled=None, **QUICK), method)(X, labels, **more)
+    assert -1 in every.classes_
+    marked = getattr(ProxyLogisticRegression(**MARKED), method)(X, labels, **more)
+    assert -1 not in marked.classes_
+
+
+def test_minus_one_of_most_rows_is_warned_of_once_it_may_be_a_class(marked):
+    X, y = marked
+    with pytest.warns(ProxyWarning, match=r"610 of 700.*unlabelled=-1.*unlabelled=None"):
+        model = ProxyLogisticRegression(**QUICK).fit(X, y)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.score(X, y) == model.score(X[:90], y[:90])
     assert issubclass(ProxyWarning, UserWarning)
+
+
+@pytest.mark.parametrize("classes", [(1, 2), (0, 1, 2), (0.0, 5.0), ("no", "yes")])
+def test_minus_one_that_is_no_class_needs_no_word(three, classes):
+    X, y = three[0], np.arange(len(three[0])) % len(classes)
+    given = [classes[code] if row < 90 else -1 for row, code in enumerate(y)]
+    model = ProxyLogisticRegression(**QUICK).fit(X, given)
+    assert model.classes_.tolist() == list(classes)
+    assert model.n_labels_ == 90
+
+
+def test_scores_say_what_fit_did_not_see(three):
+    X, y = three[0][:90], SIGNS
+    kept = y >= 0
+    model = ProxyLogisticRegression(**QUICK).fit(X[kept], y[kept])
+    with pytest.warns(ProxyWarning, match=r"score leaves out 30 rows.*unlabelled=None"):
+        model.score(X, y)
+    model = ProxyLogisticRegression(**MARKED).fit(X[kept], y[kept])
+    assert model.score(X, y) == model.score(X[kept], y[kept])
+
+
+def test_classes_may_not_name_the_mark(three):
+    X = three[0][:90]
+    for mark in ("auto", -1):
+        with pytest.raises(ValueError, match=r"classes must be without -1.*unlabelled=None"):
+            ProxyLogisticRegression(unlabelled=mark).partial_fit(X, SIGNS, classes=[-1, 0, 1])
+    model = ProxyLogisticRegression(unlabelled=None, **QUICK)
+    assert len(model.partial_fit(X, SIGNS, classes=[-1, 0, 1]).classes_) == 3
 
 
 def test_scorers_know_the_estimators_mark(binary):

@@ -119,7 +119,7 @@ def test_forms_of_answers_agree(binary):
     table = ProxyLogisticRegression(**settings).fit(
         X[:99], y[:99], X_proxy=X[99:], y_proxy=np.stack([1 - f, f], axis=1).astype(float)
     )
-    marked = ProxyLogisticRegression(**settings).fit(
+    marked = ProxyLogisticRegression(unlabelled=-1, **settings).fit(
         X, np.where(np.arange(len(y)) < 99, y, -1), y_proxy=f
     )
     for other in (words, table, marked):

@@ -87,13 +87,6 @@ def test_the_halves_of_a_batch_make_up_its_gradient_and_show_its_noise(target):
     assert target.halves(np.arange(3)) is None
 
 
-def test_label_free_and_only_label_free_is_known_to_have_no_delta(target):
-    assert pp.Problem(target, target.label_free()).same_curvature
-    assert not pp.Problem(target, target.subsample(100, rng=0)).same_curvature
-    assert not pp.Problem(target, target.label_free(target.design.X.copy())).same_curvature
-    assert not pp.Problem(pp.Quadratic(np.eye(2))).same_curvature
-
-
 def test_the_damping_of_a_quadratic_proxy_is_its_formula():
     P, u, eta = np.diag([0.0, 1.0, 100.0]), np.array([1.0, 2.0, 3.0]), 0.7
     shift = pp.Quadratic(P).solve_shifted(-u, eta)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from proxyprox._checks import file_path
 from proxyprox.datasets._arrays import read_npz, read_parquet, select_features
 from proxyprox.datasets._columns import Table
 from proxyprox.datasets._csv import read_csv
@@ -92,9 +93,9 @@ def read_table(
     >>> table.feature_names, table.y.tolist(), table.rows
     (('age', 'income'), ['yes', 'no'], 2)
     """
-    file = Path(path).expanduser()
-    kind = format or _format_of(file)
-    if kind not in set(_BY_SUFFIX.values()):
+    file = file_path("path", path).expanduser()
+    kind = _format_of(file) if format is None else format
+    if not isinstance(kind, str) or kind not in set(_BY_SUFFIX.values()):
         raise DataError(f"format={kind!r} is not known: use csv, parquet, svmlight or npz.")
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxyprox._checks import has, message
+from proxyprox._checks import has, message, one_of
 from proxyprox.diagnostics._curvature import Hvps, Secants, Source
 from proxyprox.diagnostics._samples import Sampler
 from proxyprox.diagnostics._survey import LEAST_STEPS, least_price
@@ -39,8 +39,7 @@ def source_for(kind: str, sampler: Sampler, size: int, budget: int, points: int)
     size, budget, points : int
         Number of parameters, target gradients to spend, points to visit.
     """
-    if kind not in KINDS:
-        raise ValueError(message("curvature", kind, f"one of {', '.join(map(repr, KINDS))}"))
+    one_of("curvature", kind, KINDS)
     target, objective = sampler.target, sampler.target.objective
     # Products with private data would escape the privacy account, gradients do not.
     if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import message, positive, whole
-from proxyprox._door import generator, starting_point
+from proxyprox._checks import generator, listed, message, positive, whole
+from proxyprox._door import starting_point
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._budget import share_out, source_for
@@ -103,7 +103,8 @@ def audit(
     start = starting_point(problem, w0)
     size, points = int(start.shape[0]), whole("points", points)
     ledger = Ledger()
-    others = tuple(Problem(problem.objective, other).proxy for other in others)
+    given = listed("others", others, "a list of further proxies")
+    others = tuple(Problem(problem.objective, other).proxy for other in given)
     proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
     sampler = Sampler(
         MeteredTarget(problem.objective, ledger), whole("batches", batches, least=4), rng

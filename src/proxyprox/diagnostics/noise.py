@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
+from proxyprox._checks import Words, floating, fraction, message, real_array, require_finite
 from proxyprox.diagnostics.interval import Interval
 
 
@@ -40,7 +41,14 @@ def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> In
     >>> 4.0 in noise_level(rng.normal(scale=2 / 10**0.5, size=(20, 10)))
     True
     """
-    n = len(gradients)
+    gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
+    n = len(gradients) if gradients.ndim == 2 else 0
+    if n < 3 or gradients.shape[1] == 0:
+        got = Words(f"an array of shape {tuple(gradients.shape)}")
+        raise ValueError(message("gradients", got, "n ≥ 3 gradients, of shape (n, d)"))
+    require_finite("gradients", gradients)
+    if fraction("confidence", confidence) == 1:
+        raise ValueError(message("confidence", confidence, "below 1"))
     centred = gradients - gradients.mean(axis=0)
     gram = centred @ centred.T
     total = float(np.trace(gram)) / (n - 1)

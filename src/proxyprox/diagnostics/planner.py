@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxyprox import theory
-from proxyprox._checks import instance, message, positive
+from proxyprox._checks import flag, instance, listed, message, positive
 from proxyprox._ledger import Budget, as_budget
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics._alarm import NO_VERDICT
@@ -166,6 +166,8 @@ def plan(
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits = as_budget(budget)
+    guaranteed = flag("guaranteed", guaranteed)
+    factors = [positive("factors", f) for f in listed("factors", factors, "a list of numbers")]
     problem = audit.recommended
     proxied = audit.leaning is not Verdict.DO_NOT_USE
     notes: list[str] = [] if proxied else [audit.sentence]
@@ -276,8 +278,7 @@ def _guaranteed(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
 
 
 def _whole(audit: Audit, factors: Sequence[float]) -> list[float]:
-    wanted = [positive("factors", factor) for factor in factors]
-    return [factor for factor in wanted if audit.batch.samples * factor >= 1]
+    return [factor for factor in factors if audit.batch.samples * factor >= 1]
 
 
 def _what_if(audit: Audit, epsilon: float, proxied: bool, factor: float) -> WhatIf:

@@ -46,6 +46,8 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
+from proxyprox._checks import instance, listed, positive, square_matrix, whole
+
 Matrix = np.ndarray[Any, Any]
 
 STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))
@@ -144,6 +146,9 @@ def rehearse(
     >>> rehearse(model, np.diag([1.0, 99.0]), 1e-6).steps < rehearse(model, None, 1e-6).steps / 50
     True
     """
+    instance("model", model, QuadraticModel, "a QuadraticModel")
+    epsilon = positive("epsilon", epsilon)
+    steps = None if steps is None else whole("steps", steps)
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
     best = Rehearsal(math.nan, math.inf, math.inf)
     if P is None:
@@ -151,7 +156,8 @@ def rehearse(
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             best = _better(best, float(eta), curve.excess(eta), epsilon, steps)
         return best
-    matrices = [P] if isinstance(P, np.ndarray) else list(P)
+    given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+    matrices = [square_matrix("P", each, len(model.A)) for each in given]
     for eta in np.geomspace(1e-2, 1e7, 64) / H:
         pencils = [_Curve.of_proxyprox(model, each, float(eta)) for each in matrices]
         excess = [pencil.excess(1.0) for pencil in pencils if pencil is not None]

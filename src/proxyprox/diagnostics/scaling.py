@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
+from proxyprox._checks import listed, square_matrix
+
 Matrix = np.ndarray[Any, Any]
 
 _ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
@@ -40,6 +42,9 @@ def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float
     >>> round(weights[0], 3), delta < 1e-3
     (0.1, True)
     """
+    target = square_matrix("target", target)
+    wanted = listed("proxies", proxies, "a list of matrices")
+    proxies = [square_matrix("proxies", P, len(target)) for P in wanted]
     size = float(np.linalg.norm(target, 2))
     sizes = [float(np.linalg.norm(P, 2)) for P in proxies]
     if size == 0.0 or not any(sizes):

@@ -66,7 +66,8 @@ class AcceleratedSliding:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        if self.eta not in (None, "auto") or (self.eta is None) == (self.delta is None):
+        known = self.eta is None or (isinstance(self.eta, str) and self.eta == "auto")
+        if not known or (self.eta is None) == (self.delta is None):
             allowed = "'auto' without delta, or left out with it"
             raise ValueError(message("eta", self.eta, allowed, "Give one of the two."))
         if self.delta is not None:

@@ -1,9 +1,9 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.base import Batch, Objective, Penalty, Proxy
+from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import GLM
-from proxyprox.problems.mixed import MixedProxy
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.quadratic import Quadratic
 from proxyprox.problems.regressions import (
@@ -12,8 +12,6 @@ from proxyprox.problems.regressions import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.problems.regularized import Regularized, regularized
-from proxyprox.problems.scaled import ScaledProxy
 from proxyprox.problems.zero import Zero
 
 __all__ = [

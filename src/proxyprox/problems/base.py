@@ -19,6 +19,7 @@ capability              meaning
 ``repeatable``          whether a drawn batch may be evaluated at a second point
 ``halves(batch)``       two batches whose gradients' mean is the batch's, or None
 ``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
+``hessian_terms()``     numbers and losses whose Hessians make up this one's
 ``fingerprint()``       a text that only equal losses share, for checkpoints; or None
 ``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
 ======================  ==================================================================

@@ -6,14 +6,23 @@ data: the intercept is arithmetic, and Gram matrices are summed over blocks of r
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from array_api_compat import is_array_api_obj, is_numpy_array
+from array_api_compat import is_numpy_array
 
-from proxyprox._arrays import from_numpy, namespace
-from proxyprox._checks import Words, message, require_finite
+from proxyprox._arrays import from_numpy, namespace, to_numpy
+from proxyprox._checks import (
+    INSTEAD,
+    Words,
+    flag,
+    floating,
+    message,
+    real_array,
+    require_finite,
+)
 
 BLOCK_ELEMENTS = 1 << 18
 """Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64)."""
@@ -26,7 +35,7 @@ class Design:
         self.X = X if checked else _checked(X)
         self.XT = self.X.T
         self.sparse = scipy.sparse.issparse(self.X)
-        self.intercept = intercept
+        self.intercept = flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
 
@@ -86,6 +95,31 @@ class Design:
         """Return the design of some of the rows."""
         return Design(self.X[rows], intercept=self.intercept, checked=True)
 
+    def same_inputs(self, other: Design) -> bool:
+        """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""
+        if other is self:
+            return True
+        if (self.rows, self.columns, self.intercept) != (
+            other.rows, other.columns, other.intercept,
+        ):  # fmt: skip
+            return False
+        if other.X is self.X:
+            return True
+        if self.sparse and other.sparse:
+            one, two = _canonical(self.X), _canonical(other.X)
+            places = ((one.indptr, two.indptr), (one.indices, two.indices))
+            return all(np.array_equal(*pair) for pair in places) and _equal(one.data, two.data)
+        # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
+        step = max(1, BLOCK_ELEMENTS // self.columns)
+        return all(
+            _equal(self._dense(start, step), other._dense(start, step))
+            for start in range(0, self.rows, step)
+        )
+
+    def _dense(self, start: int, count: int) -> Any:
+        block = self.X[start : start + count]
+        return block.toarray() if self.sparse else to_numpy(block)
+
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
         safety = 1 + max(1e-9, 64 * float(self.xp.finfo(self.X.dtype).eps))
@@ -101,38 +135,65 @@ class Design:
         return safety * float(top[0])
 
 
+def _equal(one: Any, other: Any) -> bool:
+    coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(one.astype(coarse), other.astype(coarse)))
+
+
+def _canonical(X: Any) -> Any:
+    if X.has_canonical_format and X.data.all():
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
 def _checked(X: Any) -> Any:
     if scipy.sparse.issparse(X):
         if X.ndim != 2:
             raise ValueError(
                 message("X", Words(f"shape {X.shape}"), "two-dimensional (rows × columns)")
             )
+        if X.dtype not in (np.float64, np.float32) and X.dtype.kind not in "iub":
+            got, remedy = Words(f"dtype {X.dtype}"), INSTEAD.get(X.dtype.kind, "Convert it first.")
+            raise TypeError(message("X", got, "of dtype float32 or float64", remedy))
         # Row batches need rows: CSR data passes through untouched, other formats are converted.
         X = X.tocsr()
         if X.dtype not in (np.float64, np.float32):
             X = X.astype(np.float64)
-        entries = X.data
     else:
-        if not is_array_api_obj(X):
-            try:
-                X = np.asarray(X, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                allowed = "a numeric matrix (NumPy, scipy.sparse or torch)"
-                raise TypeError(message("X", type(X).__name__, allowed)) from error
+        X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
         if X.ndim != 2:
             remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
             got = Words(f"shape {tuple(X.shape)}")
             raise ValueError(message("X", got, "two-dimensional (rows × columns)", remedy))
-        xp = namespace(X)
-        if X.dtype not in (xp.float32, xp.float64):
-            if xp is not np or X.dtype.kind not in "iub":
-                got = Words(f"dtype {X.dtype}")
-                raise TypeError(message("X", got, "of dtype float32 or float64"))
-            X = X.astype(np.float64)
-        entries = X
+        if not is_numpy_array(X) and X.dtype not in (namespace(X).float32, namespace(X).float64):
+            # A device may have neither room nor use for float64: its owner is to choose.
+            got = Words(f"dtype {X.dtype}")
+            raise TypeError(message("X", got, "of dtype float32 or float64", "Convert it first."))
+        X = floating("X", X)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(
             message("X", Words(f"shape {tuple(X.shape)}"), "at least one row and one column")
         )
-    require_finite("X", entries)
+    require_squares("X", X)
     return X
+
+
+def require_squares(argument: str, X: Any) -> None:
+    """Refuse entries that are not finite, or so large that X'X is not."""
+    sparse = scipy.sparse.issparse(X)
+    entries = X.data if sparse else X
+    if 0 in entries.shape:
+        return
+    largest = max(abs(float(entries.max())), abs(float(entries.min())))
+    if not math.isfinite(largest):
+        require_finite(argument, entries)
+    xp = np if sparse else namespace(X)
+    limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
+    if largest > limit:
+        got = Words(f"an entry of size {largest:.3g}")
+        allowed = f"of entries up to {limit:.1e}, so that sums of their squares are finite"
+        raise ValueError(message(argument, got, allowed, "Divide the columns by their scales."))

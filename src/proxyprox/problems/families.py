@@ -8,14 +8,16 @@ is why a proxy without any labels has δ = 0.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 import scipy.special
 
-from proxyprox._arrays import namespace
-from proxyprox._checks import Words, message
+from proxyprox._arrays import namespace, to_numpy
+from proxyprox._checks import INSTEAD, Words, listed, message, short, unmasked
 
 Array = Any
 
@@ -225,33 +227,129 @@ def many_classes(y: Array) -> tuple[Any, ...]:
     return found
 
 
+def label_array(y: Any) -> Array:
+    """Return labels as an array of numbers, booleans or text, whatever they came in."""
+    y = unmasked("y", y)
+    if scipy.sparse.issparse(y):
+        got, remedy = Words("a sparse matrix"), "Pass y.toarray().ravel()."
+        raise TypeError(message("y", got, "an array of labels", remedy))
+    if isinstance(y, (list, tuple)):
+        # NumPy would turn a number among texts into a text.
+        mixed = any(isinstance(value, (str, bytes)) for value in y)
+        values = _objects(y) if mixed else y
+    else:
+        values = y
+    try:
+        values = to_numpy(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(message("y", y, "an array of labels")) from error
+    if values.ndim == 0:
+        raise TypeError(message("y", y, "an array of labels, one for each row"))
+    values = _of_one_kind("y", values.view(np.ndarray))
+    if values.dtype.kind not in "biufUST":
+        got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
+        raise TypeError(message("y", got, "labels that are numbers or text", remedy))
+    return values
+
+
+def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[Any, ...]:
+    """Return classes that the user named: numbers or text, each of them once."""
+    exactly = f"exactly {least}" if most == least else f"{least} or more"
+    allowed = f"a tuple of {exactly} classes, numbers or text"
+    if isinstance(classes, dict):
+        raise TypeError(message("classes", classes, allowed))
+    given = listed("classes", unmasked("classes", classes), allowed)
+    if len(given) < least or (most is not None and len(given) > most):
+        remedy = "Use softmax_regression for more than two classes." if most else ""
+        raise ValueError(message("classes", given, allowed, remedy))
+    values = _of_one_kind("classes", _objects(given))
+    if values.dtype.kind not in "biufUST":
+        raise TypeError(message("classes", given, allowed))
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(message("classes", given, "finite numbers or text"))
+    if len(np.unique(values)) < len(values):
+        raise ValueError(message("classes", given, "different from each other"))
+    return tuple(values.tolist())
+
+
+def _objects(values: Any) -> Array:
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
+
+
+def _of_one_kind(argument: str, values: Array) -> Array:
+    """Return objects as an array of text or of numbers; anything else is refused."""
+    if values.dtype.kind != "O":
+        return values
+    found = values.ravel().tolist()
+    for row, value in enumerate(found):
+        missing = value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
+        if missing or (isinstance(value, float) and math.isnan(value)):
+            got = Words(f"{value!r} at row {row}")
+            remedy = "Drop those rows."
+            raise ValueError(message(argument, got, "a label for every row", remedy))
+    for kinds in (str, bytes, (numbers.Real, np.bool_)):
+        if all(isinstance(value, kinds) for value in found):
+            array = np.array(found).reshape(values.shape)
+            # Whole numbers beyond 64 bits, and fractions, stay objects.
+            return _as_floats(argument, array) if array.dtype.kind == "O" else array
+    number = (numbers.Real, np.bool_)
+    kinds = next((k for k in (str, bytes, number) if isinstance(found[0], k)), number)
+    row = next(row for row, value in enumerate(found) if not isinstance(value, kinds))
+    got = Words(f"{short(found[row])} at row {row}")
+    remedy = "Convert them all to text, or all to numbers."
+    raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
+
+
+def _as_floats(argument: str, values: Array) -> Array:
+    try:
+        floats = values.astype(np.float64)
+    except OverflowError:
+        floats = None
+    if floats is None or len(np.unique(floats)) < len(set(values.ravel().tolist())):
+        row = max(range(values.size), key=lambda row: abs(values.flat[row]))
+        got = Words(f"{short(values.flat[row])} at row {row}")
+        raise ValueError(message(argument, got, "numbers that float64 tells apart"))
+    return floats
+
+
 def _distinct(y: Array) -> tuple[Any, ...]:
-    y = np.asarray(y)
+    y = label_array(y)
     if y.dtype.kind == "f":
         _numbers(y, "a class for every row")
+    if y.size == 0:
+        raise ValueError(message("y", Words("an empty array"), "one label for each row"))
     return tuple(v.item() if isinstance(v, np.generic) else v for v in np.unique(y))
 
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
-    y = np.asarray(y)
+    y = label_array(y)
     given = np.asarray(classes)
+    texts = [kind if kind in "UST" else "number" for kind in (y.dtype.kind, given.dtype.kind)]
+    if texts[0] != texts[1] and y.size:
+        got = Words(f"{short(y[0].item())} at row 0")
+        remedy = "A text is never equal to a number: convert one of the two."
+        raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
     # The classes may be given in any order: a code is a place in it.
     order = np.argsort(given)
     codes = order[np.clip(np.searchsorted(given, y, sorter=order), 0, len(classes) - 1)]
     wrong = given[codes] != y
     if wrong.any():
         bad = int(np.argmax(wrong))
-        got = Words(f"{y[bad].item() if hasattr(y[bad], 'item') else y[bad]!r} at row {bad}")
+        got = Words(f"{short(y[bad].item())} at row {bad}")
         raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
     return codes
 
 
 def _numbers(y: Array, allowed: str) -> Array:
-    try:
-        targets = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        got = Words(f"dtype {np.asarray(y).dtype}")
-        raise TypeError(message("y", got, f"numeric, {allowed}")) from error
+    y = label_array(y)
+    if y.dtype.kind not in "biuf":
+        got, remedy = Words(f"dtype {y.dtype}"), INSTEAD["U"]
+        raise TypeError(message("y", got, f"numeric, {allowed}", remedy))
+    with np.errstate(over="ignore"):
+        targets = y.astype(np.float64)
     bad = ~np.isfinite(targets)
     if bad.any():
         got = Words(f"{float(targets[bad][0])!r} at row {int(np.argmax(bad))}")

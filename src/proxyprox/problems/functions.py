@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from proxyprox._arrays import Matrix, Vector, copied
-from proxyprox._checks import message, nonnegative, positive, require_takes, takes
+from proxyprox._checks import flag, message, nonnegative, positive, require_takes, takes
 from proxyprox.problems.base import Batch
 
 
@@ -72,6 +72,10 @@ class FunctionObjective:
         if sample is not None and not takes(gradient, 2):
             remedy = "It is handed what sample(rng) drew; leave sample out for exact gradients."
             raise TypeError(message("gradient", gradient, "a function of w and a batch", remedy))
+        require_takes("value", value, ("w",))
+        require_takes("sample", sample, ("rng",))
+        require_takes("samples", samples, ("batch",))
+        require_takes("cost", cost, ("batch",))
         require_takes("everything", everything, ())
         require_takes("hvp", hvp, ("w", "v"))
         if sample is None and everything is not None:
@@ -80,7 +84,7 @@ class FunctionObjective:
         self._gradient = gradient
         self._sample = sample
         self.value = value
-        self.repeatable = repeatable
+        self.repeatable = flag("repeatable", repeatable)
         self.samples = samples
         self.cost = cost
         # Without a sampler the function is the exact gradient: there is only one batch.
@@ -132,7 +136,9 @@ class FunctionProxy:
         strong_convexity: float = 0.0,
     ) -> None:
         for name, function in {"value": value, "gradient": gradient}.items():
-            if callable(function) and not takes(function, 1):
+            if not callable(function):
+                raise TypeError(message(name, function, "a function of w"))
+            if not takes(function, 1):
                 remedy = "A proxy is cheap: give it exact values and gradients."
                 raise TypeError(message(name, function, "a function of w alone", remedy))
         require_takes("hvp", hvp, ("w", "v"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
-from proxyprox._checks import Words, message, nonnegative, whole
+from proxyprox._checks import Words, generator, message, nonnegative, whole
 from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
@@ -65,11 +65,14 @@ class GLM:
         sample_weight: Any | None = None,
         batch_size: int | None = None,
     ) -> None:
+        if isinstance(family, type) or not hasattr(family, "log_partition"):
+            remedy = "Or use linear_regression, logistic_regression, softmax_regression."
+            raise TypeError(message("family", family, "a family such as Logistic()", remedy))
         design = X if isinstance(X, Design) else Design(X, intercept=intercept)
         self.design = design
         self.family = family
         self.l2 = nonnegative("l2", l2)
-        self.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        self.batch_size = _rows_drawn(batch_size)
         self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
         self.targets = None if y is None else encoded(family, y, design.rows)
@@ -100,7 +103,9 @@ class GLM:
         """Return the batch's gradient from labels observed for its rows."""
         rows = np.arange(self.design.rows) if batch is None else batch
         codes = encoded(self.family, observations, len(rows))
-        return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
+        with np.errstate(over="ignore"):
+            # Whoever asked meets what is not finite, and names it.
+            return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
@@ -172,14 +177,17 @@ class GLM:
 
     # -- relatives --------------------------------------------------------------------------
 
-    def label_free(self, X: Any | None = None, *, rng: np.random.Generator | None = None) -> GLM:
+    def label_free(
+        self, X: Any | None = None, *, rng: np.random.Generator | int | None = None
+    ) -> GLM:
         """Return the proxy that needs no labels; on the same inputs it has δ = 0.
 
         Parameters
         ----------
         X : array or sparse matrix, optional
-            Other, unlabelled inputs; by default this model's own.
-        rng : numpy.random.Generator, optional
+            Other, unlabelled inputs; by default this model's own. Inputs equal to this model's
+            own count as these, with their weights.
+        rng : int or numpy.random.Generator, optional
             Assign labels at random, as in the paper's experiment. By default every row gets the
             neutral target A'(0). The two give the same iterates: a proxy's labels cancel.
         """
@@ -187,8 +195,12 @@ class GLM:
         if design.columns != self.design.columns:
             allowed = f"a table of {self.design.columns} columns, as the target's is"
             raise ValueError(message("X", Words(f"{design.columns} columns"), allowed))
-        weights = self.sample_weight if X is None and self._weights is not None else None
-        labels = None if rng is None else random_labels(self.family, design.rows, rng)
+        if design.same_inputs(self.design):
+            # Recognised by content: then the rows have their weights, too.
+            design = self.design
+        own = design is self.design and self._weights is not None
+        weights = self.sample_weight if own else None
+        labels = None if rng is None else random_labels(self.family, design.rows, generator(rng))
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
@@ -196,17 +208,21 @@ class GLM:
         n = whole("n", n)
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
-        chosen = np.sort(np.random.default_rng(rng).choice(self.design.rows, n, replace=False))
+        chosen = np.sort(generator(rng).choice(self.design.rows, n, replace=False))
+        if self._weights is not None and not self.sample_weight[chosen].any():
+            remedy = "Leave out rows of weight zero."
+            raise ValueError(message("n", n, "enough to draw one row that has a weight", remedy))
         return self.rows(chosen)
 
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is this one up to its labels, which no Hessian sees."""
         return (
             isinstance(other, GLM)
-            and other.design is self.design
             and type(other.family) is type(self.family)
+            and other.dim == self.dim
             and other.l2 == self.l2
-            and bool(np.all(other.sample_weight == self.sample_weight))
+            and other.design.same_inputs(self.design)
+            and bool(np.allclose(other.sample_weight, self.sample_weight, rtol=1e-9, atol=0))
         )
 
     def fingerprint(self) -> str:
@@ -230,7 +246,7 @@ class GLM:
         """Return the same loss with another batch size; the data is shared."""
         twin = GLM.__new__(GLM)
         twin.__dict__.update(self.__dict__)
-        twin.batch_size = None if batch_size is None else whole("batch_size", batch_size)
+        twin.batch_size = _rows_drawn(batch_size)
         return twin
 
     # -- internals --------------------------------------------------------------------------
@@ -295,6 +311,18 @@ class GLM:
         """Reduce the labels to the vector and the number through which full passes see them."""
         self._pulled = pulled_targets(self.design, self.family, self.targets, self.sample_weight)
         self._constant = 0.0
-        if self.targets is not None:
+        if self.targets is None:
+            return
+        with np.errstate(over="ignore"):
             constants = self.family.constant(self.targets)
             self._constant = float(np.mean(self.sample_weight * constants))
+        pulled = np.isfinite(to_numpy(self._pulled)).all()
+        if not (pulled and math.isfinite(self._constant)):
+            got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
+            allowed = "of a size for which the sums of y² and of y times X are finite"
+            raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
+
+
+def _rows_drawn(batch_size: Any) -> int | None:
+    # More rows than memory can hold row numbers of are a slip, not a batch.
+    return None if batch_size is None else whole("batch_size", batch_size, most=2**31)

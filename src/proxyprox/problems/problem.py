@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from proxyprox._arrays import Vector
 from proxyprox._checks import has, message
+from proxyprox.problems._curvature import same_hessian
 from proxyprox.problems.base import Objective, Penalty, Proxy
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.zero import Zero
@@ -63,11 +65,10 @@ class Problem:
         known = self._dim(self.objective)
         return known if known is not None else self._dim(self.proxy)
 
-    @property
+    @cached_property
     def same_curvature(self) -> bool:
         """Whether both losses are known to have the same Hessian everywhere: δ = 0."""
-        compare = getattr(self.objective, "same_curvature", None)
-        return compare is not None and bool(compare(self.proxy))
+        return same_hessian(self.objective, self.proxy)
 
     @staticmethod
     def _dim(part: Any) -> int | None:

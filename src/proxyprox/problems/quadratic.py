@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyprox import _arrays as arrays
 from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
-from proxyprox._checks import Words, message, nonnegative, require_finite
+from proxyprox._checks import Words, message, nonnegative, real_array, require_finite
 from proxyprox._checks import vector as checked_vector
 from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
@@ -47,16 +47,22 @@ class Quadratic:
     repeatable = True
 
     def __init__(self, P: Matrix, b: Vector | None = None, *, noise: float = 0.0) -> None:
-        shape = tuple(getattr(P, "shape", ()))
+        P = real_array("P", P, "a square matrix of float32 or float64 numbers")
+        shape = tuple(P.shape)
         if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-            got = Words(f"an array of shape {shape}") if shape else P
-            raise ValueError(message("P", got, "a square matrix"))
+            raise ValueError(message("P", Words(f"an array of shape {shape}"), "a square matrix"))
         xp = namespace(P)
         if P.dtype not in (xp.float32, xp.float64):
-            raise TypeError(message("P", Words(f"dtype {P.dtype}"), "of dtype float32 or float64"))
+            remedy = "Convert it: P.astype(float)."
+            got = Words(f"dtype {P.dtype}")
+            raise TypeError(message("P", got, "of dtype float32 or float64", remedy))
         require_finite("P", P)
+        largest, limit = float(xp.max(xp.abs(P))), float(xp.finfo(P.dtype).max) / (4 * shape[0])
+        if largest > limit:
+            got, allowed = Words(f"an entry of size {largest:.3g}"), f"of entries up to {limit:.1e}"
+            raise ValueError(message("P", got, allowed, "Divide P and b by one number."))
         asymmetry = float(xp.max(xp.abs(P - P.T)))
-        if asymmetry > 1e-6 * max(1.0, float(xp.max(xp.abs(P)))):
+        if asymmetry > 1e-6 * largest:
             got = Words(f"a matrix with |P − Pᵀ| up to {asymmetry:.2g}")
             raise ValueError(message("P", got, "symmetric", "Pass (P + P.T) / 2."))
         self.dim = int(shape[0])
@@ -125,6 +131,12 @@ class Quadratic:
     def samples(self, batch: Any) -> int:
         """Count one sample for each gradient."""
         return 1
+
+    def same_curvature(self, other: Any) -> bool:
+        """Tell whether another loss is a quadratic of the same matrix."""
+        if not isinstance(other, Quadratic) or other.dim != self.dim:
+            return False
+        return bool(np.array_equal(to_numpy(other.P), to_numpy(self.P)))
 
     def fingerprint(self) -> str:
         """Return a text that only equal losses share."""

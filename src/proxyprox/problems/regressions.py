@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from proxyprox._arrays import to_numpy
 from proxyprox._checks import message
 from proxyprox.problems.families import (
     Linear,
@@ -13,6 +12,7 @@ from proxyprox.problems.families import (
     Poisson,
     Softmax,
     binary_classes,
+    checked_classes,
     many_classes,
 )
 from proxyprox.problems.glm import GLM
@@ -50,8 +50,8 @@ def logistic_regression(
     """
     _known("logistic_regression", options, "classes")
     if classes is None:
-        classes = (0, 1) if y is None else binary_classes(to_numpy(y))
-    return GLM(X, y, Logistic(tuple(classes)), **options)
+        classes = (0, 1) if y is None else binary_classes(y)
+    return GLM(X, y, Logistic(checked_classes(classes, 2, 2)), **options)
 
 
 def softmax_regression(
@@ -71,8 +71,8 @@ def softmax_regression(
         if y is None:
             remedy = "Without labels the number of classes is unknown."
             raise ValueError(message("classes", None, "the tuple of all classes", remedy))
-        classes = many_classes(to_numpy(y))
-    return GLM(X, y, Softmax(tuple(classes)), **options)
+        classes = many_classes(y)
+    return GLM(X, y, Softmax(checked_classes(classes, 2)), **options)
 
 
 def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:

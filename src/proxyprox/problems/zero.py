@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from proxyprox._arrays import Matrix, Vector, zeros_like
 
@@ -34,6 +35,10 @@ class Zero:
     def solve_shifted(self, v: Vector, eta: float) -> Vector:
         """Return ``η v``."""
         return eta * v
+
+    def hessian_terms(self) -> list[tuple[float, Any]]:
+        """Return nothing: the Hessian is zero."""
+        return []
 
     def fingerprint(self) -> str:
         """Return a text that only equal losses share."""

@@ -8,18 +8,18 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family
 from proxyprox.sklearn._inputs import (
-    FLOATS,
     Labelled,
     joined,
     labelled_rows,
     merged,
     proxy_rows,
     unlabelled_moment,
+    validated,
 )
 from proxyprox.sklearn._interval import Interval, quantile
 from proxyprox.sklearn._learn import Learned, learn
@@ -84,7 +84,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         X : array or sparse matrix of shape (n, p)
             Inputs.
         y : array of shape (n,)
-            Labels; for classifiers −1 (``unlabelled``) marks a row without one.
+            Labels; for classifiers ``unlabelled`` (−1) marks a row without one.
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
         X_proxy : array or sparse matrix of shape (N, p), optional
@@ -105,7 +105,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         # What an earlier fit kept must not be gone on with if this one fails.
         self._rows: Any = None
         self._others: Any = None
-        self._refuse_ambiguous(y, labelled, more=X_proxy is not None)
+        self._refuse_ambiguous(y, labelled)
         if X_proxy is not None:
             X_proxy = proxy_rows(
                 X_proxy, X.shape[1], names=getattr(self, "feature_names_in_", None)
@@ -178,7 +178,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         """Return validated inputs and labels, and which rows have a label."""
 
-    def _refuse_ambiguous(self, y: Array, labelled: Array, *, more: bool) -> None:
+    def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
         """Refuse or warn of labels that may have been meant otherwise."""
 
     @abstractmethod
@@ -264,7 +264,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             class otherwise.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        X = validated(self, X)
         design = Design(X, intercept=self.fit_intercept, checked=True)
         predicted = means(design, self._fitted_family(), self._w)
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
@@ -283,7 +283,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _predictors(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        X = validated(self, X)
         coef = np.atleast_2d(self.coef_)
         scores: Array = np.asarray(X @ coef.T) + self.intercept_
         return scores

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from proxyprox._checks import message
+from proxyprox._checks import message, require_takes
 from proxyprox.problems.design import Design
 from proxyprox.sklearn._bought import last_step
 from proxyprox.sklearn._moment import moment_of
@@ -51,6 +51,7 @@ def criterion_of(given: Any) -> Criterion | None:
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]
     if callable(given) and not isinstance(given, type):
+        require_takes("criterion", given, ("estimator", "X"))
         return given  # type: ignore[no-any-return]
     allowed = f"one of {', '.join(NAMED)}, or a function (estimator, X) -> scores"
     raise ValueError(message("criterion", given, allowed))

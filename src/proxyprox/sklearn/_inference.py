@@ -12,10 +12,9 @@ import numpy as np
 
 from proxyprox import GLM
 from proxyprox.corrections.paired import tuned_power
+from proxyprox.problems.combination import PairedLoss, Tilted
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear, Poisson
-from proxyprox.problems.paired import PairedLoss
-from proxyprox.problems.tilted import Tilted
 from proxyprox.sklearn._rows import (
     centred,
     dense_rows,

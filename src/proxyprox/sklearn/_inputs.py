@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, _get_feature_names
+from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
-from proxyprox._checks import Words, message
-from proxyprox.problems.design import Design
+from proxyprox._checks import Words, message, real_array, unmasked
+from proxyprox.problems.design import Design, require_squares
 from proxyprox.sklearn._moment import Moment, moment_of, pooled
 from proxyprox.sklearn._resemblance import TRANSFORM_BOTH
 
@@ -41,6 +42,16 @@ class Labelled:
     kept: Array
 
 
+def validated(estimator: Any, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
+    """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
+    X = unmasked("X", X)
+    found = validate_data(
+        estimator, X, *y, accept_sparse="csr", dtype=FLOATS, reset=reset, **options
+    )
+    require_squares("X", found[0] if y else found)
+    return found
+
+
 def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labelled:
     """Return the labelled rows whose weight is not zero, as float64.
 
@@ -56,7 +67,7 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
     weights = None
     keep = labelled
     if sample_weight is not None:
-        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X)
         # A row of weight zero must not even reach a fold.
         keep = labelled & (weights > 0)
         if not keep.any():
@@ -66,6 +77,15 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
     part = (X if keep.all() else X[rows]).astype(np.float64, copy=False)
     own = None if weights is None else weights[rows]
     return Labelled(part, y[rows], own, y[labelled], keep[labelled])
+
+
+def checked_weights(sample_weight: Any, X: Any) -> Array:
+    """Return weights of the rows, at most one where their sum might overflow."""
+    if not isinstance(sample_weight, numbers.Number):
+        sample_weight = real_array("sample_weight", sample_weight, "one weight for each row")
+    weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    largest = weights.max()
+    return weights if largest < 1e150 else weights / largest
 
 
 def proxy_rows(
@@ -84,6 +104,7 @@ def proxy_rows(
     names : array, optional
         What X's columns are called; if these have names, too, they must be the same.
     """
+    X_proxy = unmasked(name, X_proxy)
     if not scipy.sparse.issparse(X_proxy):
         shape = np.shape(X_proxy)
         if len(shape) == 2 and shape[1] != columns:
@@ -93,6 +114,7 @@ def proxy_rows(
     checked = check_array(X_proxy, accept_sparse="csr", dtype=FLOATS, input_name=name)
     if checked.shape[1] != columns:
         raise ValueError(_columns_message(name, checked.shape[1], columns))
+    require_squares(name, checked)
     return checked
 
 

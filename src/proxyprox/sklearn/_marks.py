@@ -8,12 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._checks import message
+from proxyprox._checks import INSTEAD, Words, message, unmasked
 
 Array = Any
 
 TEXT = "UST"
 """Kinds of numpy arrays that hold text."""
+
+
+AUTO = "auto"
+"""−1 marks a row without a label where nothing speaks for a class of that name."""
+
+
+def mark_of(unlabelled: Any) -> Any:
+    """Return the mark that an estimator's setting stands for."""
+    return -1 if isinstance(unlabelled, str) and unlabelled == AUTO else unlabelled
+
+
+def doubt_of(known: Array, marked: int, labelled: int) -> str:
+    """Return why −1 beside these labels may be a class; empty if it is no class."""
+    if known.dtype.kind not in "biuf":
+        return ""
+    if (known < 0).any():
+        return "other labels are negative, too"
+    if marked <= labelled:
+        return "these are no more than the other rows"
+    return "-1, 0 and 1 may be three classes" if known.tolist() == [0, 1] else ""
 
 
 def is_missing(value: Any) -> bool:
@@ -46,9 +66,11 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         Rows without a label hold some other row's where theirs is of another kind. The second is
         None for a y that is no list of labels; whoever validates it will say so.
     """
+    y = unmasked("y", y)
     values = _array(y)
     if values is None:
         return y, None
+    _require_labels(values)
     if values.dtype.kind == "O":
         return _objects(values, mark)
     if not is_missing(mark) or mark is None:
@@ -79,7 +101,9 @@ def refuse_nan(y: Any, remedy: str) -> None:
     remedy : str
         What to do.
     """
-    values = None if y is None else _array(y)
+    values = None if y is None else _array(unmasked("y", y))
+    if values is not None:
+        _require_labels(values)
     if values is None or values.dtype.kind not in "fO":
         return
     if values.dtype.kind == "f":
@@ -90,6 +114,16 @@ def refuse_nan(y: Any, remedy: str) -> None:
         # The first words are scikit-learn's, which its own checks of estimators look for.
         where = f"{int(missing.sum())} of {len(values)} rows"
         raise ValueError(f"Input y contains NaN or None, in {where}. {remedy}")
+
+
+def _require_labels(values: Array) -> None:
+    if values.dtype.kind in "cmMV":
+        got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
+        text = message("y", got, "labels that are numbers or text", remedy)
+        # The first words are scikit-learn's, which its own checks of estimators look for.
+        raise ValueError(
+            f"Complex data not supported: {text}" if values.dtype.kind == "c" else text
+        )
 
 
 def _array(y: Any) -> Array | None:
@@ -131,6 +165,11 @@ def _objects(values: Array, mark: Any) -> tuple[Array, Array | None]:
         numeric = np.array(known)
         filled = np.full(len(values), numeric[0])
         filled[labelled] = numeric
+        marked = np.array([is_mark(v, mark) and not is_missing(v) for v in values], dtype=bool)
+        if marked.any():
+            # Kept, so that it can be asked whether the mark is a class.
+            filled = filled.astype(np.result_type(filled, type(mark)))
+            filled[marked] = mark
         return filled, labelled
     filled = np.full(len(values), known[0], dtype=object)
     filled[labelled] = values[labelled]

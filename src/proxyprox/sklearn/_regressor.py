@@ -6,10 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from proxyprox.sklearn._base import ProxyGLM
-from proxyprox.sklearn._inputs import FLOATS
+from proxyprox.sklearn._inputs import validated
 from proxyprox.sklearn._marks import refuse_nan
 from proxyprox.sklearn._settings import settings_of
 
@@ -41,9 +40,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         refuse_nan(y, "Pass the rows without a label as X_proxy.")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=FLOATS, y_numeric=True, reset=reset
-        )
+        X, y = validated(self, X, y, y_numeric=True, reset=reset)
         return X, y, np.ones(len(y), dtype=bool)
 
     def _shaped(self, matrix: Array) -> tuple[Array, float]:

@@ -44,7 +44,7 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
         warnings.warn(
             f"X_proxy has as many rows as X ({X.shape[0]}): scikit-learn's cross-validation tools "
             "would take it for one value a row and split it along with X. Pass another number of "
-            "rows, or give the unlabelled rows in X with y = -1.",
+            "rows, or give the unlabelled rows in X with y = -1 and unlabelled=-1.",
             ProxyWarning,
             stacklevel=3,
         )

@@ -9,9 +9,9 @@ import numpy as np
 
 from proxyprox import DANE, GLM, Problem, Residual, minimize
 from proxyprox.corrections.paired import tuned_power
+from proxyprox.problems.combination import Tilted
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear
-from proxyprox.problems.tilted import Tilted
 from proxyprox.sklearn._rows import means, targets_of
 
 STUDENT_RIDGE = 1e-7

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from proxyprox._checks import message
-from proxyprox.sklearn._marks import is_mark, is_missing
+from proxyprox.sklearn._marks import is_mark, is_missing, mark_of
 
 
 def answers_of(labels: Any, estimator: Any) -> list[Any]:
@@ -24,7 +24,7 @@ def answers_of(labels: Any, estimator: Any) -> list[Any]:
         For whom: a classifier's mark of unlabelled rows and empty strings are no labels; for a
         regressor only numbers are.
     """
-    classifier, mark = is_classifier(estimator), getattr(estimator, "unlabelled", None)
+    classifier, mark = is_classifier(estimator), mark_of(getattr(estimator, "unlabelled", None))
     found: list[Any] = []
     marked = False
     for answer in _listed(labels):

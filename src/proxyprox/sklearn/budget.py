@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._checks import fraction, message, positive, whole
+from proxyprox._checks import file_path, fraction, instance, message, positive, require_takes, whole
 from proxyprox._digests import data_digest
 from proxyprox.sklearn._bought import fitted, last_step, pool_of, reachable
 from proxyprox.sklearn._criteria import criterion_of, probabilities
@@ -98,6 +98,10 @@ class LabelBudget:
         rng: int = 0,
         about: Mapping[str, Any] | None = None,
     ) -> None:
+        if path is not None:
+            file_path("path", path)
+        if about is not None:
+            instance("about", about, Mapping, "a mapping of names to values, or None")
         self.estimator = estimator
         self.X = pool_of(X, estimator)
         self.rows = int(self.X.shape[0])
@@ -218,6 +222,9 @@ class LabelBudget:
         oracle : callable
             Returns the labels of an array of row numbers.
         """
+        if not callable(oracle):
+            raise TypeError(message("oracle", oracle, "a function of an array of row numbers"))
+        require_takes("oracle", oracle, ("rows",))
         with reachable(self.labels):
             while self.finished is None:
                 rows = self.ask()

@@ -9,13 +9,12 @@ import numpy as np
 import scipy.special
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from proxyprox._checks import message
 from proxyprox.problems.families import Family, Logistic, Softmax
 from proxyprox.sklearn._base import ProxyGLM
-from proxyprox.sklearn._inputs import FLOATS
-from proxyprox.sklearn._marks import is_mark, read_labels
+from proxyprox.sklearn._inputs import validated
+from proxyprox.sklearn._marks import AUTO, doubt_of, is_mark, mark_of, read_labels
 from proxyprox.sklearn._resemblance import ProxyWarning
 from proxyprox.sklearn._settings import settings_of
 from proxyprox.sklearn.scoring import labelled_part
@@ -58,9 +57,11 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         Begin at the last fit instead of at the constant model.
     random_state : int, RandomState or None
         Randomness of the default split.
-    unlabelled : int, str or None
+    unlabelled : int, str, None or "auto"
         The value of y that marks a row without a label, a string for text labels; None and NaN
-        in an array of objects mark one, too. None: every value is a class.
+        in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
+        looks like a class: then it is an error, or where most rows are −1 a warning, to leave
+        this open.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(600, n_features=10, random_state=0)
     >>> y[50:] = -1                     # fifty labels, 550 rows without
-    >>> model = ProxyLogisticRegression().fit(X, y)
+    >>> model = ProxyLogisticRegression(unlabelled=-1).fit(X, y)
     >>> model.n_labels_, model.predict_proba(X[:2]).shape
     (50, (2, 2))
     """
@@ -109,7 +110,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         fit_intercept: bool = True,
         warm_start: bool = False,
         random_state: Any = 0,
-        unlabelled: Any = -1,
+        unlabelled: Any = AUTO,
     ) -> None:
         super().__init__(
             alpha=alpha, l1_ratio=l1_ratio, n_steps=n_steps, max_steps=max_steps, power=power,
@@ -149,7 +150,11 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         X, y, found = self._checked(X, y, reset=first)
         if first or classes is not None:
             if classes is None:
-                self._refuse_ambiguous(y, found, more=X_proxy is not None)
+                self._refuse_ambiguous(y, found)
+            elif is_mark(-1, mark_of(self.unlabelled)) and -1 in list(classes):
+                allowed = "without -1, which marks rows without a label"
+                remedy = "If -1 is a class, set unlabelled=None."
+                raise ValueError(message("classes", list(classes), allowed, remedy))
             known = np.unique(y[found] if classes is None else classes)
             if not first and not np.array_equal(known, self.classes_):
                 allowed = f"the classes of the first call, {self.classes_.tolist()}"
@@ -201,18 +206,28 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         X, y, sample_weight
             As in :meth:`fit`.
         """
-        X, y, sample_weight = labelled_part(X, y, sample_weight, self.unlabelled)
+        every = y
+        X, y, sample_weight = labelled_part(X, y, sample_weight, mark_of(self.unlabelled))
+        skipped = len(every) - len(y) if hasattr(every, "__len__") else 0
+        if skipped and self.unlabelled == AUTO and not getattr(self, "_marks_seen", False):
+            warnings.warn(
+                f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see. "
+                "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class.",
+                ProxyWarning,
+                stacklevel=2,
+            )
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        y, labelled = read_labels(y, self.unlabelled)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, reset=reset)
+        y, labelled = read_labels(y, mark_of(self.unlabelled))
+        X, y = validated(self, X, y, reset=reset)
         check_classification_targets(y)
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
-    def _refuse_ambiguous(self, y: Array, labelled: Array, *, more: bool) -> None:
+    def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
+        self._marks_seen = not labelled.all()
         if self.unlabelled is not None and y.dtype.kind in "UTO" and (y[labelled] == "").any():
             warnings.warn(
                 f"y is '' in {int((y[labelled] == '').sum())} rows, which is taken for a class. "
@@ -221,7 +236,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
                 ProxyWarning,
                 stacklevel=3,
             )
-        if labelled.all() or not is_mark(-1, self.unlabelled) or -1 not in y[~labelled]:
+        if labelled.all() or not is_mark(-1, mark_of(self.unlabelled)) or -1 not in y[~labelled]:
             return
         known = np.unique(y[labelled]).tolist()
         if len(known) <= 1:
@@ -232,13 +247,17 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
                 f"{'another class' if known else 'two classes'}. Or -1 could be a class: then set "
                 "unlabelled=None and pass unlabelled rows as X_proxy."
             )
-        if more:
-            warnings.warn(
-                f"y is -1 in {int((~labelled).sum())} rows, which are taken as unlabelled, and "
-                "X_proxy is given as well. If -1 is a class, set unlabelled=None.",
-                ProxyWarning,
-                stacklevel=3,
-            )
+        marked = int((~labelled).sum())
+        doubt = doubt_of(np.unique(y[labelled]), marked, int(labelled.sum()))
+        if self.unlabelled != AUTO or not doubt:
+            return
+        seen = f"y is -1 in {marked} of {len(y)} rows and one of {known} in the others: {doubt}"
+        remedy = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
+        if marked <= labelled.sum() or min(known) < 0:
+            raise ValueError(message("unlabelled", AUTO, "-1 or None", f"Here {seen}. {remedy}"))
+        warnings.warn(
+            f"{seen}. These rows are taken as unlabelled. {remedy}", ProxyWarning, stacklevel=3
+        )
 
     def _family_of(self, y: Array) -> Family:
         classes = np.unique(y)

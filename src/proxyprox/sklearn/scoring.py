@@ -9,7 +9,7 @@ from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing
 
 from proxyprox._checks import message
-from proxyprox.sklearn._marks import read_labels
+from proxyprox.sklearn._marks import mark_of, read_labels
 
 Array = Any
 
@@ -42,7 +42,11 @@ class LabelledOnly:
     """A scorer that shows another one the labelled rows only; see :func:`labelled_only`."""
 
     def __init__(self, scoring: Any, unlabelled: Any) -> None:
-        self.scorer = get_scorer(scoring)
+        try:
+            self.scorer = get_scorer(scoring)
+        except ValueError as error:
+            allowed = "a scorer, or a name in sklearn.metrics.get_scorer_names()"
+            raise ValueError(message("scoring", scoring, allowed)) from error
         self.unlabelled = unlabelled
 
     def __repr__(self) -> str:
@@ -67,7 +71,7 @@ def _mark_of(estimator: Any) -> Any:
         if inner is None:
             return -1
         estimator = inner
-    return estimator.unlabelled
+    return mark_of(estimator.unlabelled)
 
 
 def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> LabelledOnly:
@@ -90,7 +94,8 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> LabelledOnl
     >>> X = rng.normal(size=(300, 3))
     >>> y = np.where(np.arange(300) < 60, X[:, 0] + rng.normal(size=300) > 0, -1)
     >>> scoring = labelled_only("neg_log_loss")
-    >>> scores = cross_val_score(ProxyLogisticRegression(), X, y, cv=3, scoring=scoring)
+    >>> model = ProxyLogisticRegression(unlabelled=-1)
+    >>> scores = cross_val_score(model, X, y, cv=3, scoring=scoring)
     >>> bool((scores > -0.8).all())
     True
     """

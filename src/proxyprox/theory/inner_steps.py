@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from proxyprox._checks import nonnegative, positive
+from proxyprox._checks import message, nonnegative, positive
 from proxyprox.theory._checks import at_least
 
 
@@ -217,4 +217,7 @@ def _prepare(eta: float, mu: float, H: float) -> tuple[float, float]:
 
 
 def _ceil(steps: float) -> int:
+    if not math.isfinite(steps):
+        allowed = "constants for which the number of steps is finite"
+        raise ValueError(message("H, rho, c and c_prime", steps, allowed, "Rescale the loss."))
     return max(1, math.ceil(steps))

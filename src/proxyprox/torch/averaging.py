@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._checks import fraction
+from proxyprox._checks import fraction, listed, message
 from proxyprox.torch._block import copy_of
 
 
@@ -38,7 +38,9 @@ class WeightAverage:
     """
 
     def __init__(self, params: Iterable[Any], decay: float) -> None:
-        self.params = list(params)
+        self.params = listed("params", params, "the parameters, as model.parameters() gives them")
+        if not self.params or not all(isinstance(p, torch.Tensor) for p in self.params):
+            raise TypeError(message("params", self.params, "one tensor or more"))
         self.decay = fraction("decay", decay)
         with torch.no_grad():
             self.values = copy_of(self.params)

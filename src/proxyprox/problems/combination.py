@@ -1,0 +1,370 @@
+"""Losses made of other losses: sums, multiples, a linear term, a quadratic around a point.
+
+All of them are ``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``, and one table says which capabilities of
+the parts such a loss has. What is in neither row below is dropped.
+
+========  ==================================================================================
+summed    value, hvp, hessian, smoothness, strong_convexity: where every part offers them
+kept      sample, everything, samples, halves, cost, epsilon, gradient_from, repeatable, zeros,
+          of the one part that batches are drawn from; solve_shifted where there is one part
+========  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot
+from proxyprox._checks import has, listed, message, nonnegative, positive, require
+from proxyprox._checks import vector as checked_vector
+from proxyprox.corrections.paired import Paired
+from proxyprox.problems._curvature import IDENTITY, hessian_terms, same_hessian
+from proxyprox.problems._fingerprint import combined
+from proxyprox.problems.base import Batch
+from proxyprox.problems.problem import Problem
+
+SUMMED = ("value", "hvp", "hessian")
+KEPT = ("sample", "everything", "samples", "halves", "cost", "epsilon")
+
+
+class Combination:
+    """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part."""
+
+    def __init__(
+        self,
+        parts: Iterable[Any],
+        weights: Iterable[float],
+        *,
+        settings: Sequence[Any] = (),
+        tilt: Vector | None = None,
+        mu: float = 0.0,
+        centre: Vector | None = None,
+    ) -> None:
+        self.parts, self.weights = tuple(parts), tuple(weights)
+        self._settings, self._tilt, self._mu, self._centre = tuple(settings), tilt, mu, centre
+        first = self.parts[0]
+        for name in SUMMED:
+            offered = all(has(part, name) for part in self.parts)
+            setattr(self, name, getattr(self, f"_{name}") if offered else None)
+        for name in KEPT:
+            setattr(self, name, getattr(first, name, None))
+        self.repeatable = getattr(first, "repeatable", True)
+        self.gradient_from = self._gradient_from if has(first, "gradient_from") else None
+        closed = len(self.parts) == 1 and has(first, "solve_shifted")
+        self.solve_shifted = self._solve_shifted if closed else None
+        zeros = [part.zeros for part in self.parts if hasattr(part, "zeros")]
+        if zeros:
+            self.zeros = zeros[0]
+        sizes = {part.dim for part in self.parts if isinstance(getattr(part, "dim", None), int)}
+        sizes |= {int(given.shape[0]) for given in (tilt, centre) if given is not None}
+        if len(sizes) > 1:
+            raise ValueError(message("proxies", sorted(sizes), "of equal numbers of parameters"))
+        if sizes:
+            self.dim = sizes.pop()
+
+    def gradient(self, w: Vector, *batch: Batch) -> Vector:
+        """Return the gradient, or its estimate from a batch."""
+        drawn = zip(self.parts, self._batches(*batch), strict=True)
+        return self._with_slope(self._sum([part.gradient(w, *own) for part, own in drawn]), w)
+
+    @property
+    def smoothness(self) -> float | None:
+        """The bounds H_i in sum, where every part has one and none is subtracted."""
+        known = [getattr(part, "smoothness", None) for part in self.parts]
+        if None in known or min(self.weights) < 0:
+            return None
+        return float(self._sum(known)) + self._mu
+
+    @property
+    def strong_convexity(self) -> float:
+        """The bounds μ_i in sum, where none of the parts is subtracted."""
+        if min(self.weights) < 0:
+            return self._mu
+        lower = [getattr(part, "strong_convexity", None) or 0.0 for part in self.parts]
+        return float(self._sum(lower)) + self._mu
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal losses share, or None if a part has none."""
+        return combined(type(self).__name__, self.parts, *self._settings)
+
+    def hessian_terms(self) -> list[tuple[float, Any]]:
+        """Return numbers and losses whose Hessians make up this one's."""
+        terms = [
+            (weight * factor, leaf)
+            for part, weight in zip(self.parts, self.weights, strict=True)
+            for factor, leaf in hessian_terms(part)
+        ]
+        return [*terms, (self._mu, IDENTITY)] if self._mu else terms
+
+    def same_curvature(self, other: Any) -> bool:
+        """Tell whether another loss is known to have the same Hessian everywhere."""
+        return same_hessian(self, other)
+
+    def _value(self, w: Vector) -> float:
+        total = float(self._sum([part.value(w) for part in self.parts]))
+        if self._tilt is not None:
+            total += dot(self._tilt, w)
+        if self._centre is not None:
+            away = w - self._centre
+            total += self._mu / 2 * float(away @ away)
+        return total
+
+    def _hvp(self, w: Vector, v: Vector) -> Vector:
+        product = self._sum([part.hvp(w, v) for part in self.parts])
+        return product + self._mu * v if self._mu else product
+
+    def _hessian(self, w: Vector) -> Matrix:
+        matrix = self._sum([part.hessian(w) for part in self.parts])
+        return add_to_diagonal(matrix, self._mu) if self._mu else matrix
+
+    def _solve_shifted(self, v: Vector, eta: float) -> Vector:
+        # (sP + μI + I/η)⁻¹ is the part's own closed form at another η, divided by s.
+        (scale,) = self.weights
+        smaller = 1 / (self._mu + 1 / eta) if self._mu else eta
+        solved = self.parts[0].solve_shifted(v, scale * smaller)
+        return solved if scale == 1 else solved / scale
+
+    def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
+        drawn = list(zip(self.parts, self._batches(batch), strict=True))[1:]
+        observed = self.parts[0].gradient_from(w, batch, observations)
+        return self._with_slope(
+            self._sum([observed, *(part.gradient(w, *own) for part, own in drawn)]), w
+        )
+
+    def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
+        """Return what of a batch each part's gradient is given."""
+        return [batch] * len(self.parts)
+
+    def _sum(self, terms: Sequence[Any]) -> Any:
+        total = terms[0] if self.weights[0] == 1 else self.weights[0] * terms[0]
+        for weight, term in zip(self.weights[1:], terms[1:], strict=True):
+            total = total + weight * term
+        return total
+
+    def _with_slope(self, gradient: Vector, w: Vector) -> Vector:
+        if self._tilt is not None:
+            gradient = gradient + self._tilt
+        return gradient if self._centre is None else gradient + self._mu * (w - self._centre)
+
+
+class ScaledProxy(Combination):
+    """``s·L̂(w)``: what an audit offers for a proxy of the right shape and the wrong size.
+
+    Parameters
+    ----------
+    proxy : Proxy
+        L̂.
+    scale : float
+        s > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> proxy = ScaledProxy(Quadratic(np.diag([1.0, 4.0])), 0.5)
+    >>> proxy.gradient(np.ones(2)), proxy.smoothness
+    (array([0.5, 2. ]), 2.0)
+    """
+
+    def __init__(self, proxy: Any, scale: float) -> None:
+        self.proxy = _loss("ScaledProxy", "proxy", proxy)
+        self.scale = positive("scale", scale, "For no proxy at all use Zero().")
+        super().__init__([proxy], [self.scale], settings=[self.scale])
+
+
+class MixedProxy(Combination):
+    """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share.
+
+    Parameters
+    ----------
+    proxies : sequence of Proxy
+        The L̂_i, with equal numbers of parameters.
+    weights : sequence of float
+        The s_i ≥ 0, not all zero. A proxy of weight zero is left out and never asked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> pair = [Quadratic(np.diag([1.0, 0.0])), Quadratic(np.diag([0.0, 1.0]))]
+    >>> MixedProxy(pair, [2.0, 3.0]).gradient(np.ones(2))
+    array([2., 3.])
+    """
+
+    def __init__(self, proxies: Sequence[Any], weights: Sequence[float]) -> None:
+        proxies = listed("proxies", proxies, "a list of proxies")
+        weights = listed("weights", weights, "a list of numbers, one for each proxy")
+        checked = [nonnegative("weights", weight) for weight in weights]
+        if len(checked) != len(proxies):
+            got = f"{len(checked)} weights for {len(proxies)} proxies"
+            raise ValueError(message("weights", got, "one for each proxy"))
+        if not any(checked):
+            remedy = "For no proxy at all use Zero()."
+            raise ValueError(message("weights", checked, "positive for one proxy at least", remedy))
+        kept = [(p, s) for p, s in zip(proxies, checked, strict=True) if s > 0]
+        self.proxies = tuple(_loss("MixedProxy", "proxies", p) for p, _ in kept)
+        super().__init__(self.proxies, [s for _, s in kept], settings=[s for _, s in kept])
+        # Each proxy has batches of its own.
+        drawn = all(has(p, "sample") for p in self.proxies)
+        self.sample = self._sample if drawn else None
+        self.everything = self.samples = self.halves = self.cost = self.gradient_from = None
+
+    def _sample(self, rng: np.random.Generator) -> Batch:
+        return tuple(p.sample(rng) for p in self.proxies)
+
+    def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
+        return [(own,) for own in batch[0]] if batch else [()] * len(self.proxies)
+
+
+class Tilted(Combination):
+    """``f(w) + ⟨c, w⟩``; curvature is untouched.
+
+    A paired correction ``c = λ(∇L̂_N − ∇L̂_n)`` that is measured at one point needs the teacher's
+    rows once, instead of at every step.
+
+    Parameters
+    ----------
+    loss : loss
+        f.
+    tilt : array
+        c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> Tilted(Quadratic(np.eye(1)), np.array([-2.0])).gradient(np.array([2.0]))
+    array([0.])
+    """
+
+    def __init__(self, loss: Any, tilt: Vector) -> None:
+        self.loss = loss
+        self.tilt = checked_vector("tilt", tilt, getattr(loss, "dim", None))
+        super().__init__([loss], [1.0], settings=[self.tilt], tilt=self.tilt)
+
+
+class PairedLoss(Combination):
+    r"""``L_n(w) + λ(L̂_N(w) − L̂_n(w))``: labels, and the teacher on the same and on all rows.
+
+    For generalised linear models its minimiser is the power-tuned prediction-powered estimate;
+    the loss is convex for λ in [0, 1] because the three Hessians do not see labels.
+
+    Parameters
+    ----------
+    labels : loss
+        L_n, the labelled rows with their labels.
+    teacher_same : loss
+        L̂_n, the same rows with the teacher's answers.
+    teacher_all : loss
+        L̂_N, other (or all) rows with the teacher's answers.
+    power : float
+        λ in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import linear_regression
+    >>> one = np.ones((2, 1))
+    >>> loss = PairedLoss(
+    ...     linear_regression(one, [1.0, 2.0]),
+    ...     linear_regression(one, [1.5, 2.5]),
+    ...     linear_regression(np.ones((4, 1)), [2.0, 2.0, 3.0, 3.0]),
+    ...     power=1.0,
+    ... )
+    >>> loss.gradient(np.array([2.0]))
+    array([0.])
+    """
+
+    def __init__(
+        self, labels: Any, teacher_same: Any, teacher_all: Any, *, power: float = 1.0
+    ) -> None:
+        self.labels = _loss("PairedLoss", "labels", labels)
+        self.same = _loss("PairedLoss", "teacher_same", teacher_same)
+        self.all = _loss("PairedLoss", "teacher_all", teacher_all)
+        self.correction = Paired(power)
+        power = self.correction.power
+        super().__init__(
+            [labels, teacher_same, teacher_all], [1.0, -power, power], settings=[power]
+        )
+
+    def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
+        # Label and teacher on the same rows; all rows are cheap.
+        return [batch, batch, ()]
+
+    def _sum(self, terms: Sequence[Any]) -> Any:
+        return self.correction(*terms)
+
+
+class Regularized(Combination):
+    """``f(w) + μ/2 ‖w − w_0‖²``: how the convex theorem buys strong convexity.
+
+    Parameters
+    ----------
+    loss : loss
+        f.
+    mu : float
+        Strength, zero or more.
+    centre : array
+        w_0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> Regularized(Quadratic(np.eye(1)), 2.0, np.zeros(1)).gradient(np.ones(1))
+    array([3.])
+    """
+
+    def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
+        self.loss = loss
+        self.mu = nonnegative("mu", mu)
+        self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
+        super().__init__(
+            [loss], [1.0], settings=[self.mu, self.centre], mu=self.mu, centre=self.centre
+        )
+
+
+def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
+    """Return the problem with ``μ/2 ‖w − centre‖²`` added to objective and proxy alike.
+
+    The difference of the two losses, and so δ, is untouched; both become μ-strongly convex. The
+    convex theorem takes ``μ = 1/(ηK)`` and ``centre = w_0``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem to regularise.
+    mu : float
+        Strength, zero or more.
+    centre : array
+        The point to stay close to.
+
+    Returns
+    -------
+    Problem
+        The regularised problem, with the same penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic
+    >>> flat = Problem(Quadratic(np.diag([1.0, 0.0])))
+    >>> regularized(flat, mu=0.5, centre=np.zeros(2)).objective.strong_convexity
+    0.5
+    """
+    if not isinstance(problem, Problem):
+        remedy = "Wrap the loss: Problem(objective, proxy)."
+        raise TypeError(message("problem", problem, "a Problem", remedy))
+    return Problem(
+        Regularized(problem.objective, mu, centre),
+        Regularized(problem.proxy, mu, centre),
+        problem.penalty,
+    )
+
+
+def _loss(user: str, role: str, part: Any) -> Any:
+    require(user, role, part, ("value", "gradient"), "Pass a loss such as a GLM.")
+    return part
