@@ -8,7 +8,7 @@ from typing import Any
 
 from array_api_compat import is_array_api_obj
 
-from proxyprox._arrays import Vector, copied, norm
+from proxyprox._arrays import Vector, copied, norm, square
 from proxyprox._checks import Words, message, nonnegative
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import checked_gradient
@@ -133,7 +133,7 @@ def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | N
     point = query.points[0]
     first, second = (checked_gradient("a half's gradient", half, point) for half in halves)
     gap = (first - second) / 2
-    return norm(gap) ** 2, gap
+    return square(norm(gap)), gap
 
 
 def price(objective: Any, query: Query, ledger: Ledger) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, copied, norm
+from proxyprox._arrays import Matrix, Vector, all_finite, copied
 from proxyprox._checks import Words, has, message, require_takes
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
@@ -89,7 +89,7 @@ class MeteredProxy:
 
     def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not math.isfinite(norm(gradient)):
+            if not all_finite(gradient):
                 self.fault = self.fault or ("gradient", w)
         return gradient
 
@@ -104,7 +104,7 @@ class MeteredProxy:
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
             raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
-        if not math.isfinite(float(hessian.sum())):
+        if not all_finite(hessian):
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return hessian
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
-from proxyprox._arrays import Vector, copied, norm
+from proxyprox._arrays import Vector, all_finite, copied
 from proxyprox._door import admit, chosen, generator, starting_point
 from proxyprox._exchange import Query, Step, noise, price, received, recorded
 from proxyprox._faults import Faults
@@ -176,14 +176,14 @@ class Run:
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
             for answer in answers:
-                if not math.isfinite(norm(answer)):
+                if not all_finite(answer):
                     raise NonFiniteError(
                         "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
                     )
             self._solved = None
             self._faults.begin(self._proxy)
             state = self.method.tell(self._state, answers, self._proxy, self._solve)
-            if not math.isfinite(norm(state.w)):
+            if not all_finite(state.w):
                 raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
             share, average = self._averaged(state)
             self.ledger.seconds += time.perf_counter() - begun

@@ -105,7 +105,7 @@ class Subproblem:
         """Measure where an inner solve stands; NaN and infinities end it here."""
         residual = self.residual(w, gradient)
         displacement = 0.0 if w is self.centre else norm(w - self.centre)
-        if not math.isfinite(residual + displacement):
+        if not (math.isfinite(residual) and math.isfinite(displacement)):
             raise NonFiniteError("the proxy's gradient is not finite at a trial point")
         return Progress(
             steps=steps,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, copied, norm, to_numpy
+from proxyprox._arrays import Vector, all_finite, copied, to_numpy
 from proxyprox._checks import has, nonnegative
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import checked_gradient
@@ -37,7 +37,7 @@ class MeteredTarget:
         elapsed = time.perf_counter() - begun
         self.ledger.target_seconds += elapsed
         self.minibatch_seconds.append(elapsed)
-        if not np.isfinite(norm(answer)):
+        if not _all_finite(answer):
             raise NonFiniteError("the target's gradient is not finite at a point of the audit")
         return answer
 
@@ -50,7 +50,7 @@ class MeteredTarget:
             given = self.objective.hvp(w, v)
         answer = copied(checked_gradient("the target's hvp", given, w))
         self.ledger.target_seconds += time.perf_counter() - begun
-        if not np.isfinite(norm(answer)):
+        if not _all_finite(answer):
             raise NonFiniteError("the target's hvp is not finite at a point of the audit")
         return answer
 
@@ -67,6 +67,11 @@ class MeteredTarget:
         spent = getattr(objective, "epsilon", None)
         if spent is not None:
             ledger.epsilon = spent(ledger.target_gradients)
+
+
+def _all_finite(vector: Vector) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all_finite(vector)
 
 
 def stacked(vectors: list[Vector]) -> np.ndarray[Any, Any]:
