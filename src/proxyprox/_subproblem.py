@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot, norm
+from proxyprox._isolation import isolated
 from proxyprox.problems.base import Penalty
 from proxyprox.stopping import Progress
 
@@ -50,7 +51,7 @@ class Subproblem:
         self.linear = linear
         self.centre = centre
         self.eta = eta
-        self.penalty = penalty
+        self.penalty = isolated(penalty)
         self.pull = 1 / eta
         self._centre_value: float | None = None
 

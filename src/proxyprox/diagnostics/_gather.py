@@ -151,6 +151,6 @@ def _gradient(sampler: Sampler, samples: Samples, w: Vector) -> tuple[np.ndarray
     if samples.exact:
         return samples.mean, 0
     if has(objective, "everything") and not has(objective, "epsilon"):
-        full = sampler.target.gradient(w, objective.everything())
+        full = sampler.target.gradient(w, objective.everything(), whole=True)
         return to_numpy(full).astype(np.float64), 0
     return samples.mean, len(samples.gradients)

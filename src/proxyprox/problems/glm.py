@@ -298,5 +298,5 @@ class GLM:
         self._pulled = pulled_targets(self.design, self.family, self.targets, self.sample_weight)
         self._constant = 0.0
         if self.targets is not None:
-            constants = self.family.constant(self.targets)
+            constants = self.family.constant(np.array(self.targets))
             self._constant = float(np.mean(self.sample_weight * constants))

@@ -9,6 +9,7 @@ import numpy as np
 
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import has, message, nonnegative
+from proxyprox._isolation import isolated
 from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
@@ -43,6 +44,7 @@ class MixedProxy:
         kept = [(p, s) for p, s in zip(proxies, checked, strict=True) if s > 0]
         self.proxies = tuple(p for p, _ in kept)
         self.weights = tuple(s for _, s in kept)
+        self._isolated = tuple(isolated(p) for p in self.proxies)
         sizes = {p.dim for p in self.proxies if isinstance(getattr(p, "dim", None), int)}
         if len(sizes) > 1:
             raise ValueError(message("proxies", sorted(sizes), "of equal numbers of parameters"))
@@ -61,13 +63,13 @@ class MixedProxy:
 
     def value(self, w: Vector) -> float:
         """Return Σ s_i L̂_i(w)."""
-        return float(self._sum([p.value(w) for p in self.proxies]))
+        return float(self._sum([p.value(w) for p in self._isolated]))
 
     def gradient(self, w: Vector, *batches: Batch) -> Vector:
         """Return the gradient, or its estimate from one batch of each proxy."""
         if not batches:
-            return self._sum([p.gradient(w) for p in self.proxies])
-        drawn = zip(self.proxies, batches[0], strict=True)
+            return self._sum([p.gradient(w) for p in self._isolated])
+        drawn = zip(self._isolated, batches[0], strict=True)
         return self._sum([p.gradient(w, batch) for p, batch in drawn])
 
     def fingerprint(self) -> str | None:
@@ -75,10 +77,10 @@ class MixedProxy:
         return combined("MixedProxy", self.proxies, *self.weights)
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        return self._sum([p.hvp(w, v) for p in self.proxies])
+        return self._sum([p.hvp(w, v) for p in self._isolated])
 
     def _hessian(self, w: Vector) -> Matrix:
-        return self._sum([p.hessian(w) for p in self.proxies])
+        return self._sum([p.hessian(w) for p in self._isolated])
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         return tuple(p.sample(rng) for p in self.proxies)

@@ -8,6 +8,7 @@ import numpy as np
 
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import require
+from proxyprox._isolation import copied_tree, isolated
 from proxyprox.corrections.paired import Paired
 from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
@@ -51,6 +52,7 @@ class PairedLoss:
         self, labels: Any, teacher_same: Any, teacher_all: Any, *, power: float = 1.0
     ) -> None:
         self.labels, self.same, self.all = labels, teacher_same, teacher_all
+        self._isolated = tuple(isolated(part) for part in self._parts)
         for role, part in zip(("labels", "teacher_same", "teacher_all"), self._parts, strict=True):
             require("PairedLoss", role, part, ("value", "gradient"), "Pass a loss such as a GLM.")
         self.correction = Paired(power)
@@ -63,12 +65,14 @@ class PairedLoss:
 
     def value(self, w: Vector) -> float:
         """Return the loss."""
-        return float(self.correction(*(part.value(w) for part in self._parts)))
+        return float(self.correction(*(part.value(w) for part in self._isolated)))
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return the gradient; of a batch, label and teacher are taken on the same rows."""
-        target, same = self.labels.gradient(w, batch), self.same.gradient(w, batch)
-        return self.correction(target, same, self.all.gradient(w))
+        labels, same, everywhere = self._isolated
+        # Copied: the same rows are handed to both.
+        target = labels.gradient(w, copied_tree(batch))
+        return self.correction(target, same.gradient(w, batch), everywhere.gradient(w))
 
     def fingerprint(self) -> str | None:
         """Return a text that only equal losses share, or None if a part has none."""
@@ -76,11 +80,11 @@ class PairedLoss:
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian-vector product."""
-        return self.correction(*(part.hvp(w, v) for part in self._parts))
+        return self.correction(*(part.hvp(w, v) for part in self._isolated))
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the Hessian."""
-        return self.correction(*(part.hessian(w) for part in self._parts))
+        return self.correction(*(part.hessian(w) for part in self._isolated))
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw labelled rows."""

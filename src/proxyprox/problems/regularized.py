@@ -8,6 +8,7 @@ from typing import Any
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal
 from proxyprox._checks import has, nonnegative
 from proxyprox._checks import vector as checked_vector
+from proxyprox._isolation import isolated
 from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 from proxyprox.problems.problem import Problem
@@ -18,6 +19,7 @@ class Regularized:
 
     def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
         self.loss = loss
+        self._loss = isolated(loss)
         self.mu = nonnegative("mu", mu)
         self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
         self.dim = int(self.centre.shape[0])
@@ -37,7 +39,7 @@ class Regularized:
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return the gradient, or its estimate from a batch."""
-        return self.loss.gradient(w, *batch) + self.mu * (w - self.centre)
+        return self._loss.gradient(w, *batch) + self.mu * (w - self.centre)
 
     def fingerprint(self) -> str | None:
         """Return a text that only equal losses share, or None if a part has none."""
@@ -45,21 +47,21 @@ class Regularized:
 
     def _value(self, w: Vector) -> float:
         away = w - self.centre
-        return float(self.loss.value(w)) + self.mu / 2 * float(away @ away)
+        return float(self._loss.value(w)) + self.mu / 2 * float(away @ away)
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        return self.loss.hvp(w, v) + self.mu * v
+        return self._loss.hvp(w, v) + self.mu * v
 
     def _hessian(self, w: Vector) -> Matrix:
-        return add_to_diagonal(self.loss.hessian(w), self.mu)
+        return add_to_diagonal(self._loss.hessian(w), self.mu)
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         # (P + μI + I/η)⁻¹ is the unregularised closed form at a smaller η.
         shift = self.mu + 1 / eta
-        return self.loss.solve_shifted(v, 1 / shift if shift else math.inf)
+        return self._loss.solve_shifted(v, 1 / shift if shift else math.inf)
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        return self.loss.gradient_from(w, batch, observations) + self.mu * (w - self.centre)
+        return self._loss.gradient_from(w, batch, observations) + self.mu * (w - self.centre)
 
 
 def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:

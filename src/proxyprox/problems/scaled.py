@@ -6,6 +6,7 @@ from typing import Any
 
 from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import has, positive
+from proxyprox._isolation import isolated
 from proxyprox.problems._fingerprint import combined
 from proxyprox.problems.base import Batch
 
@@ -31,6 +32,7 @@ class ScaledProxy:
 
     def __init__(self, proxy: Any, scale: float) -> None:
         self.proxy = proxy
+        self._proxy = isolated(proxy)
         self.scale = positive("scale", scale, "For no proxy at all use Zero().")
         for name in ("sample", "everything", "samples", "cost"):
             setattr(self, name, getattr(proxy, name, None))
@@ -46,22 +48,22 @@ class ScaledProxy:
 
     def value(self, w: Vector) -> float:
         """Return s·L̂(w)."""
-        return self.scale * float(self.proxy.value(w))
+        return self.scale * float(self._proxy.value(w))
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return s·∇L̂(w), or its estimate from a batch."""
-        return self.scale * self.proxy.gradient(w, *batch)
+        return self.scale * self._proxy.gradient(w, *batch)
 
     def fingerprint(self) -> str | None:
         """Return a text that only equal losses share, or None if a part has none."""
         return combined("ScaledProxy", [self.proxy], self.scale)
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        return self.scale * self.proxy.hvp(w, v)
+        return self.scale * self._proxy.hvp(w, v)
 
     def _hessian(self, w: Vector) -> Matrix:
-        return self.scale * self.proxy.hessian(w)
+        return self.scale * self._proxy.hessian(w)
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         # (sP + I/η)⁻¹ = (P + I/(sη))⁻¹ / s: the proxy's own closed form at another η.
-        return self.proxy.solve_shifted(v, self.scale * eta) / self.scale
+        return self._proxy.solve_shifted(v, self.scale * eta) / self.scale
