@@ -125,14 +125,13 @@ def recorded(
     k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
-    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, True, 0, 0.0
+    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, None, 0, 0.0
     if solved is not None:
         phi, progress, stop = solved
-        bound, verdict = stop.threshold(progress), stop.holds(progress)
+        bound, held = stop.threshold(progress), stop.holds(progress)
         residual, inner_steps = progress.residual, progress.steps
         displacement, eta = progress.displacement, phi.eta
         threshold = math.nan if bound is None else bound
-        held = stop(progress) if verdict is None else verdict
     return StepRecord(
         k, eta, residual, threshold, held, inner_steps, displacement,
         ledger.target_gradients, ledger.proxy_gradients, ledger.seconds,

@@ -202,7 +202,9 @@ class Run:
             self.ledger.seconds += time.perf_counter() - begun
             k = state.k - 1
             record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
-        self._faults.end(k, self._proxy, self._state.w, held=record.held)
+        solved = True if self._solved is None else self._solved[2](self._solved[1])
+        held = solved if record.held is None else record.held
+        self._faults.end(k, self._proxy, self._state.w, held=held)
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
         phi = None if self._solved is None else self._solved[0]

@@ -73,7 +73,7 @@ def progress(
 def step_record(
     k: int, eta: float, steps: int, seen: Progress | None, rule: Criterion, ledger: Ledger
 ) -> StepRecord:
-    """Return an outer step's numbers; NaN where nothing was measured."""
+    """Return an outer step's numbers; NaN and None where nothing was measured."""
     bound = None if seen is None else rule.threshold(seen)
     verdict = None if seen is None else rule.holds(seen)
     return StepRecord(
@@ -81,7 +81,7 @@ def step_record(
         eta=eta,
         residual=math.nan if seen is None else seen.residual,
         threshold=math.nan if bound is None else bound,
-        held=True if verdict is None else verdict,
+        held=verdict,
         inner_steps=steps,
         displacement=math.nan if seen is None else seen.displacement,
         target_gradients=ledger.target_gradients,
