@@ -106,6 +106,11 @@ class _Search:
         )
 
     def _value_and_gradient(self, u: Any) -> tuple[float, Any]:
+        # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._measured(u)
+
+    def _measured(self, u: Any) -> tuple[float, Any]:
         w = self.base + from_numpy(u, like=self.base)
         gradient = self.phi.gradient(w)
         self._seen[u.tobytes()] = (w, gradient)
@@ -121,7 +126,8 @@ class _Search:
         w, gradient = self._seen[key]
         self._seen.clear()
         self.steps += 1
-        progress = self.phi.progress(w, gradient, self.steps, self.first)
+        with np.errstate(over="ignore", invalid="ignore"):
+            progress = self.phi.progress(w, gradient, self.steps, self.first)
         if self.best is None or progress.residual < self.best[1].residual or self.stop(progress):
             self.best = (w, progress)
         if self.stop(progress):
