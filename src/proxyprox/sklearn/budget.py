@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from proxyprox._checks import fraction, message, positive, whole
+from proxyprox._isolation import copied_tree
 from proxyprox.sklearn._bought import fitted, last_step, pool_of, reachable
-from proxyprox.sklearn._criteria import criterion_of, probabilities
+from proxyprox.sklearn._criteria import NAMED, criterion_of, probabilities
 from proxyprox.sklearn._digest import digest_of
 from proxyprox.sklearn._journal import Journal
 from proxyprox.sklearn._told import answers_of
@@ -191,15 +192,16 @@ class LabelBudget:
         with reachable(self.labels):
             while self.finished is None:
                 rows = self.ask()
-                self.tell(rows, oracle(rows))
+                self.tell(rows, oracle(np.array(rows)))
             return self.fit()
 
     # -- what the labels say ------------------------------------------------------------------
 
     def fit(self) -> Any:
         """Return the estimator fitted to all labels so far, the rest of the pool as proxy."""
-        if self._fitted is not None and self._fitted[0] == self.spent:
-            return self._fitted[1]
+        known = self._fitted
+        if known is not None and known[0] == self.spent:
+            return known[1]
         bought = np.array(sorted(self.labels), dtype=int)
         if not len(bought):
             raise ValueError(message("labels", "none", "at least one", "Tell some first."))
@@ -256,7 +258,9 @@ class LabelBudget:
             model = self.fit()
         except ValueError:
             return None
-        return probabilities(self.criterion(model, self.X), self.rows, self.floor)
+        named = any(self.criterion is known for known in NAMED.values())
+        X = self.X if named else copied_tree(self.X)
+        return probabilities(self.criterion(model, X), self.rows, self.floor)
 
     def _replay(self, entry: Mapping[str, Any]) -> None:
         if "draw" in entry:
