@@ -1,9 +1,12 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from proxyprox._arrays import (
     add_to_diagonal,
+    all_finite,
     dot,
     from_numpy,
     inverse_positive,
@@ -30,6 +33,44 @@ def native(request):
 
 def tolerance(array):
     return 1e-4 if "32" in str(array.dtype) else 1e-11
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("power", [-300, -170, -100, -25, 0, 25, 100, 170, 300])
+def test_norms_neither_underflow_nor_overflow(native, power):
+    x = native([3.0, -4.0, 0.0])
+    if "32" in str(x.dtype):
+        power = power // 10
+    x = x * 10.0**power
+    size = math.hypot(*(float(entry) for entry in x))
+    assert norm(x) == pytest.approx(size, rel=1e-6 if "32" in str(x.dtype) else 1e-15)
+    assert all_finite(x)
+    assert all_finite(x[:, None])
+
+
+def test_norms_of_ordinary_vectors_are_the_plain_ones(native):
+    rng = np.random.default_rng(0)
+    for scale in (1e-12, 1e-3, 1.0, 1e6, 1e12):
+        x, y = native(scale * rng.normal(size=37)), native(rng.normal(size=37))
+        assert norm(x) == math.sqrt(float(x @ x))
+        assert dot(x, y) == float(x @ y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_products_of_large_and_small(native):
+    x = native([1e30, 1e30])
+    assert dot(x, native([1e30, 1e-30])) == pytest.approx(1e60)
+    assert dot(x, 0 * x) == 0.0
+    assert dot(native([1.0, 1.0]), native([1.0, -1.0])) == 0.0
+
+
+def test_what_is_not_finite(native):
+    for bad in (np.nan, np.inf, -np.inf):
+        x = native([1.0, bad])
+        assert not all_finite(x)
+        assert not all_finite(x[:, None])
+        assert not math.isfinite(norm(x))
+    assert norm(native([0.0, 0.0])) == 0.0
 
 
 def test_dot_and_norm_are_python_floats(native):

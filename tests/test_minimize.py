@@ -190,7 +190,7 @@ def breaking(at, what):
 
 
 @pytest.mark.parametrize("at", [0, 5])
-@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
 def test_a_non_finite_target_returns_the_last_good_iterate(at, what, tmp_path):
     path = tmp_path / "run"
     call = {"method": pp.ProxyProx(0.5), "rng": 0}

@@ -29,13 +29,17 @@ def snapshot(run):
     )
 
 
+def same(one: pp.Query, other: pp.Query) -> bool:
+    return np.array_equal(one.batch, other.batch) and np.array_equal(one.points, other.points)
+
+
 def test_asking_twice_is_asking_once():
     given = problem()
     run = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
     first = run.ask()
-    assert run.ask() is first
+    assert same(run.ask(), first)
     answered(run, given.objective)
-    assert run.ask() is not first
+    assert not same(run.ask(), first)
     other = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
     assert answered(other, given.objective).w.tobytes() == run._state.w.tobytes()
 
@@ -73,7 +77,7 @@ def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
     for word in words:
         assert word in str(caught.value)
     assert snapshot(run) == before
-    assert run.ask() is query
+    assert same(run.ask(), query)
     assert run.ledger.target_gradients == 0
 
 
@@ -117,7 +121,7 @@ def test_labels_outside_the_family_change_nothing():
     with pytest.raises(ValueError, match=r"y must be one of the classes \['no', 'yes'\].*maybe"):
         run.tell(observations=["no", "maybe"])
     assert snapshot(run) == before
-    assert run.ask() is query
+    assert same(run.ask(), query)
     run.tell(observations=["no", "yes"])
     assert run.steps == 1
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import proxyprox as pp
 from proxyprox import (
     Convex,
     NonConvex,
@@ -183,3 +184,56 @@ def test_fixed_rules_begin_as_themselves():
 def test_numbers_out_of_range_are_refused(build):
     with pytest.raises(ValueError, match="must be"):
         build()
+
+
+class TestNoRule:
+    """A fixed number of inner steps bounds nothing: nothing is said to have held."""
+
+    RULES = (Steps(3), RandomSteps(0.5), Steps(2) | Steps(4), Steps(2) & Steps(4))
+
+    @staticmethod
+    def run(stop, **options):
+        target = pp.Quadratic(np.diag([1.0, 10.0]), b=np.ones(2))
+        proxy = pp.Quadratic(np.diag([1.1, 9.0]))
+        call = {"method": pp.ProxyProx(0.5), "inner": pp.GradientDescent(), "steps": 5, "rng": 0}
+        return pp.minimize(pp.Problem(target, proxy), stop=stop, **{**call, **options})
+
+    @pytest.mark.parametrize("rule", RULES, ids=repr)
+    def test_records_and_words(self, rule):
+        result = self.run(rule)
+        assert [row.held for row in result.trace] == [None] * 5
+        assert np.isnan(result.trace["threshold"]).all()
+        assert result.trace["held"].tolist() == [None] * 5
+        assert not result.trace["held"].any()
+        assert "no inner rule" in str(result)
+        assert "rule held" not in str(result)
+        assert result.success
+
+    @pytest.mark.parametrize("rule", [Relative(0.1), Relative(0.1) | Steps(50)], ids=repr)
+    def test_a_rule_is_one_beside_a_number_of_steps(self, rule):
+        result = self.run(rule)
+        assert result.trace["held"].dtype == bool
+        assert result.trace["held"].all()
+        assert "inner rule held in 5)" in str(result)
+
+    def test_steps_without_a_subproblem(self):
+        # The second half of an iteration solves nothing.
+        result = self.run(Relative(1e-3), method=pp.AcceleratedSliding(0.5, 1.0), steps=4)
+        assert [row.held for row in result.trace] == [True, None, True, None]
+        assert "held in 2 of 2 solves" in str(result)
+
+    def test_checkpoints_keep_it(self, tmp_path):
+        path = tmp_path / "run"
+        self.run(Steps(3), steps=3, checkpoint=path)
+        again = self.run(Steps(3), steps=5, checkpoint=path)
+        assert [row.held for row in again.trace] == [None] * 5
+
+    def test_torch_says_it_too(self):
+        torch = pytest.importorskip("torch")
+        from proxyprox.torch import ProxyProx
+
+        w = torch.nn.Parameter(torch.zeros(2))
+        optimizer = ProxyProx([w], lr=1.0, proxy=lambda: (w**2).sum() / 2, stop=3)
+        w.grad = torch.ones(2)
+        optimizer.step()
+        assert optimizer.record.held is None

@@ -22,14 +22,80 @@ def namespace(x: Any) -> Any:
     return np if is_numpy_array(x) else array_namespace(x)
 
 
+LEAST_SQUARE = {"float32": 1e-30, "float64": 1e-280}
+"""Squared norms below this have lost digits to underflow, by dtype."""
+
+SAFE_SQUARE = max(LEAST_SQUARE.values())
+
+
 def dot(x: Vector, y: Vector) -> float:
-    """Return ⟨x, y⟩ as a Python float."""
-    return float(x @ y)
+    """Return ⟨x, y⟩ as a Python float; only its own size can make it 0 or infinite."""
+    product = float(x @ y)
+    if product != 0 and math.isfinite(product):
+        return product
+    (u, e), (v, f) = _scaled(x), _scaled(y)
+    return product if e is None or f is None else _times_power(float(u @ v), e + f)
 
 
 def norm(x: Vector) -> float:
-    """Return ‖x‖ as a Python float."""
-    return math.sqrt(float(x @ x))
+    """Return ‖x‖ as a Python float, right for all finite x: squares do not under- or overflow."""
+    squared = float(x @ x)
+    if SAFE_SQUARE <= squared < math.inf:
+        return math.sqrt(squared)
+    if LEAST_SQUARE.get(dtype_name(x), math.inf) <= squared < math.inf:
+        return math.sqrt(squared)
+    u, e = _scaled(x)
+    return math.sqrt(squared) if e is None else _times_power(math.sqrt(float(u @ u)), e)
+
+
+def square(x: float) -> float:
+    """Return x², infinite where Python would raise."""
+    try:
+        return x**2
+    except OverflowError:
+        return math.inf
+
+
+def power_of_two(size: float, like: Vector, least: float, most: float) -> float:
+    """Return 1, or a power of two that brings a size below ``least`` or above ``most`` near 1.
+
+    Multiplied with it numbers keep all their digits.
+    """
+    if least <= size <= most or size == 0 or not math.isfinite(size):
+        return 1.0
+    limit = 120 if dtype_name(like) == "float32" else 1000
+    return math.ldexp(1.0, max(-limit, min(limit, -math.frexp(size)[1])))
+
+
+def all_finite(x: Vector | Matrix) -> bool:
+    """Tell whether every entry is finite, however large."""
+    # A sum with NaN or an infinity in it is never finite; one without may still overflow.
+    total = x @ x if x.ndim == 1 else x.sum()
+    return math.isfinite(float(total)) or bool(namespace(x).isfinite(x).all())
+
+
+def dtype_name(x: Any) -> str:
+    """Return the name of an array's dtype, such as "float64", in any library."""
+    return str(x.dtype).rsplit(".", 1)[-1]
+
+
+def _scaled(x: Vector) -> tuple[Vector, int | None]:
+    """Return u in float64 and e with ``x = 2**e u`` and max |u| about 1; None for 0, NaN and ∞."""
+    xp = namespace(x)
+    wide = x.astype(np.float64) if xp is np else x.to(xp.float64)
+    largest = float(xp.max(xp.abs(wide)))
+    if largest == 0 or not math.isfinite(largest):
+        return x, None
+    e = math.frexp(largest)[1]
+    # Twice half the power: the whole of it may be beyond the range of floats.
+    return wide * 2.0 ** -(e // 2) * 2.0 ** -(e - e // 2), e
+
+
+def _times_power(number: float, e: int) -> float:
+    try:
+        return math.ldexp(number, e)
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def zeros_like(x: Vector) -> Vector:
@@ -41,7 +107,9 @@ def copied(x: Vector) -> Vector:
     """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
     if is_numpy_array(x):
         return x.copy()
-    return array_namespace(x).asarray(x.detach() if hasattr(x, "detach") else x, copy=True)
+    if hasattr(x, "detach"):
+        return x.detach().clone()
+    return array_namespace(x).asarray(x, copy=True)
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:

@@ -102,7 +102,7 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise ValueError(message("w0", None, "a starting point", remedy))
         for part in (problem.objective, problem.proxy):
             if hasattr(part, "zeros"):
-                return part.zeros()
+                return copied(part.zeros())
         w0 = np.zeros(size)
     start = checked_vector("w0", w0, size)
     for part in (problem.objective, problem.proxy):

@@ -10,6 +10,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector, zeros_like
 from proxyprox._checks import has
+from proxyprox._isolation import isolated
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner import Auto
 from proxyprox.stopping import Relative, Residual
@@ -37,7 +38,7 @@ def minimiser_on_rows(
     seen, counts = np.unique(np.concatenate(batches), return_counts=True)
     weights = getattr(objective, "sample_weight", None)
     counts = counts if weights is None else counts * weights[seen]
-    loss = objective.rows(seen, sample_weight=counts)
+    loss = isolated(objective.rows(seen, sample_weight=counts))
     phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
     solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
     stop = Relative(1e-9) | Residual(1e-10)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from proxyprox._arrays import Vector, norm
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import counted
@@ -46,7 +48,8 @@ class Faults:
         if proxy.fault is None or (held and not self._raised):
             return
         what, point = proxy.fault
-        away = norm(point - w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = norm(point - w)
         where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
         self.blocked.append(k)
         self.words = f"the proxy's {what} was not finite {where}"

@@ -18,6 +18,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector, dot
 from proxyprox._exchange import Query
+from proxyprox._isolation import isolated
 
 NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
 """Gauss–Legendre nodes on [0, 1]; both weigh one half."""
@@ -48,7 +49,8 @@ def held_out_gap(
         gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
     gap = float(np.mean(gaps))
     if penalty is not None:
-        gap += float(penalty.value(a)) - float(penalty.value(b))
+        own = isolated(penalty)
+        gap += float(own.value(a)) - float(own.value(b))
     return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from proxyprox._arrays import namespace, to_numpy
 from proxyprox._config import encode
+from proxyprox._isolation import isolated
 from proxyprox._oracles import reported_value
 from proxyprox._restored import described_differences
 from proxyprox.problems import Zero
@@ -77,7 +78,7 @@ def _slope(run: Run, *, compared: bool) -> list[float] | None:
     proxy, w0 = run.problem.proxy, run._w0
     if not run.method.uses_proxy or isinstance(proxy, Zero) or fingerprint(proxy) is not None:
         return None
-    oracle = proxy if compared or run.steps else run._proxy
+    oracle = isolated(proxy) if compared or run.steps else run._proxy
     known = run._proxy.snapshot()
     try:
         with np.errstate(all="ignore"):

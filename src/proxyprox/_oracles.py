@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, copied, norm
+from proxyprox._arrays import Matrix, Vector, all_finite, copied
 from proxyprox._checks import Words, has, message, require_takes
+from proxyprox._isolation import isolated
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.problems import Problem
@@ -22,12 +23,15 @@ class MeteredProxy:
 
     The last inner iterate is the next centre, so its gradient is there already when the next
     outer step asks for ∇L̂(w_k). Arrays inside a run are never changed in place, which is what
-    makes identity a safe key. ``fault`` is what was not finite first ("value" or "gradient"), and
-    where, until it is reset.
+    makes identity a safe key. A user's method or inner solver may well change its own: with
+    ``by_content`` points are known by their entries, and remembered gradients are handed out as
+    copies. ``fault`` is what was not finite first ("value" or "gradient"), and where, until it is
+    reset.
     """
 
-    def __init__(self, proxy: Any, ledger: Ledger) -> None:
-        self.proxy = proxy
+    def __init__(self, proxy: Any, ledger: Ledger, *, by_content: bool = False) -> None:
+        self.proxy = isolated(proxy)
+        self.by_content = by_content
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
@@ -61,17 +65,29 @@ class MeteredProxy:
         if known is not None:
             return known
         self.ledger.proxy_gradients += 1
-        # Copied: it is remembered, and a proxy may reuse its buffer.
-        gradient = copied(checked_gradient("the proxy's gradient", self.proxy.gradient(w), w))
+        gradient = checked_gradient("the proxy's gradient", self.proxy.gradient(w), w)
         self.remember(w, gradient)
         return self._looked_at(w, gradient)
 
     def known(self, w: Vector) -> Vector | None:
         """Return the remembered gradient at this very array, if there is one."""
         for point, gradient in self._known:
-            if point is w:
+            if self.by_content:
+                if point.shape == w.shape and bool((point == w).all()):
+                    return copied(gradient)
+            elif point is w:
                 return gradient
         return None
+
+    def twin(self) -> MeteredProxy:
+        """Return the same proxy with the same ledger for a callback, which may change its points.
+
+        It knows what is remembered here; what it remembers besides is its own.
+        """
+        twin = MeteredProxy(self.proxy, self.ledger, by_content=True)
+        for point, gradient in self._known:
+            twin.remember(point, gradient)
+        return twin
 
     def snapshot(self) -> list[tuple[Vector, Vector]]:
         """Return what is remembered, for :meth:`rewind`."""
@@ -83,13 +99,13 @@ class MeteredProxy:
 
     def remember(self, w: Vector, gradient: Vector) -> None:
         """Keep a gradient for the next time it is asked for."""
-        self._known.append((w, gradient))
+        self._known.append((copied(w), copied(gradient)) if self.by_content else (w, gradient))
         if len(self._known) > KEPT:
             del self._known[0]
 
     def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not math.isfinite(norm(gradient)):
+            if not all_finite(gradient):
                 self.fault = self.fault or ("gradient", w)
         return gradient
 
@@ -104,7 +120,7 @@ class MeteredProxy:
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
             raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
-        if not math.isfinite(float(hessian.sum())):
+        if not all_finite(hessian):
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return hessian
 

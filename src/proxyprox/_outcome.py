@@ -108,5 +108,6 @@ def _straight(moved: np.ndarray[Any, Any], away: float) -> bool:
 
 def _mostly_failed(trace: Trace) -> bool:
     moved = trace["displacement"]
-    failed = ~trace["held"] & (moved > STILL * moved.max(initial=0.0))
+    failed = np.array([row.held is False for row in trace], dtype=bool)
+    failed &= moved > STILL * moved.max(initial=0.0)
     return bool(failed.sum() > len(trace) / 2)

@@ -65,7 +65,8 @@ class Result:
     ledger : Ledger
         What was paid.
     trace : Trace
-        Every outer step's residual, threshold, inner steps and whether the rule held.
+        Every outer step's residual, threshold, inner steps and whether the rule held (None if
+        there was none).
     inner : str
         The inner solver, and why it was picked if Auto picked it.
     stop : str
@@ -94,7 +95,6 @@ class Result:
         return self.status.success
 
     def __str__(self) -> str:
-        held = int(self.trace["held"].sum())
         paid = self.ledger
         proxy = ", ".join(
             counted(count, name)
@@ -112,7 +112,7 @@ class Result:
         lines = [
             self.message,
             f"  outer steps   {self.steps:,}"
-            + (f" (inner rule held in {held:,})" if self.stop else ""),
+            + (self._inner_rule() if self.stop and len(self.trace) else ""),
             f"  target paid   {', '.join(target)}",
             f"  proxy used    {proxy or 'nothing'}",
             f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
@@ -126,6 +126,14 @@ class Result:
             checks = [f"{check}" for check in self.safeguard.checks]
             lines += [f"  {'held out' if not k else '':14}{text}" for k, text in enumerate(checks)]
         return "\n".join(lines)
+
+    def _inner_rule(self) -> str:
+        """Say in how many steps the inexactness rule held, of those that had one."""
+        verdicts = [row.held for row in self.trace if row.held is not None]
+        if not verdicts:
+            return " (no inner rule)"
+        of = "" if len(verdicts) == len(self.trace) else f" of {counted(len(verdicts), 'solve')}"
+        return f" (inner rule held in {sum(verdicts):,}{of})"
 
 
 def counted(count: int, name: str, plural: str = "") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -13,18 +12,28 @@ from typing import Any
 import numpy as np
 
 from proxyprox import _checkpoint as checkpoint
-from proxyprox._arrays import Vector, copied, norm
+from proxyprox._arrays import Vector, all_finite, copied
 from proxyprox._checks import file_path, generator
 from proxyprox._door import admit, chosen, require_problem, starting_point
-from proxyprox._exchange import Query, Step, noise, price, received, recorded
+from proxyprox._exchange import (
+    Query,
+    Step,
+    noise,
+    price,
+    received,
+    recorded,
+    subproblem_copied,
+)
 from proxyprox._faults import Faults
 from proxyprox._identity import configuration, identity, seed_of
+from proxyprox._isolation import copied_tree, is_ours
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import Result, Status
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import Trace
 from proxyprox.averaging import Adaptive, Averaging, Last
+from proxyprox.methods import Answers
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
 
@@ -93,8 +102,12 @@ class Run:
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
-        self._proxy = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
-        self._state = method.init(parts.w0, problem)
+        self._proxy = MeteredProxy(
+            proxy,
+            Ledger() if isinstance(proxy, Zero) else self.ledger,
+            by_content=not (is_ours(method) and is_ours(self.inner)),
+        )
+        self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
         self._rng = generator(rng)
         self._w0, self._seed = parts.w0, seed_of(rng)
         self._identity: dict[str, Any] | None = None
@@ -113,21 +126,21 @@ class Run:
 
     @property
     def w(self) -> Vector:
-        """The answer so far: the last iterate, or the average that was asked for."""
+        """The answer so far, a copy: the last iterate, or the average that was asked for."""
         if self._average is not None:
-            return self._average
+            return copied(self._average)
         if self._measures and isinstance(self.averaging, Adaptive):
-            return self.method.answer(self._state)
-        return self._state.w
+            return copied(self.method.answer(self._state))
+        return copied(self._state.w)
 
     def ask(self) -> Query:
-        """Return the question that is open; asking again does not change it."""
+        """Return the question that is open, a copy; asking again does not change it."""
         if self._pending is None:
             objective = self.problem.objective
             batch = objective.everything() if self.method.exact else objective.sample(self._rng)
             self._reopen(batch, tuple(self.method.ask(self._state)))
             assert self._pending is not None
-        return self._pending
+        return self._pending.copied()
 
     def tell(
         self,
@@ -169,7 +182,7 @@ class Run:
         begun = time.perf_counter()
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
-        query = self.ask()
+        query = self._pending
         answers = received(self.problem.objective, query, gradients, observations)
         if self._measures:
             answers.noise, answers.gap = noise(query, None if self.method.exact else halves)
@@ -177,24 +190,28 @@ class Run:
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
             for answer in answers:
-                if not math.isfinite(norm(answer)):
+                if not all_finite(answer):
                     raise NonFiniteError(
                         "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
                     )
             self._solved = None
             self._faults.begin(self._proxy)
-            state = self.method.tell(self._state, answers, self._proxy, self._solve)
-            if not math.isfinite(norm(state.w)):
+            state = self._told(answers)
+            if not all_finite(state.w):
                 raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
             share, average = self._averaged(state)
             self.ledger.seconds += time.perf_counter() - begun
             k = state.k - 1
             record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
-        self._faults.end(k, self._proxy, self._state.w, held=record.held)
+        solved = True if self._solved is None else self._solved[2](self._solved[1])
+        held = solved if record.held is None else record.held
+        self._faults.end(k, self._proxy, self._state.w, held=held)
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
-        subproblem = None if self._solved is None else self._solved[0]
-        return Step(record, state.w, self.w, tuple(answers), subproblem, copy.copy(self.ledger))
+        phi = None if self._solved is None else self._solved[0]
+        gradients = tuple(copied(answer) for answer in answers)
+        ledger = copy.copy(self.ledger)
+        return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""
@@ -258,8 +275,16 @@ class Run:
 
     def _reopen(self, batch: Any, points: tuple[Vector, ...] | None) -> None:
         split = getattr(self.problem.objective, "halves", None) if self._measures else None
-        halves = None if split is None or points is None else split(batch)
-        self._pending = None if points is None else Query(batch, points, halves)
+        if points is None:
+            self._pending = None
+            return
+        exact = bool(self.method.exact)
+        batch = batch if exact else copied_tree(batch)
+        # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
+        halves = (
+            None if split is None else copied_tree(split(batch if exact else copied_tree(batch)))
+        )
+        self._pending = Query(batch, points, halves, exact)
 
     def _charge(self, query: Query) -> None:
         for name, amount in self.price(query).items():
@@ -272,10 +297,23 @@ class Run:
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
+        # A user's solver may write into its arguments and reuse the array it returns.
+        ours = is_ours(self.inner)
+        given = phi if ours else subproblem_copied(phi)
+        start = centre if ours else copied(centre)
         with self._faults.watch():
-            solved = self.inner.solve(phi, centre, stop, self._memory, self._rng)
+            solved = self.inner.solve(given, start, stop, self._memory, self._rng)
         self._solved = (phi, solved.progress, stop)
-        return solved.w
+        return solved.w if ours else copied(solved.w)
+
+    def _told(self, answers: Answers) -> Any:
+        """Return the method's state after the step; a user's method gets copies of all arrays."""
+        if is_ours(self.method):
+            return self.method.tell(self._state, answers, self._proxy, self._solve)
+        handed = Answers(copied(answer) for answer in answers)
+        handed.noise, handed.gap = answers.noise, copied_tree(answers.gap)
+        state = self.method.tell(copied_tree(self._state), handed, self._proxy, self._solve)
+        return copied_tree(state)
 
     @contextlib.contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:

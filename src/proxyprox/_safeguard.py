@@ -35,6 +35,7 @@ from proxyprox._evidence import Check, Evidence, verdict
 from proxyprox._exchange import Query, Step, answered
 from proxyprox._gap import held_out_gap, points_each, rounding_of
 from proxyprox._guard_state import guard_tree
+from proxyprox._isolation import copied_tree
 from proxyprox._ledger import Budget
 from proxyprox._purse import LEAST, SHARE, Item, Purse, comparisons
 from proxyprox._result import Result, Status
@@ -251,7 +252,9 @@ class Guarded:
             items.append(comparisons(self._seen, self._ends(self._seen), wanted))
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
-            batch = None if self._seen is None else self.problem.objective.sample(self._rng)
+            batch = None
+            if self._seen is not None:
+                batch = copied_tree(self.problem.objective.sample(self._rng))
             items.append(comparisons(batch, points, 1))
             if not self._purse.affords(items):
                 break

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
+from proxyprox._arrays import norm
 from proxyprox._checks import message
 from proxyprox._exchange import Step
 from proxyprox._minimize import minimize
@@ -88,7 +89,7 @@ def scipy_method(
 
         def after(step: Step) -> bool:
             nonlocal reached, converged
-            small = tol is not None and bool(np.linalg.norm(step.gradients[0]) <= tol)
+            small = tol is not None and norm(step.gradients[0]) <= tol
             reached = reached or small
             asked = callback is not None and bool(callback(np.array(step.w)))
             converged = small and not asked
@@ -110,8 +111,8 @@ def scipy_method(
             result = replace(result, message=words)
         return scipy.optimize.OptimizeResult(
             x=result.w,
-            fun=float(fun(result.w, *args)),
-            jac=np.asarray(jac(result.w, *args)),
+            fun=float(fun(result.w.copy(), *args)),
+            jac=np.array(jac(result.w.copy(), *args)),
             success=result.success and reached,
             status=0 if result.success and reached else 1,
             message=result.message,

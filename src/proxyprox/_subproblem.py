@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot, norm
+from proxyprox._isolation import isolated
 from proxyprox.problems.base import Penalty
 from proxyprox.stopping import Progress
 
@@ -50,7 +51,7 @@ class Subproblem:
         self.linear = linear
         self.centre = centre
         self.eta = eta
-        self.penalty = penalty
+        self.penalty = isolated(penalty)
         self.pull = 1 / eta
         self._centre_value: float | None = None
 
@@ -105,7 +106,7 @@ class Subproblem:
         """Measure where an inner solve stands; NaN and infinities end it here."""
         residual = self.residual(w, gradient)
         displacement = 0.0 if w is self.centre else norm(w - self.centre)
-        if not math.isfinite(residual + displacement):
+        if not (math.isfinite(residual) and math.isfinite(displacement)):
             raise NonFiniteError("the proxy's gradient is not finite at a trial point")
         return Progress(
             steps=steps,

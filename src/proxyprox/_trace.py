@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,15 +13,15 @@ class StepRecord(NamedTuple):
     """One outer step.
 
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
-    threshold`` (and what else the rule asks). A rule without a bound, such as a fixed number of
-    inner steps, has threshold NaN and held = the steps were taken.
+    threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
+    such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
     """
 
     k: int
     eta: float
     residual: float
     threshold: float
-    held: bool
+    held: bool | None
     inner_steps: int
     displacement: float
     target_gradients: int
@@ -32,7 +33,10 @@ _WHOLE = ("k", "inner_steps", "target_gradients", "proxy_gradients")
 
 
 class Trace:
-    """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array."""
+    """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array.
+
+    ``trace["held"]`` is masked where there was no rule.
+    """
 
     def __init__(self, rows: list[StepRecord] | None = None) -> None:
         self._rows = rows or []
@@ -50,8 +54,12 @@ class Trace:
     def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
         if column not in StepRecord._fields:
             raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
-        kind = bool if column == "held" else int if column in _WHOLE else float
-        return np.array([getattr(row, column) for row in self._rows], dtype=kind)
+        entries = [getattr(row, column) for row in self._rows]
+        if column == "held":
+            # Of None, bool makes False: a masked entry is neither.
+            none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
+            return np.ma.array(flags, mask=none) if any(none) else flags
+        return np.array(entries, dtype=int if column in _WHOLE else float)
 
     def to_array(self) -> np.ndarray[Any, Any]:
         """Return all columns as one float64 matrix."""
@@ -70,7 +78,7 @@ class Trace:
         if matrix.ndim != 2 or matrix.shape[1] != width or matrix.dtype != np.float64:
             raise ValueError(f"the trace is not a float64 matrix of {width} columns")
         kinds = [
-            bool if name == "held" else int if name in _WHOLE else float
+            _held if name == "held" else int if name in _WHOLE else float
             for name in StepRecord._fields
         ]
         rows = [
@@ -78,3 +86,7 @@ class Trace:
             for line in matrix.tolist()
         ]
         return cls(rows)
+
+
+def _held(entry: float) -> bool | None:
+    return None if math.isnan(entry) else bool(entry)

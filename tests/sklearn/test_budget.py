@@ -38,6 +38,25 @@ def test_asking_again_changes_nothing_and_answers_may_come_one_by_one(pool):
     assert not set(budget.ask().tolist()) & set(rows.tolist())
 
 
+def test_functions_that_write_into_what_they_are_handed(pool):
+    X, y = pool
+
+    def standardised(model, X):
+        X -= X.mean(axis=0)
+        return X[:, 0] ** 2
+
+    def counted_from_one(rows):
+        labels = y[rows]
+        rows += 1
+        return labels
+
+    before = X.copy()
+    budget = LabelBudget(QUICK, X, budget=24, batch_size=8, criterion=standardised)
+    budget.run(counted_from_one)
+    assert all(label == y[row] for row, label in budget.labels.items())
+    np.testing.assert_array_equal(budget.X, before)
+
+
 def squares(model, X):
     return X[:, 0] ** 2
 

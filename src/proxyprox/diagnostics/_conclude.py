@@ -13,6 +13,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector, from_numpy
 from proxyprox._checks import has
+from proxyprox._isolation import copied_tree
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._along import TOO_LARGE, Along
 from proxyprox.diagnostics._curvature import Source, proxy_product
@@ -248,7 +249,7 @@ def _batch_price(sampler: Sampler) -> BatchPrice:
     count, cost = getattr(objective, "samples", None), getattr(objective, "cost", None)
     sized = len(batch) if hasattr(batch, "__len__") else 1
     return BatchPrice(
-        samples=float(sized if count is None else count(batch)),
-        cost=None if cost is None else float(cost(batch)),
+        samples=float(sized if count is None else count(copied_tree(batch))),
+        cost=None if cost is None else float(cost(copied_tree(batch))),
         seconds=statistics.median(sampler.target.minibatch_seconds[: len(sampler.batches)]),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import from_numpy, to_numpy
+from proxyprox._arrays import from_numpy, norm, to_numpy
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._along import TOO_LARGE
 from proxyprox.diagnostics._curvature import Source, proxy_product
@@ -121,7 +121,7 @@ def _of_target(a: Stop, b: Stop, source: Source) -> float:
     else:
         change = each.mean(axis=0)
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
-    sizes = [float(np.linalg.norm(stop.gradient)) for stop in (a, b)]
+    sizes = [norm(stop.gradient) for stop in (a, b)]
     return _unexplained(change, (a.survey.A + b.survey.A) / 2 @ step, max(sizes), blur)
 
 
@@ -130,21 +130,21 @@ def _of_proxy(a: Stop, b: Stop, proxy: MeteredProxy) -> float:
     step = b.w - a.w
     ends = [to_numpy(proxy.gradient(stop.w)).astype(np.float64) for stop in (a, b)]
     images = [_image(proxy, stop, step) for stop in (a, b)]
-    size = max(float(np.linalg.norm(gradient)) for gradient in ends)
+    size = max(norm(gradient) for gradient in ends)
     return _unexplained(ends[1] - ends[0], (images[0] + images[1]) / 2, size, 0.0)
 
 
 def _image(proxy: MeteredProxy, stop: Stop, step: Any) -> Matrix:
     if stop.survey.basis is None:
         return np.asarray(stop.survey.P[0] @ to_numpy(step).astype(np.float64))
-    length = float(np.linalg.norm(to_numpy(step)))
+    length = norm(to_numpy(step))
     unit = from_numpy(to_numpy(step).astype(np.float64) / length, like=stop.w)
     return np.asarray(length * to_numpy(proxy_product(proxy, stop.w)(unit)).astype(np.float64))
 
 
 def _unexplained(change: Matrix, told: Matrix, gradients: float, blur: float) -> float:
-    size = max(float(np.linalg.norm(change)), float(np.linalg.norm(told)))
+    size = max(norm(change), norm(told))
     # A change lost in the rounding of the gradients tells nothing.
     if size <= 1e-4 * gradients:
         return 0.0
-    return max(float(np.linalg.norm(change - told)) - blur, 0.0) / size
+    return max(norm(change - told) - blur, 0.0) / size

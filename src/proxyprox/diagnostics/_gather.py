@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, from_numpy, to_numpy
+from proxyprox._arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._checks import has
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._alarm import proxy_alarm, target_alarm
@@ -141,7 +141,7 @@ def gather(
 
 
 def _unit(vector: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    length = float(np.linalg.norm(vector))
+    length = norm(vector)
     return vector / length if length > 0 else vector
 
 
@@ -151,6 +151,6 @@ def _gradient(sampler: Sampler, samples: Samples, w: Vector) -> tuple[np.ndarray
     if samples.exact:
         return samples.mean, 0
     if has(objective, "everything") and not has(objective, "epsilon"):
-        full = sampler.target.gradient(w, objective.everything())
+        full = sampler.target.gradient(w, objective.everything(), whole=True)
         return to_numpy(full).astype(np.float64), 0
     return samples.mean, len(samples.gradients)

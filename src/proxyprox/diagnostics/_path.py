@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, from_numpy, to_numpy
+from proxyprox._arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._samples import Samples
 from proxyprox.diagnostics._survey import Survey
@@ -54,7 +54,7 @@ def segment(
 ) -> Segment:
     """Measure the secants between two points whose gradients are known."""
     step = to_numpy(onward - w).astype(np.float64)
-    length = float(np.linalg.norm(step))
+    length = norm(step)
     each = there.gradients - here.gradients
     mean = each.mean(axis=0)
     proxied = to_numpy(proxy.gradient(onward) - proxy.gradient(w)).astype(np.float64)
@@ -66,5 +66,5 @@ def segment(
 
 
 def _norm(vector: np.ndarray[Any, Any], blur: float, length: float) -> Interval:
-    met = float(np.linalg.norm(vector))
+    met = norm(vector)
     return Interval(met / length, max(met - blur, 0.0) / length, (met + blur) / length)

@@ -9,6 +9,7 @@ import numpy as np
 
 from proxyprox._arrays import Vector
 from proxyprox._checks import has
+from proxyprox._isolation import copied_tree
 from proxyprox._oracles import MeteredProxy
 from proxyprox.diagnostics._target import MeteredTarget, stacked
 from proxyprox.diagnostics.interval import Interval
@@ -49,11 +50,11 @@ class Sampler:
     def __init__(self, target: MeteredTarget, count: int, rng: np.random.Generator) -> None:
         self.target = target
         objective = target.objective
-        first = objective.sample(rng)
+        first = copied_tree(objective.sample(rng))
         # A sampler that hands out the batch of everything has no noise to measure.
         self.exact = first is None and has(objective, "everything")
         self.batches = [first] + (
-            [] if self.exact else [objective.sample(rng) for _ in range(count - 1)]
+            [] if self.exact else [copied_tree(objective.sample(rng)) for _ in range(count - 1)]
         )
         self._paid = False
 
@@ -75,7 +76,7 @@ def proxy_noise(
     """Return ρ², the variance of the proxy's sampled gradients; zero where it samples nothing."""
     if not has(proxy, "sample"):
         return Interval(0.0, 0.0, 0.0)
-    batches = [proxy.sample(rng) for _ in range(count)]
+    batches = [copied_tree(proxy.sample(rng)) for _ in range(count)]
     if batches[0] is None:
         return Interval(0.0, 0.0, 0.0)
     return noise_level(stacked([metered.gradient(w, batch) for batch in batches]), conf)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, to_numpy
+from proxyprox._arrays import Vector, norm, to_numpy
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.diagnostics._samples import Sampler, Samples
 from proxyprox.diagnostics._target import stacked
@@ -131,5 +131,5 @@ def _change(
     except NonFiniteError:
         return math.inf, True
     before = here.gradients[:count]
-    now, then = (float(np.linalg.norm(rows.mean(axis=0))) for rows in (there, before))
+    now, then = (norm(rows.mean(axis=0)) for rows in (there, before))
     return float((there - before).mean(axis=0) @ ahead), now > 2 * then > 0

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector, copied, norm, to_numpy
+from proxyprox._arrays import Vector, all_finite, copied, to_numpy
 from proxyprox._checks import has, nonnegative
+from proxyprox._isolation import copied_tree, isolated
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import checked_gradient
 from proxyprox._subproblem import NonFiniteError
@@ -22,22 +23,27 @@ class MeteredTarget:
     """
 
     def __init__(self, objective: Any, ledger: Ledger) -> None:
-        self.objective = objective
+        self.objective = isolated(objective)
         self.ledger = ledger
         self.minibatch_seconds: list[float] = []
 
-    def gradient(self, w: Vector, batch: Any, *, again: bool = False) -> Vector:
-        """Return a batch's gradient; ``again``: the batch was paid for before, at another point."""
+    def gradient(
+        self, w: Vector, batch: Any, *, again: bool = False, whole: bool = False
+    ) -> Vector:
+        """Return a batch's gradient; ``again``: the batch was paid for before, at another point.
+
+        ``whole``: the batch is everything there is, which is the user's own and not copied.
+        """
         self._charge(batch, again=again)
         begun = time.perf_counter()
         # Overflow at a trial point is looked for below; NumPy's warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
-            given = self.objective.gradient(w, batch)
+            given = self.objective.gradient(w, batch if whole else copied_tree(batch))
         answer = copied(checked_gradient("the target's gradient", given, w))
         elapsed = time.perf_counter() - begun
         self.ledger.target_seconds += elapsed
         self.minibatch_seconds.append(elapsed)
-        if not np.isfinite(norm(answer)):
+        if not _all_finite(answer):
             raise NonFiniteError("the target's gradient is not finite at a point of the audit")
         return answer
 
@@ -50,7 +56,7 @@ class MeteredTarget:
             given = self.objective.hvp(w, v)
         answer = copied(checked_gradient("the target's hvp", given, w))
         self.ledger.target_seconds += time.perf_counter() - begun
-        if not np.isfinite(norm(answer)):
+        if not _all_finite(answer):
             raise NonFiniteError("the target's hvp is not finite at a point of the audit")
         return answer
 
@@ -60,13 +66,18 @@ class MeteredTarget:
         count = getattr(objective, "samples", None)
         if not again:
             sized = len(batch) if hasattr(batch, "__len__") else 1
-            ledger.target_samples += sized if count is None else int(count(batch))
+            ledger.target_samples += sized if count is None else int(count(copied_tree(batch)))
         cost = getattr(objective, "cost", None)
         if cost is not None:
-            ledger.cost += nonnegative("objective.cost(batch)", cost(batch))
+            ledger.cost += nonnegative("objective.cost(batch)", cost(copied_tree(batch)))
         spent = getattr(objective, "epsilon", None)
         if spent is not None:
             ledger.epsilon = spent(ledger.target_gradients)
+
+
+def _all_finite(vector: Vector) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all_finite(vector)
 
 
 def stacked(vectors: list[Vector]) -> np.ndarray[Any, Any]:

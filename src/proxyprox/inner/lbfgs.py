@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from proxyprox._arrays import Vector, from_numpy, to_numpy
+from proxyprox._arrays import Vector, from_numpy, power_of_two, to_numpy
 from proxyprox._checks import whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner.base import InnerResult, Memory
@@ -59,8 +59,8 @@ class LBFGS:
         progress = phi.progress(w, gradient, 0)
         first, steps, by_gradients = progress.start_residual, 0, False
         while not stop(progress) and steps < self.max_steps:
-            search = _Search(phi, w, stop, steps, first, by_gradients)
             before = progress.residual
+            search = _Search(phi, w, stop, steps, first, by_gradients, before)
             search.run(self.history, self.max_steps - steps)
             steps = search.steps
             if search.best is not None:
@@ -86,12 +86,15 @@ class _Search:
         steps: int,
         first: float,
         by_gradients: bool,
+        residual: float,
     ) -> None:
         self.phi, self.base, self.stop, self.steps, self.first = phi, base, stop, steps, first
         self.origin = 0.0 if by_gradients else phi.value(base)
         if not math.isfinite(self.origin):
             raise NonFiniteError("the proxy's value is not finite where its gradient is")
         self.slope = phi.gradient(base) if by_gradients else None
+        # SciPy's first step is at most 1e10 gradients long, and squares them.
+        self.scale = power_of_two(residual, np.zeros(0), 1e-20, 1e100)
         self.best: tuple[Vector, Any] | None = None
         self._seen: dict[bytes, tuple[Vector, Vector]] = {}
 
@@ -106,13 +109,19 @@ class _Search:
         )
 
     def _value_and_gradient(self, u: Any) -> tuple[float, Any]:
+        # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._measured(u)
+
+    def _measured(self, u: Any) -> tuple[float, Any]:
         w = self.base + from_numpy(u, like=self.base)
         gradient = self.phi.gradient(w)
         self._seen[u.tobytes()] = (w, gradient)
         slope = to_numpy(gradient).astype(np.float64)
         if self.slope is None:
-            return self.phi.value(w) - self.origin, slope
-        return float((to_numpy(self.slope) + slope) @ u) / 2, slope
+            return self.scale * (self.phi.value(w) - self.origin), self.scale * slope
+        mean = (to_numpy(self.slope) + slope) / 2
+        return float((self.scale * mean) @ u), self.scale * slope
 
     def _after_step(self, intermediate_result: Any) -> None:
         # The accepted point is among those just evaluated: no gradient is computed twice.
@@ -120,7 +129,8 @@ class _Search:
         w, gradient = self._seen[key]
         self._seen.clear()
         self.steps += 1
-        progress = self.phi.progress(w, gradient, self.steps, self.first)
+        with np.errstate(over="ignore", invalid="ignore"):
+            progress = self.phi.progress(w, gradient, self.steps, self.first)
         if self.best is None or progress.residual < self.best[1].residual or self.stop(progress):
             self.best = (w, progress)
         if self.stop(progress):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from proxyprox._arrays import Vector, dot, norm, zeros_like
+from proxyprox._arrays import Vector, dot, dtype_name, norm, power_of_two, zeros_like
 from proxyprox._checks import whole
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner._descent import Point, damped_step, descend
@@ -63,9 +63,12 @@ class NewtonCG:
 
     def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
+        # Squares of very small or large gradients under- or overflow: the system is solved scaled.
+        least, most = (1e-10, 1e10) if dtype_name(point.w) == "float32" else (1e-100, 1e100)
+        scale = power_of_two(point.residual, point.w, least, most)
         direction = zeros_like(point.w)
-        residual = -point.gradient
-        search = residual
+        residual = -point.gradient if scale == 1 else -scale * point.gradient
+        tolerance, search = scale * tolerance, residual
         squared = dot(residual, residual)
         for _ in range(self.max_products):
             product = phi.hvp(point.w, search)
@@ -73,7 +76,8 @@ class NewtonCG:
             if not math.isfinite(curvature):
                 raise NonFiniteError("a Hessian-vector product is not finite")
             if curvature <= 0:
-                return direction if norm(direction) > 0 else residual
+                direction = direction if norm(direction) > 0 else residual
+                break
             step = squared / curvature
             direction = direction + step * search
             residual = residual - step * product
@@ -81,4 +85,4 @@ class NewtonCG:
             if math.sqrt(squared) <= tolerance:
                 break
             search = residual + squared / before * search
-        return direction
+        return direction if scale == 1 else direction / scale

@@ -98,11 +98,10 @@ class QuasiNewton:
 
 def bfgs_update(inverse: Matrix, s: Vector, y: Vector) -> Matrix:
     """Return the symmetric positive definite matrix nearest to ``inverse`` that maps y to s."""
-    curvature = dot(s, y)
-    if not curvature > 1e-10 * norm(s) * norm(y):
+    xp, curvature = namespace(inverse), dot(s, y)
+    if not curvature > max(1e-10 * norm(s) * norm(y), float(xp.finfo(s.dtype).tiny)):
         # No usable secant: a non-convex stretch, or a step at the level of rounding.
         return inverse
-    xp = namespace(inverse)
     mapped = inverse @ y
     u = ((1 + dot(y, mapped) / curvature) / 2 * s - mapped) / curvature
     cross = xp.linalg.outer(s, u) if xp is not np else np.multiply.outer(s, u)

@@ -10,7 +10,7 @@ from proxyprox import stepsizes
 from proxyprox._arrays import Vector
 from proxyprox._checks import message
 from proxyprox.corrections import Correction, Plain
-from proxyprox.methods._measured import measured_step
+from proxyprox.methods._measured import corrected, measured_step
 from proxyprox.methods.base import Eta, Solve, State
 
 
@@ -60,7 +60,7 @@ def corrected_step(
     anchor = proxy.gradient(state.w)
     difference = gradients[0] - anchor
     before = gradients[1] - state.previous_anchor if len(gradients) == 2 else None
-    estimate = correction(difference, before, state.estimate, state.k)
+    estimate = corrected(correction, difference, before, state.estimate, state.k)
     w = solve(linear=estimate, centre=state.w, eta=eta)
     return replace(
         state,

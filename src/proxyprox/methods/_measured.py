@@ -7,6 +7,7 @@ from typing import Any
 
 from proxyprox import stepsizes
 from proxyprox._arrays import Vector
+from proxyprox._isolation import copied_tree, is_ours
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.corrections import Correction
 from proxyprox.methods.base import Solve, State
@@ -37,7 +38,7 @@ def measured_step(
     if correction is None:
         estimate = stepsizes.tracked(memory, difference, state.estimate)
     else:
-        estimate = correction(difference, before, state.estimate, state.k)
+        estimate = corrected(correction, difference, before, state.estimate, state.k)
     if signals.gap is not None and stepsizes.wants_shaking(memory, state.k):
         memory = _shaken(solve, estimate, centre, memory, signals.gap)
     w, memory = _solved(solve, estimate, centre, memory)
@@ -49,6 +50,20 @@ def measured_step(
         previous_anchor=anchor,
         rule=stepsizes.moved(memory, centre, w, state.k),
     )
+
+
+def corrected(
+    correction: Correction,
+    difference: Vector,
+    before: Vector | None,
+    estimate: Vector | None,
+    k: int,
+) -> Vector:
+    """Return the correction's estimate; a user's may write into its arguments, or answer them."""
+    if is_ours(correction):
+        return correction(difference, before, estimate, k)
+    handed = (copied_tree(part) for part in (difference, before, estimate))
+    return copied_tree(correction(*handed, k))
 
 
 def _rule(state: State) -> Memory:

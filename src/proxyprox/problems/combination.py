@@ -20,6 +20,7 @@ import numpy as np
 from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot
 from proxyprox._checks import has, listed, message, nonnegative, positive, require
 from proxyprox._checks import vector as checked_vector
+from proxyprox._isolation import copied_tree, isolated
 from proxyprox.corrections.paired import Paired
 from proxyprox.problems._curvature import IDENTITY, hessian_terms, same_hessian
 from proxyprox.problems._fingerprint import combined
@@ -45,6 +46,8 @@ class Combination:
     ) -> None:
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._settings, self._tilt, self._mu, self._centre = tuple(settings), tilt, mu, centre
+        # What is called is handed copies where it is a user's own.
+        self._called = tuple(isolated(part) for part in self.parts)
         first = self.parts[0]
         for name in SUMMED:
             offered = all(has(part, name) for part in self.parts)
@@ -67,7 +70,7 @@ class Combination:
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return the gradient, or its estimate from a batch."""
-        drawn = zip(self.parts, self._batches(*batch), strict=True)
+        drawn = zip(self._called, self._batches(*batch), strict=True)
         return self._with_slope(self._sum([part.gradient(w, *own) for part, own in drawn]), w)
 
     @property
@@ -104,7 +107,7 @@ class Combination:
         return same_hessian(self, other)
 
     def _value(self, w: Vector) -> float:
-        total = float(self._sum([part.value(w) for part in self.parts]))
+        total = float(self._sum([part.value(w) for part in self._called]))
         if self._tilt is not None:
             total += dot(self._tilt, w)
         if self._centre is not None:
@@ -113,23 +116,23 @@ class Combination:
         return total
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        product = self._sum([part.hvp(w, v) for part in self.parts])
+        product = self._sum([part.hvp(w, v) for part in self._called])
         return product + self._mu * v if self._mu else product
 
     def _hessian(self, w: Vector) -> Matrix:
-        matrix = self._sum([part.hessian(w) for part in self.parts])
+        matrix = self._sum([part.hessian(w) for part in self._called])
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         # (sP + μI + I/η)⁻¹ is the part's own closed form at another η, divided by s.
         (scale,) = self.weights
         smaller = 1 / (self._mu + 1 / eta) if self._mu else eta
-        solved = self.parts[0].solve_shifted(v, scale * smaller)
+        solved = self._called[0].solve_shifted(v, scale * smaller)
         return solved if scale == 1 else solved / scale
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        drawn = list(zip(self.parts, self._batches(batch), strict=True))[1:]
-        observed = self.parts[0].gradient_from(w, batch, observations)
+        drawn = list(zip(self._called, self._batches(batch), strict=True))[1:]
+        observed = self._called[0].gradient_from(w, batch, observations)
         return self._with_slope(
             self._sum([observed, *(part.gradient(w, *own) for part, own in drawn)]), w
         )
@@ -291,8 +294,8 @@ class PairedLoss(Combination):
         )
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
-        # Label and teacher on the same rows; all rows are cheap.
-        return [batch, batch, ()]
+        # Label and teacher on the same rows, as copies; all rows are cheap.
+        return [batch, copied_tree(batch), ()]
 
     def _sum(self, terms: Sequence[Any]) -> Any:
         return self.correction(*terms)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
-from proxyprox._arrays import Matrix, Vector, copied
+from proxyprox._arrays import Matrix, Vector
 from proxyprox._checks import flag, message, nonnegative, positive, require_takes, takes
+from proxyprox._isolation import with_copies
 from proxyprox.problems.base import Batch
 
 
@@ -81,24 +80,23 @@ class FunctionObjective:
         if sample is None and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
             raise TypeError(message("everything", everything, "left out", remedy))
-        self._gradient = gradient
+        self._gradient = with_copies(gradient)
         self._sample = sample
-        self.value = value
+        self.value = with_copies(value)
         self.repeatable = flag("repeatable", repeatable)
         self.samples = samples
         self.cost = cost
         # Without a sampler the function is the exact gradient: there is only one batch.
         self.everything = (lambda: None) if sample is None else everything
-        self.hvp = hvp
+        self.hvp = with_copies(hvp)
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw a batch (None when the gradient is exact)."""
         return None if self._sample is None else self._sample(rng)
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
-        """Return the user's gradient, copied: a function may reuse its buffer."""
-        answer = self._gradient(w) if self._sample is None else self._gradient(w, batch)
-        return _own(answer)
+        """Return the user's gradient."""
+        return self._gradient(w) if self._sample is None else self._gradient(w, batch)
 
 
 class FunctionProxy:
@@ -143,10 +141,10 @@ class FunctionProxy:
                 raise TypeError(message(name, function, "a function of w alone", remedy))
         require_takes("hvp", hvp, ("w", "v"))
         require_takes("hessian", hessian, ("w",))
-        self._value = value
-        self._gradient = gradient
-        self.hvp = hvp
-        self.hessian = hessian
+        self._value = with_copies(value)
+        self._gradient = with_copies(gradient)
+        self.hvp = with_copies(hvp)
+        self.hessian = with_copies(hessian)
         self.smoothness = None if smoothness is None else positive("smoothness", smoothness)
         self.strong_convexity = nonnegative("strong_convexity", strong_convexity)
 
@@ -155,10 +153,5 @@ class FunctionProxy:
         return float(self._value(w))
 
     def gradient(self, w: Vector) -> Vector:
-        """Return ∇L̂(w), copied: a function may reuse its buffer."""
-        return _own(self._gradient(w))
-
-
-def _own(answer: Any) -> Any:
-    # What is not an array at all is handed on: the driver's check names it.
-    return copied(answer) if is_array_api_obj(answer) else answer
+        """Return ∇L̂(w)."""
+        return self._gradient(w)

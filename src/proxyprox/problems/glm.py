@@ -275,18 +275,20 @@ class GLM:
         return pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
 
     def _variance(self, w: Vector) -> Any:
-        xp = self.design.xp
-        if self._curved is None or not bool(xp.all(self._curved[0] == w)):
-            z = self._predict(w)
-            if self.family.outputs > 1:
-                variance = self.family.mean(z)
-            else:
-                variance = self.family.variance(z)  # type: ignore[attr-defined]
-                if self._weights is not None:
-                    variance = variance * self._weights
-            # A copy: the caller may change its array in place.
-            self._curved = (copied(w), variance)
-        return self._curved[1]
+        # Read once and replaced whole: other threads may store their own point in between.
+        known = self._curved
+        if known is not None and bool(self.design.xp.all(known[0] == w)):
+            return known[1]
+        z = self._predict(w)
+        if self.family.outputs > 1:
+            variance = self.family.mean(z)
+        else:
+            variance = self.family.variance(z)  # type: ignore[attr-defined]
+            if self._weights is not None:
+                variance = variance * self._weights
+        # A copy: the caller may change its array in place.
+        self._curved = (copied(w), variance)
+        return variance
 
     def _penalty(self, w: Vector) -> float:
         return dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
@@ -314,7 +316,7 @@ class GLM:
         if self.targets is None:
             return
         with np.errstate(over="ignore"):
-            constants = self.family.constant(self.targets)
+            constants = self.family.constant(np.array(self.targets))
             self._constant = float(np.mean(self.sample_weight * constants))
         pulled = np.isfinite(to_numpy(self._pulled)).all()
         if not (pulled and math.isfinite(self._constant)):

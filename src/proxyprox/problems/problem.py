@@ -8,6 +8,7 @@ from typing import Any
 
 from proxyprox._arrays import Vector
 from proxyprox._checks import has, message
+from proxyprox._isolation import isolated
 from proxyprox.problems._curvature import same_hessian
 from proxyprox.problems.base import Objective, Penalty, Proxy
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
@@ -82,8 +83,8 @@ class Problem:
                 f"problem.value needs values from the objective, but "
                 f"{type(self.objective).__name__} gives gradients only. Pass a value function."
             )
-        total = float(self.objective.value(w))
-        return total if self.penalty is None else total + self.penalty.value(w)
+        total = float(isolated(self.objective).value(w))
+        return total if self.penalty is None else total + isolated(self.penalty).value(w)
 
 
 def _as_objective(given: Any) -> Any:

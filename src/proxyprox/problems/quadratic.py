@@ -91,8 +91,8 @@ class Quadratic:
         return self._product(v)
 
     def hessian(self, w: Vector) -> Matrix:
-        """Return ``P``."""
-        return self.P
+        """Return ``P``, as an array of the caller's own."""
+        return arrays.copied(self.P)
 
     def solve_shifted(self, v: Vector, eta: float) -> Vector:
         """Return ``(P + I/η)⁻¹ v``; the inverse is formed once for each η.
@@ -100,15 +100,17 @@ class Quadratic:
         A product with a stored symmetric inverse reads half the bytes of two triangular solves
         and runs an order of magnitude faster; the solver checks the residual and refines.
         """
-        if self._shifted is None or self._shifted[0] != eta:
+        # Read once and replaced whole: other threads may store their own η in between.
+        known = self._shifted
+        if known is None or known[0] != eta:
             inverse = arrays.inverse_positive(arrays.add_to_diagonal(self.P, 1 / eta))
             if inverse is None:
                 raise NotConvexError(
                     f"eta must make P + I/eta positive definite, got {eta!r} with the smallest "
                     f"eigenvalue of P at or below {-1 / eta:.3g}. Choose a smaller eta."
                 )
-            self._shifted = (eta, arrays.symmetric_product(inverse))
-        return self._shifted[1](v)
+            known = self._shifted = (eta, arrays.symmetric_product(inverse))
+        return known[1](v)
 
     def minimiser(self) -> Vector:
         """Return the point where the gradient vanishes (P must be invertible)."""

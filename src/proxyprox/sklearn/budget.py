@@ -10,8 +10,9 @@ import numpy as np
 
 from proxyprox._checks import file_path, fraction, instance, message, positive, require_takes, whole
 from proxyprox._digests import data_digest
+from proxyprox._isolation import copied_tree
 from proxyprox.sklearn._bought import fitted, last_step, pool_of, reachable
-from proxyprox.sklearn._criteria import criterion_of, probabilities
+from proxyprox.sklearn._criteria import NAMED, criterion_of, probabilities
 from proxyprox.sklearn._journal import Answer, Draw, Journal
 from proxyprox.sklearn._told import answers_of, label_fault
 
@@ -228,15 +229,16 @@ class LabelBudget:
         with reachable(self.labels):
             while self.finished is None:
                 rows = self.ask()
-                self.tell(rows, oracle(rows))
+                self.tell(rows, oracle(np.array(rows)))
             return self.fit()
 
     # -- what the labels say ------------------------------------------------------------------
 
     def fit(self) -> Any:
         """Return the estimator fitted to all labels so far, the rest of the pool as proxy."""
-        if self._fitted is not None and self._fitted[0] == self.spent:
-            return self._fitted[1]
+        known = self._fitted
+        if known is not None and known[0] == self.spent:
+            return known[1]
         bought = np.array(sorted(self.labels), dtype=int)
         if not len(bought):
             raise ValueError(message("labels", "none", "at least one", "Tell some first."))
@@ -293,7 +295,9 @@ class LabelBudget:
             model = self.fit()
         except ValueError:
             return None
-        return probabilities(self.criterion(model, self.X), self.rows, self.floor)
+        named = any(self.criterion is known for known in NAMED.values())
+        X = self.X if named else copied_tree(self.X)
+        return probabilities(self.criterion(model, X), self.rows, self.floor)
 
     def _label_fault(self, label: Any) -> str | None:
         return label_fault(label, last_step(self.estimator), self._classes)

@@ -43,7 +43,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from proxyprox._arrays import Vector, dot, norm
+from proxyprox._arrays import Vector, dot, norm, square
 from proxyprox.stepsizes import distance
 from proxyprox.stepsizes.base import Memory, Signals
 from proxyprox.stepsizes.gain import with_gain
@@ -194,7 +194,7 @@ def _with_similarity(memory: Memory, signals: Signals, estimate: Vector | None) 
     # nor that bias can explain counts.
     gap, length, noise = signals.difference - estimate, norm(signals.step), memory["noise"]
     doubt = math.sqrt(noise + memory["error"]) * length + memory["eta"] * noise
-    curvature = max(0.0, dot(gap, signals.step) - doubt) / length**2 if length > 0 else 0.0
+    curvature = max(0.0, dot(gap, signals.step) - doubt) / square(length) if length > 0 else 0.0
     if memory["secants"] and curvature * memory["eta"] <= 2:
         # Secants are better; between them this is an alarm.
         return memory

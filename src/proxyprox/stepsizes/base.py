@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from proxyprox._arrays import Vector, dot
+from proxyprox._arrays import Vector, dot, norm
 
 Memory = dict[str, Any]
 """Numbers and arrays by name: all that a rule knows, so that a saved run goes on bit for bit."""
@@ -56,4 +57,7 @@ class Signals:
         if self.step is None:
             return 0.0
         squared = dot(self.step, self.step)
-        return dot(change, self.step) / squared if squared > 0 else 0.0
+        if 0 < squared < math.inf:
+            return dot(change, self.step) / squared
+        length = norm(self.step)
+        return dot(change, self.step / length) / length if length > 0 else 0.0

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 
-from proxyprox._arrays import Vector, dot, norm
+from proxyprox._arrays import Vector, dot, norm, square
 from proxyprox.stepsizes.base import Memory, Signals
 
 REACH = 1.2
@@ -98,7 +98,7 @@ def limit(memory: Memory, signals: Signals) -> float:
 def with_step(memory: Memory, centre: Vector, w: Vector, k: int) -> Memory:
     """Update the short mean and the proven distance with step k, from ``centre`` to ``w``."""
     recent = memory["recent"] + _share(k, SHORT) * (w - memory["recent"])
-    path = memory["path"] + norm(w - centre) ** 2
+    path = memory["path"] + square(norm(w - centre))
     away = norm(w - memory["start"])
     proven = (away - path / away) / 2 if away > 0 else 0.0
     return {**memory, "recent": recent, "path": path, "proven": max(memory["proven"], proven)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxyprox._arrays import square
 from proxyprox.stepsizes.base import Memory
 
 LEAST = 3
@@ -26,7 +27,7 @@ def with_gain(memory: Memory, k: int) -> Memory:
     if k == 0:
         return {**memory, "gain": 1.0, "error": memory["noise"]}
     noise, drift = memory["noise"], memory["rate"] * memory["moved"]
-    before = (memory["error"] ** 0.5 + drift) ** 2
+    before = square(memory["error"] ** 0.5 + drift)
     gain = max(before / (before + noise) if before > 0 else 0.0, LEAST / (k + LEAST))
     if noise == 0:
         gain = 1.0

@@ -97,7 +97,7 @@ class FlatLoss:
 
     def gradient(self, w: Any, batch: Any = None) -> Any:
         """Return the gradient of a batch's loss, or of everything's."""
-        return torch.func.grad(self._of(batch))(w).detach()
+        return torch.func.grad(self._of(batch))(_own(w)).detach()
 
     def _of(self, batch: Any) -> Callable[[Any], Any]:
         given = self._full if batch is None else batch
@@ -111,12 +111,17 @@ class FlatLoss:
 
     def _value(self, w: Any) -> float:
         with torch.no_grad():
-            return float(self._of(None)(w))
+            return float(self._of(None)(_own(w)))
 
     def _hvp(self, w: Any, v: Any) -> Any:
         # Reverse over reverse: forward mode is not implemented for every operator.
         slope = torch.func.grad(self._of(None))
-        return torch.func.grad(lambda u: slope(u) @ v)(w).detach()
+        return torch.func.grad(lambda u: slope(u) @ v)(_own(w)).detach()
+
+
+def _own(w: Any) -> Any:
+    # A loss may write into the parameters it is handed.
+    return w.detach().clone()
 
 
 def _length(batch: Any) -> int:

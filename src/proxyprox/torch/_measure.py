@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from proxyprox._arrays import LEAST_SQUARE, norm
 from proxyprox._ledger import Ledger
 from proxyprox._subproblem import NonFiniteError
 from proxyprox._trace import StepRecord
@@ -43,9 +44,12 @@ def progress(
         Returns L̂(w_k) − L̂(w).
     """
     residual, displacement, slope = _sums(blocks, corrections, weight)
-    size = math.sqrt(float(residual))
-    moved = math.sqrt(float(sum(displacement)))
-    if not math.isfinite(size + moved):
+    squares = float(residual), float(sum(displacement))
+    size, moved = (math.sqrt(square) for square in squares)
+    if not all(LEAST_SQUARE["float32"] <= square < math.inf for square in squares):
+        # Squares in single precision may have under- or overflowed.
+        size, moved = _sizes(blocks, corrections, weight)
+    if not (math.isfinite(size) and math.isfinite(moved)):
         raise NonFiniteError("the proxy's gradient is not finite at a trial point")
 
     def decrease() -> float:
@@ -69,7 +73,7 @@ def progress(
 def step_record(
     k: int, eta: float, steps: int, seen: Progress | None, rule: Criterion, ledger: Ledger
 ) -> StepRecord:
-    """Return an outer step's numbers; NaN where nothing was measured."""
+    """Return an outer step's numbers; NaN and None where nothing was measured."""
     bound = None if seen is None else rule.threshold(seen)
     verdict = None if seen is None else rule.holds(seen)
     return StepRecord(
@@ -77,7 +81,7 @@ def step_record(
         eta=eta,
         residual=math.nan if seen is None else seen.residual,
         threshold=math.nan if bound is None else bound,
-        held=True if verdict is None else verdict,
+        held=verdict,
         inner_steps=steps,
         displacement=math.nan if seen is None else seen.displacement,
         target_gradients=ledger.target_gradients,
@@ -105,6 +109,27 @@ def _sums(
             residual = _plus(residual, _dot(gradient, gradient))
         displacement.append(square)
     return residual, displacement, slope
+
+
+def _sizes(
+    blocks: Sequence[Block], corrections: Sequence[Sequence[Any]], weight: float
+) -> tuple[float, float]:
+    """Return ‖∇φ(w)‖ and ‖w − c‖, right for all finite numbers, in double precision."""
+    residuals, moves = [0.0], [0.0]
+    for block, correction in zip(blocks, corrections, strict=True):
+        for p, c, m in zip(block.params, block.centre, correction, strict=True):
+            away = _double(p) - _double(c)
+            moves.append(norm(away))
+            gradient = away.mul_(block.pull).add_(_double(m), alpha=weight)
+            if p.grad is not None:
+                gradient.add_(_double(p.grad))
+            residuals.append(norm(gradient))
+    return math.hypot(*residuals), math.hypot(*moves)
+
+
+def _double(x: Any) -> Any:
+    x = x.detach()
+    return (torch.view_as_real(x) if x.is_complex() else x).double().reshape(-1)
 
 
 def _dot(x: Any, y: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from proxyprox._arrays import LEAST_SQUARE, norm
 from proxyprox._checks import message
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.torch._linear import Tensors
@@ -78,7 +79,7 @@ def probe(oracle: Oracle, batch: Any = None) -> None:
 
 def same_units(anchor: Tensors, target: Tensors) -> None:
     """Warn if the proxy's gradient is far larger than the target's; this waits for the device."""
-    ours, theirs = float(_size(anchor)), float(_size(target))
+    ours, theirs = _size(anchor), _size(target)
     if theirs > 0 and math.isfinite(ours) and ours > SCALE * theirs:
         _warn(
             f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
@@ -131,9 +132,9 @@ def batches_mixed(oracle: Oracle, model: Any | None) -> None:
 
 def still_finite(params: Tensors, target: Tensors, k: int) -> None:
     """Refuse weights that are not finite after a step; this waits for the device."""
-    if math.isfinite(float(_size(params))):
+    if math.isfinite(_size(params)):
         return
-    culprit = "the proxy's" if math.isfinite(float(_size(target))) else "the target's (.grad)"
+    culprit = "the proxy's" if math.isfinite(_size(target)) else "the target's (.grad)"
     raise NonFiniteError(
         f"the weights must be finite after outer step {k}, got NaN or inf: a gradient of "
         f"{culprit} was not finite, or the inner steps diverged. The parameters are those before "
@@ -141,9 +142,15 @@ def still_finite(params: Tensors, target: Tensors, k: int) -> None:
     )
 
 
-def _size(tensors: Tensors) -> Any:
-    norms = [norm.double() for norm in torch._foreach_norm(list(tensors))]
-    return torch.stack([norm.to(norms[0].device) for norm in norms]).norm()
+def _size(tensors: Tensors) -> float:
+    """Return the norm of all entries together; this waits for the device."""
+    norms = [size.double() for size in torch._foreach_norm(list(tensors))]
+    size = float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
+    if LEAST_SQUARE["float32"] ** 0.5 <= size < math.inf:
+        return size
+    # Squares in single precision may have under- or overflowed.
+    flat = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
+    return math.hypot(*(norm(t.detach().double().reshape(-1)) for t in flat))
 
 
 def finite(value: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from proxyprox._checks import Words, message, takes
+from proxyprox._isolation import copied_tree
 from proxyprox.torch._linear import Tensors
 from proxyprox.torch._position import Position
 
@@ -120,6 +121,9 @@ class Proxy:
             torch._foreach_div_(found, total)
         return value / total
 
+    # A minibatch may be evaluated twice, at w and at w_k: a loss that normalises it in place would
+    # see two different ones. So the loss gets copies.
+
     def sample(self) -> Any:
         """Draw the next minibatch, starting over at the end."""
         return self._position.next()
@@ -127,17 +131,17 @@ class Proxy:
     def partial(self, batch: Any, params: Tensors) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         clear(params)
-        return backward(self._loss(batch), params)
+        return backward(self._loss(copied_tree(batch)), params)
 
     def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        backward(self._loss(batch), params, -weight)
+        backward(self._loss(copied_tree(batch)), params, -weight)
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
         with torch.no_grad():
             if batch is not None:
-                return scalar(self.loss_of(batch))
+                return scalar(self.loss_of(copied_tree(batch)))
             weighed = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
             return sum(n * value for n, value in weighed) / sum(n for n, _ in weighed)
 

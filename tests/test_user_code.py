@@ -1,0 +1,518 @@
+"""User code that writes into what it is handed, or keeps it, changes no run."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import proxyprox as pp
+from proxyprox.inner.base import InnerResult
+from proxyprox.problems import MixedProxy, ScaledProxy
+
+A = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
+P = np.array([[1.8, 0.2, 0.0], [0.2, 1.1, 0.0], [0.0, 0.0, 0.6]])
+CENTRE = np.array([1.0, -2.0, 0.5])
+
+
+def spoil(*arrays: Any) -> None:
+    """Write into everything handed over, as careless code does."""
+    for array in arrays:
+        if array is not None and hasattr(array, "shape"):
+            array[...] = 77
+
+
+class Honest:
+    """A user's loss ``½ (w − c)ᵀM(w − c)``, with noise added by a batch of noise vectors."""
+
+    writes: ClassVar[bool] = False
+
+    def __init__(self, matrix: Any, centre: Any, noise: float = 0.0) -> None:
+        self.matrix, self.centre, self.noise = matrix, centre, noise
+
+    def done(self, *arrays: Any) -> None:
+        if self.writes:
+            spoil(*arrays)
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        return rng.normal(scale=self.noise, size=len(self.centre)) if self.noise else None
+
+    def everything(self) -> None:
+        return None
+
+    def value(self, w: Any) -> float:
+        found = float((w - self.centre) @ self.matrix @ (w - self.centre)) / 2
+        self.done(w)
+        return found
+
+    def gradient(self, w: Any, batch: Any = None) -> Any:
+        found = self.matrix @ (w - self.centre) + (0.0 if batch is None else batch)
+        self.done(w, batch)
+        return found
+
+    def hvp(self, w: Any, v: Any) -> Any:
+        found = self.matrix @ v
+        self.done(w, v)
+        return found
+
+    def hessian(self, w: Any) -> Any:
+        self.done(w)
+        return self.matrix.copy()
+
+    def samples(self, batch: Any) -> int:
+        self.done(batch)
+        return 1
+
+    def cost(self, batch: Any) -> float:
+        self.done(batch)
+        return 1.0
+
+
+class Writing(Honest):
+    writes = True
+
+
+class Reusing(Honest):
+    """Answers every question in one buffer, or with the argument itself."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.buffer = np.zeros(len(self.centre))
+
+    def gradient(self, w: Any, batch: Any = None) -> Any:
+        self.buffer[:] = super().gradient(w, batch)
+        return self.buffer
+
+    def hvp(self, w: Any, v: Any) -> Any:
+        v[:] = self.matrix @ v
+        return v
+
+
+class Keeping(Honest):
+    """Keeps what it is handed, and writes into it later."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.kept: list[Any] = []
+
+    def gradient(self, w: Any, batch: Any = None) -> Any:
+        spoil(*self.kept)
+        self.kept = [w, batch]
+        return super().gradient(w, batch)
+
+
+KINDS = [Writing, Reusing, Keeping]
+SOLVERS = [pp.GradientDescent(0.3), pp.Newton(), pp.NewtonCG(), pp.QuasiNewton(), pp.LBFGS()]
+
+
+def functions(loss: Any) -> pp.FunctionObjective:
+    return pp.FunctionObjective(
+        loss.gradient, value=loss.value, hvp=loss.hvp, sample=loss.sample, samples=loss.samples,
+        cost=loss.cost,
+    )  # fmt: skip
+
+
+def proxy_of_functions(loss: Any) -> pp.FunctionProxy:
+    return pp.FunctionProxy(
+        loss.value, lambda w: loss.gradient(w), hvp=loss.hvp, hessian=loss.hessian, smoothness=2.0
+    )
+
+
+def outcome(result: Any) -> tuple[Any, ...]:
+    return result.w.tobytes(), result.last.tobytes(), result.values, result.status
+
+
+def agree(kind: type[Honest], build: Any, noise: float = 0.0, **options: Any) -> None:
+    """Demand that careless losses end where honest ones do, bit for bit."""
+    found = [
+        pp.minimize(
+            build(one(A, CENTRE, noise), one(P, 0 * CENTRE)), np.zeros(3), steps=12, rng=0,
+            **{"method": pp.ProxyProx(1.0), **options},
+        )
+        for one in (Honest, kind)
+    ]  # fmt: skip
+    assert outcome(found[0]) == outcome(found[1])
+
+
+@pytest.mark.parametrize("inner", SOLVERS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_of_the_user(kind, inner):
+    agree(kind, pp.Problem, inner=inner)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_of_the_user(kind):
+    agree(kind, lambda target, proxy: pp.Problem(functions(target), proxy_of_functions(proxy)), 0.1)
+
+
+METHODS = [
+    pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
+    pp.DANE(1.0), pp.AuxMVR(0.3, 1.0), pp.AcceleratedSliding(0.3, 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_methods(kind, method):
+    agree(kind, pp.Problem, 0.1, method=method)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_safeguard(kind):
+    agree(kind, pp.Problem, 0.1, safeguard=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_made_of_the_users(kind):
+    def build(target: Any, proxy: Any) -> pp.Problem:
+        mixed = MixedProxy([proxy, ScaledProxy(proxy, 0.5)], [0.5, 0.4])
+        return pp.regularized(pp.Problem(target, mixed), 0.1, np.ones(3))
+
+    agree(kind, build, inner=pp.Newton())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_audit(kind):
+    for curvature in ("hvp", "secants"):
+        one, other = (
+            pp.audit(
+                pp.Problem(k(A, CENTRE, 0.1), k(P, 0 * CENTRE)), w0=np.zeros(3), rng=0,
+                curvature=curvature,
+            )
+            for k in (Honest, kind)
+        )  # fmt: skip
+        assert (one.delta, one.H, one.sigma2) == (other.delta, other.H, other.sigma2)
+
+
+class Penalty:
+    """ψ = 0.1 |w|₁ of a user, which writes into its arguments."""
+
+    own = pp.L1(0.1)
+
+    def value(self, w: Any) -> float:
+        found = self.own.value(w)
+        spoil(w)
+        return found
+
+    def prox(self, w: Any, step: float) -> Any:
+        w[:] = self.own.prox(w, step)
+        return w
+
+    def distance(self, w: Any, gradient: Any) -> float:
+        found = self.own.distance(w, gradient)
+        spoil(w, gradient)
+        return found
+
+
+def test_a_penalty_of_the_user():
+    found = [
+        pp.minimize(
+            pp.Problem(Honest(A, CENTRE), Honest(P, 0 * CENTRE), psi), np.zeros(3), steps=12,
+            method=pp.ProxyProx(1.0), safeguard=True, rng=0,
+        )
+        for psi in (Penalty.own, Penalty())
+    ]  # fmt: skip
+    assert outcome(found[0]) == outcome(found[1])
+
+
+def problem(noise: float = 0.1) -> pp.Problem:
+    return pp.Problem(Honest(A, CENTRE, noise), Honest(P, 0 * CENTRE))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("averaging", [None, pp.Uniform()])
+def test_a_callback(method, averaging):
+    def writes(step: pp.Step) -> None:
+        if step.subproblem is not None:
+            gradient = step.subproblem.gradient(step.w)
+            spoil(gradient, step.subproblem.proxy.gradient(step.w))
+            spoil(step.subproblem.linear, step.subproblem.centre)
+        spoil(step.w, step.answer, *step.gradients)
+        step.ledger.target_gradients = 0
+
+    call = {"method": method, "averaging": averaging, "steps": 12, "rng": 0}
+    found = [pp.minimize(problem(), np.zeros(3), callback=c, **call) for c in (None, writes)]
+    assert outcome(found[0]) == outcome(found[1])
+    assert found[0].ledger.target_gradients == found[1].ledger.target_gradients
+
+
+def test_what_a_run_hands_out():
+    runs = [pp.Run(problem(), np.zeros(3), method=pp.ProxyProx("auto"), rng=0) for _ in range(2)]
+    for _ in range(12):
+        for run, careless in zip(runs, (False, True), strict=True):
+            query = run.ask()
+            if careless:
+                spoil(query.batch, *query.points, run.w)
+                query = run.ask()
+            gradients = [run.problem.objective.gradient(w, query.batch) for w in query.points]
+            step = run.tell(gradients)
+            if careless:
+                spoil(*gradients, step.w, step.answer, *step.gradients)
+    assert runs[0].w.tobytes() == runs[1].w.tobytes()
+
+
+def test_the_start_is_the_users():
+    start, zeros = np.zeros(3), np.zeros(3)
+    target = Writing(A, CENTRE)
+    target.dim, target.zeros = 3, lambda: zeros  # type: ignore[attr-defined]
+    for w0 in (start, None):
+        pp.minimize(pp.Problem(target, Writing(P, CENTRE)), w0, method=pp.SGD(0.1), steps=3)
+    assert not start.any()
+    assert not zeros.any()
+
+
+def test_a_batch_in_a_checkpoint_and_its_rows(tmp_path):
+    class Rows(pp.GLM):
+        def gradient(self, w: Any, batch: Any = None) -> Any:
+            found = super().gradient(w, batch)
+            spoil(w, batch)
+            return found
+
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    y = X @ CENTRE
+    honest = pp.linear_regression(X, y, batch_size=8)
+    careless = Rows(X, y, honest.family, batch_size=8)
+    for method in (pp.ProxyProx(1.0), pp.ProxyProx(0.5, pp.Storm(0.5))):
+        call = {"method": method, "steps": 12, "rng": 0, "safeguard": True}
+        found = [
+            pp.minimize(pp.Problem(t, honest.label_free()), **call) for t in (honest, careless)
+        ]
+        assert outcome(found[0]) == outcome(found[1])
+
+
+def test_a_sampler_that_reuses_its_buffer():
+    buffer = np.zeros(3)
+
+    def draw(rng: np.random.Generator) -> Any:
+        buffer[:] = rng.normal(size=3)
+        return buffer
+
+    def fresh(rng: np.random.Generator) -> Any:
+        return rng.normal(size=3)
+
+    proxy = proxy_of_functions(Honest(P, 0 * CENTRE))
+    audits = [
+        pp.audit(
+            pp.Problem(pp.FunctionObjective(lambda w, b: A @ w + b, sample=sample), proxy),
+            w0=np.ones(3), rng=0,
+        )
+        for sample in (fresh, draw)
+    ]  # fmt: skip
+    assert audits[0].sigma2 == audits[1].sigma2
+    assert audits[1].sigma2.estimate > 0
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A user's correction that updates its estimate in place."""
+
+    two_points: ClassVar[bool] = False
+
+    def __call__(self, difference: Any, before: Any, estimate: Any, k: int) -> Any:
+        if estimate is None:
+            return difference
+        difference -= estimate
+        difference *= 0.5
+        estimate += difference
+        return estimate
+
+
+@pytest.mark.parametrize("eta", [1.0, "auto"])
+def test_a_correction_of_the_user(eta):
+    found = []
+    for correction in (pp.EMA(0.5), InPlace()):
+        broken = iter([False, True, False] * 20)
+
+        def callback(step: pp.Step) -> None:
+            pass
+
+        run = pp.Run(problem(), np.zeros(3), method=pp.ProxyProx(eta, correction), rng=0)
+        for _ in range(8):
+            query = run.ask()
+            gradients = [run.problem.objective.gradient(w, query.batch) for w in query.points]
+            if next(broken):
+                with pytest.raises(pp.NonFiniteError):
+                    run.tell([np.nan * g for g in gradients])
+            run.tell(gradients)
+        found.append(run.w.tobytes())
+    assert found[0] == found[1]
+
+
+@dataclass
+class Loop:
+    """A user's inner solver: gradient steps that overwrite the array it was given."""
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient",)
+    handles_penalty: ClassVar[bool] = False
+    in_place: bool = False
+
+    def solve(self, phi: Any, start: Any, stop: Any, memory: Any, rng: Any) -> InnerResult:
+        w = start
+        first = None
+        for t in range(1000):
+            gradient = phi.gradient(w)
+            progress = phi.progress(w, gradient, t, first)
+            first = progress.start_residual
+            if stop(progress):
+                break
+            if self.in_place:
+                w -= 0.2 * gradient
+            else:
+                w = w - 0.2 * gradient
+        return InnerResult(w, progress)
+
+
+def test_an_inner_solver_of_the_user():
+    found = [
+        pp.minimize(
+            problem(), np.zeros(3), method=pp.ProxyProx(1.0), inner=Loop(in_place), steps=12, rng=0
+        )
+        for in_place in (False, True)
+    ]
+    assert outcome(found[0]) == outcome(found[1])
+    assert np.abs(found[0].w - CENTRE).max() < 1.0
+
+
+@dataclass
+class State:
+    w: Any
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class Descent:
+    """A user's method that changes its state in place, and asks the proxy on the way."""
+
+    in_place: bool = False
+    uses_proxy: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    two_points: ClassVar[bool] = False
+    default_inner: ClassVar[None] = None
+
+    def init(self, w0: Any, problem: Any = None) -> State:
+        return State(w0)
+
+    def ask(self, state: State) -> tuple[Any, ...]:
+        return (state.w,)
+
+    def tell(self, state: State, gradients: Any, proxy: Any, solve: Any) -> State:
+        before = proxy.gradient(state.w)
+        if not self.in_place:
+            w = solve(linear=gradients[0] - before, centre=state.w, eta=0.5)
+            w = w - 0.01 * proxy.gradient(w)
+            return State(w, state.k + 1)
+        gradients[0] -= before
+        state.w[:] = solve(linear=gradients[0], centre=state.w, eta=0.5)
+        state.w -= 0.01 * proxy.gradient(state.w)
+        state.k += 1
+        return state
+
+    def step_size(self, k: int) -> float:
+        return 0.5
+
+
+def test_a_method_of_the_user():
+    found = [
+        pp.minimize(problem(), np.zeros(3), method=Descent(in_place), steps=12, rng=0)
+        for in_place in (False, True)
+    ]
+    assert outcome(found[0]) == outcome(found[1])
+
+
+def test_a_method_for_scipy():
+    def fun(x: Any) -> float:
+        found = float((x - CENTRE) @ A @ (x - CENTRE)) / 2
+        spoil(x)
+        return found
+
+    def jac(x: Any) -> Any:
+        x[:] = A @ (x - CENTRE)
+        return x
+
+    start = np.zeros(3)
+    solver = pp.scipy_method(pp.Quadratic(P), method=pp.ProxyProx(1.0))
+    answer = scipy.optimize.minimize(fun, start, jac=jac, method=solver, callback=spoil)
+    np.testing.assert_allclose(answer.x, CENTRE, atol=1e-8)
+    assert answer.fun < 1e-12
+    assert not start.any()
+
+
+def test_a_hessian_is_the_callers():
+    loss = pp.Quadratic(A)
+    spoil(loss.hessian(CENTRE))
+    np.testing.assert_array_equal(loss.hessian(CENTRE), A)
+
+
+def test_losses_of_the_users_can_be_pickled():
+    made = ScaledProxy(pp.FunctionProxy(np.linalg.norm, np.negative), 2.0)
+    for loss in (made, ScaledProxy(Honest(A, CENTRE), 2.0)):
+        again = pickle.loads(pickle.dumps(loss))
+        np.testing.assert_array_equal(again.gradient(CENTRE), loss.gradient(CENTRE))
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    from proxyprox.torch import FlatLoss
+
+    matrix, centre = torch.tensor(A), torch.tensor(CENTRE)
+
+    def loss(w: Any) -> Any:
+        found = (w - centre) @ matrix @ (w - centre) / 2
+        w.detach().fill_(77.0)
+        return found
+
+    def gradient(w: Any) -> Any:
+        # As one writes it without copies: the graph's leaf is the argument.
+        w.requires_grad_(True)
+        ((w - centre) @ matrix @ (w - centre) / 2).backward()
+        return w.grad
+
+    proxy = pp.Quadratic(torch.tensor(P))
+    start = torch.zeros(3, dtype=torch.float64)
+    flat = FlatLoss(lambda w: (w - centre) @ matrix @ (w - centre) / 2, start)
+    for target in (flat, (loss, gradient)):
+        found = pp.minimize(pp.Problem(target, proxy), start, method=pp.ProxyProx(1.0), steps=40)
+        assert float((found.w - centre).abs().max()) < 1e-5
+        assert found.values[1] < 1e-10
+    assert not start.any()
+    assert not start.requires_grad
+    writing = FlatLoss(lambda w: loss(w), start)
+    w = torch.ones(3, dtype=torch.float64)
+    assert writing.value(w) == writing.value(w)
+    assert bool((w == 1).all())
+
+
+def test_a_torch_proxy_that_normalises_its_batch_in_place():
+    torch = pytest.importorskip("torch")
+    from proxyprox.torch import Proxy, ProxyProx
+
+    def trained(in_place: bool) -> Any:
+        torch.manual_seed(0)
+        w = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+        batches = [torch.randn(4, 3, dtype=torch.float64) + 2 for _ in range(3)]
+
+        def loss(x: Any) -> Any:
+            x = x.sub_(2.0).mul_(2.0) if in_place else (x - 2.0) * 2.0
+            return (x @ w - 1).square().mean()
+
+        optimizer = ProxyProx(
+            [w], lr=0.1, proxy=Proxy([b.clone() for b in batches], loss, full=None),
+            anchor="paired", probe=False,
+        )  # fmt: skip
+        for b in batches:
+            w.grad = None
+            (((b - 2.0) @ w - 1).square().mean()).backward()
+            optimizer.step()
+        return w.detach().clone()
+
+    assert torch.equal(trained(False), trained(True))
+
+
+def test_states_can_be_replaced():
+    # Frozen states stay frozen: copies are made without their constructor.
+    run = pp.Run(problem(), np.zeros(3), method=pp.ProxyProx("auto"), rng=0)
+    assert replace(run.ask(), batch=None).batch is None
