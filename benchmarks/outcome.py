@@ -70,7 +70,7 @@ def rows(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 def glm(rng: np.random.Generator) -> Loss:
     X, score = rows(rng)
-    n, d = X.shape
+    n = len(X)
     name = str(rng.choice(["linear", "logistic", "poisson", "softmax"]))
     batch = [None, 1, 2, 4, 16, 64][int(rng.integers(6))]
     l2 = float(rng.choice([0.0, 1e-4, 1e-2]))
@@ -103,8 +103,8 @@ def glm(rng: np.random.Generator) -> Loss:
 
 
 def _curvature(target: Any, w: np.ndarray) -> float:
-    v = np.ones_like(w) / math.sqrt(len(w))
-    for _ in range(20):
+    v = np.random.default_rng(0).normal(size=w.shape)
+    for _ in range(50):
         u = target.hvp(w, v)
         size = float(np.linalg.norm(u))
         v = u / max(size, 1e-300)
@@ -236,24 +236,23 @@ def blind(target: Any) -> Any:
 
 @dataclass
 class Case:
-    """One random run, its true losses at both ends and what it said with values and without."""
+    """One random run: its result, and the true loss at its start and its answer."""
 
     seed: int
     label: str
     truth: str
     first: float
     last: float
-    seen: pp.Result
-    unseen: pp.Result
+    result: pp.Result
 
 
-def case(seed: int) -> Case | None:
-    """Return a random run of both kinds, or None where the two cannot be set up."""
+def cases(seed: int) -> dict[str, Case]:
+    """Return a random run with values and without, or nothing where it cannot be set up."""
     rng = np.random.default_rng(seed)
     loss = KINDS[int(rng.integers(len(KINDS)))](rng)
     name, method = method_of(rng, loss)
     if method.exact and not loss.exact_only and isinstance(loss.target, pp.FunctionObjective):
-        return None
+        return {}
     steps = int(rng.choice([1, 2, 3, 5, 10, 20, 40, 100]))
     call: dict[str, Any] = {"method": method, "steps": steps, "rng": seed, "w0": loss.w0}
     if rng.random() < 0.15:
@@ -261,26 +260,24 @@ def case(seed: int) -> Case | None:
     if rng.random() < 0.1:
         call["callback"] = lambda step: step.record.k >= steps // 2
     if name.startswith("Aux") and math.isinf(method.step_size(0)):
-        return None
-    results = []
-    for target in (loss.target, blind(loss.target)):
+        return {}
+    label = f"{loss.kind} {name} {getattr(method, 'eta', None)} steps {steps}"
+    full = pp.Problem(loss.target, loss.proxy, loss.penalty)
+    found = {}
+    for how, target in (("values", loss.target), ("no values", blind(loss.target))):
         problem = pp.Problem(target, loss.proxy, loss.penalty)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                results.append(pp.minimize(problem, **call))
+                result = pp.minimize(problem, **call)
+                first, last = (float(full.value(w)) for w in (loss.w0, result.w))
         except (pp.OracleError, ValueError, TypeError, ArithmeticError):
-            return None
-    full = pp.Problem(loss.target, loss.proxy, loss.penalty)
-    with np.errstate(all="ignore"):
-        first, last = (float(full.value(w)) for w in (loss.w0, results[1].w))
-    return Case(
-        seed, f"{loss.kind} {name} {getattr(method, 'eta', None)} steps {steps}",
-        _truth(first, last, loss, results[1]), first, last, *results,
-    )  # fmt: skip
+            return {}
+        found[how] = Case(seed, label, _truth(first, last, loss), first, last, result)
+    return found
 
 
-def _truth(first: float, last: float, loss: Loss, result: pp.Result) -> str:
+def _truth(first: float, last: float, loss: Loss) -> str:
     if not math.isfinite(last):
         return "diverged"
     if last <= first + 1e-9 * max(abs(first), abs(last)):
@@ -320,16 +317,13 @@ def main() -> None:
     given = parser.parse_args()
     counts: Counter[tuple[str, str, str]] = Counter()
     for seed in range(given.seed, given.seed + given.cases):
-        found = case(seed)
-        if found is None:
-            continue
-        for how, result in (("values", found.seen), ("no values", found.unseen)):
-            counts[found.truth, how, result.status.name] += 1
-            wrong = result.success != (found.truth == "fell")
+        for how, found in cases(seed).items():
+            counts[found.truth, how, found.result.status.name] += 1
+            wrong = found.result.success != (found.truth == "fell")
             if wrong and (given.show or found.truth == "fell" or how == "values"):
                 print(
                     f"{found.seed} {found.label}: {found.truth} "
-                    f"({found.first:.4g} -> {found.last:.4g}), {how}: {result.message}"
+                    f"({found.first:.4g} -> {found.last:.4g}), {how}: {found.result.message}"
                 )
     print(f"{'truth':10}{'':12}{'runs':>6}  said")
     for truth in ("fell", "rose", "diverged"):

@@ -59,8 +59,8 @@ EXPLODED, EXPLODED_SOON = (10.0, 3.0), (100.0, 30.0)
 A run that leaves a saddle point sees its gradients grow too, at first: in short ones more is asked.
 """
 
-MOSTLY = 0.8
-"""Noise alone makes half of the sampled slopes point away from the start."""
+MOSTLY, ALL_BUT_FEW = 0.8, 0.95
+"""Shares of slopes that point away from the start; by noise alone half of them do."""
 
 RUNAWAY = 1e6
 """Growth that no loss worth minimising explains, whatever direction its gradients have."""
@@ -97,12 +97,17 @@ class Answer(NamedTuple):
         """The change of the loss since x_0 by the trapezoidal rule on the straight line."""
         return self.distance * (self.slope + self.start_slope) / 2
 
+    @property
+    def parts(self) -> float:
+        """The size of what the change is the sum of."""
+        slopes = abs(self.slope) + abs(self.start_slope)
+        return self.distance * slopes / 2 + abs(self.penalty)
+
     def higher(self, share: float) -> bool:
         """Tell whether the line and the path both say, clearly, that the loss is above x_0's."""
         line, path = self.straight + self.penalty, self.along + self.penalty
-        parts = self.distance * (abs(self.slope) + abs(self.start_slope)) / 2 + abs(self.penalty)
         clear = path > share * (self.varied + abs(self.penalty)) or path > share * line
-        return line > share * parts and path > 0 and clear
+        return line > share * self.parts and path > 0 and clear
 
 
 @dataclass
@@ -149,10 +154,7 @@ class GradientPath:
             self.first = [*self.first, answer]
         self.last = [*self.last[1 - LAST :], answer]
 
-
-    def finding(
-        self, answer: Vector, last: Vector, moved: np.ndarray[Any, Any]
-    ) -> Finding | None:
+    def finding(self, answer: Vector, last: Vector, moved: np.ndarray[Any, Any]) -> Finding | None:
         """Return what the gradients say against an answer, the last iterate or an average of them.
 
         ``moved`` are the lengths of the steps.
@@ -163,34 +165,47 @@ class GradientPath:
             way, average = answer - self.start, bool((answer != last).any())
             distance, here = norm(way), norm(self.start)
             pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
-        late = self.last[-max(4, len(moved) // 4) :]
+        late = [one for one in self.last[-max(4, len(moved) // 4) :] if one.distance > 0]
         size, now = self._size(), _median(one.norm for one in late)
-        away = _median(one.distance for one in late)
-        precision = PRECISION[_dtype(answer)]
-        if not distance > max(CAME_BACK * away, MOVED[_dtype(answer)] * here):
-            return None
+        away = max(self.last[-1].distance, _median(one.distance for one in late))
+        dtype = _dtype(answer)
         # A gradient that is zero but for rounding says nothing of where it leads.
-        if not now * away > (10 * precision) ** 2:
+        moves = distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2
+        if not moves or (distance < CAME_BACK * away and not average):
             return None
         seen = (
             f"The target's gradient went from {size:.3g} at the start to {now:.3g} in norm, "
             f"{away:.3g} away from there"
         )
-        if self._rises(len(moved)) or self._shoots_up() or self._explodes(late, len(moved)):
+        steps, grown = len(moved), now >= GROWN * size
+        if self._rises(steps) or self._shoots_up(steps) or self._explodes(late, steps):
             # An average of the iterates lies nearer: with one curvature its loss rose by less.
             nearer = _median(one.slope for one in late) * distance / away
-            if average and not (now >= GROWN * size and nearer + pull > 0):
+            if average and not (grown and nearer + pull > 0):
                 return None
             rise = max(one.straight + one.penalty for one in self.last[-2:])
             return Finding(
-                Status.GREW if now >= GROWN * size else Status.ABOVE_START,
+                Status.GREW if grown else Status.ABOVE_START,
                 f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}.",
             )
-        if not average and self._bounces(moved):
-            return Finding(Status.ABOVE_START, f"{seen}, and the steps are as long as that.")
+        if not average and self._bounces(late, moved):
+            status = Status.GREW if grown else Status.ABOVE_START
+            return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
         if now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0):
-            return Finding(Status.GREW, f"{seen}, and still points further away.")
+            return Finding(Status.GREW, f"{seen}, and points further away still.")
         return None
+
+    def fell(self) -> bool:
+        """Tell whether the last answers show, clearly, that the loss fell."""
+        few = self.last[-4:]
+        return (
+            len(few) == 4
+            and _median(one.norm for one in few) < self._size() / 2
+            and all(
+                one.straight + one.penalty < -CLEAR * one.parts and one.along + one.penalty < 0
+                for one in few
+            )
+        )
 
     def as_tree(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
@@ -229,10 +244,19 @@ class GradientPath:
         few = self.last[-max(2, min(8, steps // 4)) :]
         return self.exact and steps > 2 and all(one.higher(CLEAR) for one in few)
 
-    def _shoots_up(self) -> bool:
-        """Tell whether the last exact answer alone leaves no doubt."""
-        one = self.last[-1]
-        return self.exact and one.norm >= GROWN * self.first[0].norm and one.higher(OBVIOUS)
+    def _shoots_up(self, steps: int) -> bool:
+        """Tell whether few answers leave no doubt: the last exact one, or two sampled ones.
+
+        Noise only lowers what the path says, as each step follows the noise of its gradient.
+        """
+        if self.exact:
+            one = self.last[-1]
+            return one.norm >= GROWN * self.first[0].norm and one.higher(OBVIOUS)
+        if steps < 4:
+            return False
+        size, few = max(one.norm for one in self.first[: steps // 2]), self.last[-3:]
+        growing = few[0].norm < few[1].norm < few[2].norm
+        return growing and all(one.norm >= GROWN * size and one.higher(OBVIOUS) for one in few[1:])
 
     def _explodes(self, late: list[Answer], steps: int) -> bool:
         """Tell whether gradients, sampled or not, have grown and point away from the start."""
@@ -242,25 +266,22 @@ class GradientPath:
             len(late) >= 4
             and _median(one.norm for one in late) >= grown * size
             and _median(one.slope for one in late) >= outward * size
+            and _outward(late) >= MOSTLY
             and _median(one.straight + one.penalty for one in late) > 0
-            and float(np.mean([one.slope > 0 for one in late])) >= MOSTLY
             and (not self.exact or self.last[-1].along + self.last[-1].penalty > 0)
         )
 
-    def _bounces(self, moved: np.ndarray[Any, Any]) -> bool:
-        """Tell whether exact steps go to and fro, as long as the way, where slopes stay steep.
+    def _bounces(self, late: list[Answer], moved: np.ndarray[Any, Any]) -> bool:
+        """Tell whether steps as long as the way go to and fro where slopes stay steep.
 
         Losses of bounded slope, such as the logistic one, diverge like this: their gradients
         cannot grow, and the trapezoidal rule is far off.
         """
-        late = self.last[-max(3, min(16, len(moved) // 4)) :]
-        return (
-            self.exact
-            and len(moved) >= 5
-            and _median(one.norm for one in late) >= self.first[0].norm / 2
-            and float(np.mean([one.slope > 0 for one in late])) >= 0.9
-            and moved[-len(late) :].mean() >= _median(one.distance for one in late) / 2
-        )
+        steep = _median(one.norm for one in late) >= self._size() * (0.8 if self.exact else 0.5)
+        long = moved[-len(late) :].mean() >= _median(one.distance for one in late) / 2
+        rises = [one.straight + one.penalty for one in late]
+        above = (min(rises) if self.exact else _median(rises)) > 0
+        return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= ALL_BUT_FEW)
 
 
 class Finding(NamedTuple):
@@ -337,7 +358,8 @@ def _status(result: Result, away: float, values: tuple[float, float] | None) -> 
         grew = doubted or _grew(trace, away, *values)
         return Status.GREW if grew else Status.ABOVE_START, text
     failed = _mostly_failed(trace)
-    if failed and not (values is not None and values[1] < values[0]):
+    fell = result.fell if values is None else values[1] < values[0]
+    if failed and not fell:
         return Status.INNER_RULE_FAILED, ""
     return status, "The inner rule failed in most steps." if failed else ""
 
@@ -387,6 +409,10 @@ def _mostly_failed(trace: Trace) -> bool:
 
 def _median(numbers: Iterable[float]) -> float:
     return float(np.median(list(numbers)))
+
+
+def _outward(answers: list[Answer]) -> float:
+    return float(np.mean([one.slope > 0 for one in answers]))
 
 
 def _dtype(w: Vector) -> str:

@@ -75,6 +75,8 @@ class Result:
     doubt : Finding or None
         What the target's gradients along the way say against ``w``, as a status and a text; the
         result's own status follows it, unless values of the loss say otherwise.
+    fell : bool
+        Whether these gradients show that the loss fell.
     """
 
     w: Vector
@@ -89,6 +91,7 @@ class Result:
     values: tuple[float, float] | None = None
     safeguard: Any = None
     doubt: Any = None
+    fell: bool = False
 
     @property
     def success(self) -> bool:

@@ -233,6 +233,7 @@ class Run:
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=doubt,
+            fell=self._path is not None and self._path.fell(),
         )
 
     # -- saving -----------------------------------------------------------------------------
