@@ -166,19 +166,26 @@ class GradientPath:
             distance, here = norm(way), norm(self.start)
             pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
         late = [one for one in self.last[-max(4, len(moved) // 4) :] if one.distance > 0]
-        size, now = self._size(), _median(one.norm for one in late)
-        away = max(self.last[-1].distance, _median(one.distance for one in late))
+        newest = self.last[-1:] if self.exact else late
+        size, now = self._size(), _median(one.norm for one in newest)
+        away = max(self.last[-1].distance, _median(one.distance for one in newest))
         dtype = _dtype(answer)
         # A gradient that is zero but for rounding says nothing of where it leads.
         moves = distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2
-        if not moves or (distance < CAME_BACK * away and not average):
+        if not moves:
             return None
         seen = (
             f"The target's gradient went from {size:.3g} at the start to {now:.3g} in norm, "
             f"{away:.3g} away from there"
         )
         steps, grown = len(moved), now >= GROWN * size
-        if self._rises(steps) or self._shoots_up(steps) or self._explodes(late, steps):
+        # Steps to and fro across the minimum pass near the start at every other point.
+        near = min(one.distance for one in self.last[-2:])
+        rises = (average or distance >= CAME_BACK * near) and (
+            self._rises(steps) or self._explodes(late, steps)
+        )
+        back = not average and distance < CAME_BACK * away
+        if rises or (not back and self._shoots_up(steps)):
             # An average of the iterates lies nearer: with one curvature its loss rose by less.
             nearer = _median(one.slope for one in late) * distance / away
             if average and not (grown and nearer + pull > 0):
@@ -188,7 +195,8 @@ class GradientPath:
                 Status.GREW if grown else Status.ABOVE_START,
                 f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}.",
             )
-        if not average and self._bounces(late, moved):
+        far = distance >= _median(one.distance for one in late) / 4
+        if not average and far and self._bounces(late, moved):
             status = Status.GREW if grown else Status.ABOVE_START
             return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
         if now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0):
@@ -279,8 +287,8 @@ class GradientPath:
         """
         steep = _median(one.norm for one in late) >= self._size() * (0.8 if self.exact else 0.5)
         long = moved[-len(late) :].mean() >= _median(one.distance for one in late) / 2
-        rises = [one.straight + one.penalty for one in late]
-        above = (min(rises) if self.exact else _median(rises)) > 0
+        rises = [one.straight + one.penalty > 0 for one in late]
+        above = float(np.mean(rises)) >= (0.75 if self.exact else 0.5)
         return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= ALL_BUT_FEW)
 
 
