@@ -5,7 +5,7 @@ step sizes (a third of them too large), batches and lengths; each is run with th
 without. A run "fell" if its answer's true loss is not above that of its start, "rose" if it is,
 "diverged" if it is above by more than ten times what there was to gain. Runs that fell must be
 successes; of the others, those with values must not be, and of the diverged ones without values
-all but a few. Shares with the tests: ``tests/test_outcome_cases.py`` runs a sample.
+all but a few. ``tests/test__outcome.py`` runs a sample of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def quadratic(rng: np.random.Generator) -> Loss:
     target = pp.Quadratic(A, b=rng.normal(size=d), noise=noise)
     start = rng.normal(size=d) * 10.0 ** rng.uniform(-1, 2)
     if rng.random() < 0.1 and not noise:
-        start = np.linalg.solve(A, target.b)
+        start = -np.linalg.solve(A, target.b)
+    if rng.random() < 0.2:
+        A, proxy, start, b = (part.astype(np.float32) for part in (A, proxy, start, target.b))
+        target = pp.Quadratic(A, b=b, noise=noise)
     mu = float(np.linalg.eigvalsh(A)[0])
     return Loss("quadratic", target, pp.Quadratic(proxy), start, float(np.linalg.norm(A, 2)), mu=mu)
 
@@ -257,6 +260,8 @@ def cases(seed: int) -> dict[str, Case]:
     call: dict[str, Any] = {"method": method, "steps": steps, "rng": seed, "w0": loss.w0}
     if rng.random() < 0.15:
         call["averaging"] = pp.Uniform()
+    if rng.random() < 0.06 and not method.exact:
+        call["safeguard"] = True
     if rng.random() < 0.1:
         call["callback"] = lambda step: step.record.k >= steps // 2
     if name.startswith("Aux") and math.isinf(method.step_size(0)):
@@ -280,7 +285,8 @@ def cases(seed: int) -> dict[str, Case]:
 def _truth(first: float, last: float, loss: Loss) -> str:
     if not math.isfinite(last):
         return "diverged"
-    if last <= first + 1e-9 * max(abs(first), abs(last)):
+    rounding = 1e-9 if loss.w0.dtype == np.float64 else 1e-5
+    if last <= first + rounding * max(abs(first), abs(last)) + 1e-12:
         return "fell"
     lowest = min(first, _reference(loss, first))
     gain = max(first - lowest, 1e-3 * abs(first), 1e-12)
