@@ -15,6 +15,7 @@ from proxyprox._config import NotRebuildableError, decode, encode
 from proxyprox._faults import Faults
 from proxyprox._identity import configuration, other_identity
 from proxyprox._ledger import Ledger
+from proxyprox._outcome import GradientPath
 from proxyprox._restored import (
     described_differences,
     require_count,
@@ -128,6 +129,7 @@ def run_tree(run: Run) -> dict[str, Any]:
         "ledger": run.ledger.as_dict(),
         "trace": run.trace.to_array(),
         "faults": run._faults.as_tree(),
+        "path": None if run._path is None else run._path.as_tree(),
     }
 
 
@@ -215,6 +217,7 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
         raise ValueError("the open question holds no batch")
     faults = Faults()
     faults.restore(tree.get("faults"), state["k"])
+    path = GradientPath.from_tree(tree.get("path"), w0, state["k"])
     restored = type(template)(**state)
     points = None if pending is None else tuple(run.method.ask(restored))
     # All is well: only now is the run changed.
@@ -224,7 +227,7 @@ def _fill(tree: dict[str, Any], run: Run) -> None:
     run._memory.clear()
     run._memory.update(tree["memory"])
     run._rng = rng
-    run.trace, run._faults = trace, faults
+    run.trace, run._faults, run._path = trace, faults, path
     for key, value in counts.items():
         setattr(run.ledger, key, value)
     if tree["anchor"] is not None:

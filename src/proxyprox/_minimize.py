@@ -181,7 +181,7 @@ def _loop(
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
-                return run.result(Status.BUDGET_SPENT, f"Limit: {spent}.")
+                return run.unjudged(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
             gradients, halves = answered(objective, query)
@@ -193,7 +193,7 @@ def _loop(
         try:
             step = run.tell(gradients, halves=halves)
         except NonFiniteError as error:
-            return run.result(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
+            return run.unjudged(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
         if saver is not None and saver.due(run.steps):
             saver.save(run)
         advance(run)
@@ -203,8 +203,8 @@ def _loop(
             except StopIteration:
                 finished = True
             if finished:
-                return run.result(Status.STOPPED_BY_CALLBACK)
-    return run.result(Status.STEPS_DONE)
+                return run.unjudged(Status.STOPPED_BY_CALLBACK)
+    return run.unjudged(Status.STEPS_DONE)
 
 
 def _asked(run: Driven) -> Query:
@@ -254,7 +254,7 @@ def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
         f"The {run.steps} finished steps are in this error's result.{saved}",
-        run.result(Status.INTERRUPTED),
+        run.unjudged(Status.INTERRUPTED),
     )
 
 

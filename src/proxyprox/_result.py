@@ -30,10 +30,8 @@ class Status(Enum):
         "or shortened the steps. A proxy that is finite wherever steps lead, or another inner "
         "solver, should help."
     )
-    GREW = (
-        "The loss ended far above where it began: the run diverged, though every number stayed "
-        "finite."
-    )
+    GREW = "The run diverged, though every number stayed finite."
+    ABOVE_START = "The loss ended above where it began."
     INNER_RULE_FAILED = (
         "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
         "an inner solver that may take more steps, or a looser rule should help."
@@ -75,6 +73,11 @@ class Result:
         The loss (penalty included) at the start and at ``w``, where the objective offers values.
     safeguard : Evidence or None
         With ``safeguard=True``: what was chosen, and the held-out comparisons behind it.
+    doubt : Finding or None
+        What the target's gradients along the way say against ``w``, as a status and a text; the
+        result's own status follows it, unless values of the loss say otherwise.
+    fell : bool
+        Whether these gradients show that the loss fell.
     """
 
     w: Vector
@@ -88,6 +91,8 @@ class Result:
     stop: str
     values: tuple[float, float] | None = None
     safeguard: Any = None
+    doubt: Any = None
+    fell: bool = False
 
     @property
     def success(self) -> bool:

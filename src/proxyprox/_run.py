@@ -29,6 +29,7 @@ from proxyprox._identity import configuration, identity, seed_of
 from proxyprox._isolation import copied_tree, is_ours
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
+from proxyprox._outcome import GradientPath, by_gradients
 from proxyprox._result import Result, Status
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import Trace
@@ -99,6 +100,7 @@ class Run:
         self.ledger = Ledger()
         self.trace = Trace()
         self._faults = Faults()
+        self._path: GradientPath | None = GradientPath()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
@@ -203,6 +205,9 @@ class Run:
             self.ledger.seconds += time.perf_counter() - begun
             k = state.k - 1
             record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
+            if self._path is not None:
+                exact = query.batch is None or self.method.exact
+                self._path.add(query.points[0], answers[0], self.problem.penalty, exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
         self._faults.end(k, self._proxy, self._state.w, held=held)
@@ -214,10 +219,24 @@ class Run:
         return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
-        """Return the answer so far."""
+        """Return the answer so far; gradients that tell of divergence change the status.
+
+        Parameters
+        ----------
+        status : Status
+            How the run ended, for a loop of one's own: ``Status.STEPS_DONE``, say.
+        detail : str
+            What else the message is to say.
+        """
+        return by_gradients(self.unjudged(status, detail))
+
+    def unjudged(self, status: Status, detail: str = "") -> Result:
+        """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
         if status.success and self.steps and self._faults.stuck(self.steps):
             detail = f"{self._faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
+        moved = self.trace["displacement"]
+        doubt = None if self._path is None else self._path.finding(self.w, self._state.w, moved)
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -231,6 +250,8 @@ class Run:
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
+            doubt=doubt,
+            fell=self._path is not None and self._path.fell(),
         )
 
     # -- saving -----------------------------------------------------------------------------

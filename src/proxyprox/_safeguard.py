@@ -131,10 +131,10 @@ class Guarded:
             LOG.warning(note)
         return replace(step, ledger=copy.copy(self.ledger), note=note)
 
-    def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
+    def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
         if not status.success:
-            return replace(self._leader.result(status, detail), ledger=copy.copy(self.ledger))
+            return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
@@ -148,7 +148,7 @@ class Guarded:
             chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
         best = self._sgd if chosen == "SGD" else self._proxy
         assert best is not None
-        answer = best.result(status, detail)
+        answer = best.unjudged(status, detail)
         fitted = minimiser_on_rows(
             self.problem.objective, self._batches, answer.w, self.problem.penalty
         )
@@ -159,7 +159,7 @@ class Guarded:
                 held_out = self._held_out(self._each) if held_out is None else held_out
                 compared = self._compared("ERM", fitted, name, answer.w, held_out)
             if compared is not None and compared.gap < -compared.rounding:
-                chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="")
+                chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
         return replace(
             answer,

@@ -118,7 +118,7 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
         say(
             stderr(),
             f"Error: {chosen} did not end well (eta = {size}). {answer['message']} The "
-            "weights written are those of its last good iterate, marked as not usable.",
+            "weights written are what it ended with, marked as not usable.",
             style="bold red",
         )
         raise typer.Exit(BAD_RUN)

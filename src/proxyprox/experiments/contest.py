@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox import Budget, Problem, Result, Step, minimize
+from proxyprox import Budget, Problem, Result, Status, Step, minimize
 from proxyprox._arrays import Vector
 from proxyprox.experiments._exact import minimiser
 from proxyprox.experiments.contenders import ERM, Contender
@@ -100,7 +100,9 @@ def _minimised(
     # A step size that is too large is tried on purpose, and found out by its numbers.
     with np.errstate(over="ignore", invalid="ignore"):
         result = minimize(problem, budget=budget, rng=seed, callback=watch.after, **settings)
-        watch.close(result.w, result.ledger.as_dict(), diverged=not result.success)
+        # An answer above the start is a bad one, but it is an answer: its number is shown.
+        ended = result.success or result.status is Status.ABOVE_START
+        watch.close(result.w, result.ledger.as_dict(), diverged=not ended)
     return result
 
 
