@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +20,28 @@ from proxyprox._identity import configuration, identity, seed_of
 from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import Result, Status
+from proxyprox._signals import critical
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import Trace
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
+
+
+class Snapshot(NamedTuple):
+    """What questions and steps change in a run, at one moment; the ledger is not among it."""
+
+    state: Any
+    pending: Query | None
+    share: float
+    average: Vector | None
+    steps: int
+    blocked: int
+    words: str
+    memory: dict[str, Any]
+    known: list[tuple[Vector, Vector]]
+    bits: Any
+    randomness: Any
 
 
 class Run:
@@ -102,6 +118,7 @@ class Run:
         self._share = 1.0
         self._pending: Query | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
+        self._broken_off: Snapshot | None = None
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -121,10 +138,17 @@ class Run:
 
     def ask(self) -> Query:
         """Return the question that is open; asking again does not change it."""
+        self.settle()
         if self._pending is None:
-            objective = self.problem.objective
-            batch = objective.everything() if self.method.exact else objective.sample(self._rng)
-            self._reopen(batch, tuple(self.method.ask(self._state)))
+            before = self.snapshot()
+            try:
+                objective = self.problem.objective
+                batch = objective.everything() if self.method.exact else objective.sample(self._rng)
+                self._reopen(batch, tuple(self.method.ask(self._state)))
+            except BaseException:
+                self._broken_off = before
+                self.settle()
+                raise
             assert self._pending is not None
         return self._pending
 
@@ -166,6 +190,7 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
+        self.settle()
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self.ask()
@@ -173,22 +198,34 @@ class Run:
         if self._measures:
             answers.noise, answers.gap = noise(query, None if self.method.exact else halves)
         self._charge(query)
-        # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
-        with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
-            for answer in answers:
-                if not math.isfinite(norm(answer)):
-                    raise NonFiniteError(
-                        "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
-                    )
-            self._solved = None
-            self._faults.begin(self._proxy)
-            state = self.method.tell(self._state, answers, self._proxy, self._solve)
-            if not math.isfinite(norm(state.w)):
-                raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-            share, average = self._averaged(state)
-            self.ledger.seconds += time.perf_counter() - begun
-            k = state.k - 1
-            record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
+        before = self.snapshot()
+        try:
+            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+            with np.errstate(over="ignore", invalid="ignore"):
+                step = self._stepped(answers, begun)
+        except BaseException:
+            # Noted first: should an interrupt cut settle() short, the next access finishes it.
+            self._broken_off = before
+            self.settle()
+            raise
+        return step
+
+    def _stepped(self, answers: Any, begun: float) -> Step:
+        """Take the step; whatever raises here, between any two lines, is undone by the caller."""
+        for answer in answers:
+            if not math.isfinite(norm(answer)):
+                raise NonFiniteError(
+                    "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
+                )
+        self._solved = None
+        self._faults.begin(self._proxy)
+        state = self.method.tell(self._state, answers, self._proxy, self._solve)
+        if not math.isfinite(norm(state.w)):
+            raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
+        share, average = self._averaged(state)
+        self.ledger.seconds += time.perf_counter() - begun
+        k = state.k - 1
+        record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
         self._faults.end(k, self._proxy, self._state.w, held=record.held)
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
@@ -197,6 +234,7 @@ class Run:
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far."""
+        self.settle()
         if status.success and self.steps and self._faults.stuck(self.steps):
             detail = f"{self._faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
@@ -222,7 +260,11 @@ class Run:
         return configuration(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run to a file, whole or not at all."""
+        """Write the run to a file, whole or not at all.
+
+        No lock is kept: two processes that load one file both pay for what they ask.
+        """
+        self.settle()
         checkpoint.save_tree(path, {**checkpoint.run_tree(self), "identity": identity(self)})
 
     @classmethod
@@ -258,8 +300,7 @@ class Run:
         self._pending = None if points is None else Query(batch, points, halves)
 
     def _charge(self, query: Query) -> None:
-        for name, amount in self.price(query).items():
-            setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+        self.ledger.add(self.price(query))
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
@@ -273,20 +314,32 @@ class Run:
         self._solved = (phi, solved.progress, stop)
         return solved.w
 
-    @contextlib.contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """Undo what a failed step has touched: the solver's memory, the randomness, the cache."""
-        memory, known = dict(self._memory), self._proxy.snapshot()
+    def snapshot(self) -> Snapshot:
+        """Return what a step may change, for :meth:`return_to`."""
         bits = self._rng.bit_generator
-        before = bits.state
-        try:
-            yield
-        except BaseException:
-            self._memory.clear()
-            self._memory.update(memory)
-            self._proxy.rewind(known)
-            bits.state = before
-            raise
+        return Snapshot(
+            self._state, self._pending, self._share, self._average, len(self.trace),
+            len(self._faults.blocked), self._faults.words,
+            dict(self._memory), self._proxy.snapshot(), bits, bits.state,
+        )  # fmt: skip
+
+    def return_to(self, before: Snapshot) -> None:
+        """Go back to a snapshot of this run; doing so twice is no different."""
+        self._state, self._pending = before.state, before.pending
+        self._share, self._average = before.share, before.average
+        self.trace.shorten(before.steps)
+        self._faults.go_back(before.blocked, before.words)
+        self._memory.clear()
+        self._memory.update(before.memory)
+        self._proxy.rewind(list(before.known))
+        before.bits.state = before.randomness
+        self._broken_off = None
+
+    def settle(self) -> None:
+        """Undo the rest of a step that was broken off, so that the run is as it was before it."""
+        if self._broken_off is not None:
+            with critical():
+                self.return_to(self._broken_off)
 
     def _averaged(self, state: Any) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
