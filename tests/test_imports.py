@@ -15,7 +15,7 @@ ROOT = Path(proxyprox.__file__).parent
 
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
-    ["_arrays", "_files", "_extras"],
+    ["_signals", "_arrays", "_files", "_extras"],
     ["_checks", "_code"],
     [
         "problems",
