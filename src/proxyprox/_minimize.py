@@ -219,7 +219,7 @@ def _loop(
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
-                return run.result(Status.BUDGET_SPENT, f"Limit: {spent}.")
+                return _ended(run, Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
             gradients, halves = answered(objective, query)
@@ -243,8 +243,14 @@ def _loop(
             except StopIteration:
                 finished = True
             if finished:
-                return run.result(Status.STOPPED_BY_CALLBACK)
-    return run.result(Status.STEPS_DONE)
+                return _ended(run, Status.STOPPED_BY_CALLBACK)
+    return _ended(run, Status.STEPS_DONE)
+
+
+def _ended(run: Driven, status: Status, detail: str = "") -> Result:
+    """Return the result; the last comparisons of a safeguard are paid for, as a step is."""
+    with step_first():
+        return run.result(status, detail)
 
 
 def _asked(run: Driven) -> Query:
