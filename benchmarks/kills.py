@@ -89,9 +89,7 @@ def minimised(folder: Path, **options: Any) -> None:
     target = Paid(folder)
     proxy = target._loss.subsample(30, rng=1)
     saver = pp.Checkpoint(folder / "run", every_steps=options.pop("every", 1))
-    result = pp.minimize(
-        pp.Problem(target, proxy), steps=STEPS, rng=5, checkpoint=saver, **options
-    )
+    result = pp.minimize(pp.Problem(target, proxy), steps=STEPS, rng=5, checkpoint=saver, **options)
     counts = {k: v for k, v in result.ledger.as_dict().items() if "seconds" not in k}
     np.savez(
         folder / "result.npz", w=result.w, last=result.last,
@@ -246,7 +244,10 @@ class Chains:
         self.place = place / name
         self.place.mkdir()
         X, y = table()
-        rows = ["a,b,c,d,bought", *(f"{','.join(map(repr, map(float, x)))},{l}" for x, l in zip(X, y, strict=True))]  # noqa: E501
+        rows = [
+            "a,b,c,d,bought",
+            *(f"{','.join(map(repr, map(float, row)))},{k}" for row, k in zip(X, y, strict=True)),
+        ]
         (self.place / "rows.csv").write_text("\n".join(rows) + "\n")
         (self.place / "my.toml").write_text(CONFIG)
         self.statuses: Counter[int] = Counter()
@@ -265,7 +266,7 @@ class Chains:
         return f"{self.name}: {text}\n{log.read_text()[-3000:] if log.exists() else ''}"
 
     def chain(self, kills: int) -> int:
-        """Start, kill and resume in one folder, so often at most; return how often it was killed."""
+        """Start, kill and resume in one folder, so often at most; return the number of kills."""
         folder = self.place / f"chain{self.dice.random()}"
         folder.mkdir()
         kept: dict[str, str] = {}
@@ -327,7 +328,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         X, y = table()
-        lines = [f"{l + 1} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(x)) for x, l in zip(X, y, strict=True)]  # noqa: E501
+        lines = [
+            f"{k + 1} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row))
+            for row, k in zip(X, y, strict=True)
+        ]
         (place / "tiny.svm").write_text("\n".join(lines) + "\n")
         os.environ["PROXYPROX_DATA"], os.environ["XDG_CACHE_HOME"] = scratch, scratch
         ignored_stays_ignored(place)

@@ -254,9 +254,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
 
 
 @posix
-def test_where_there_are_no_locks_it_warns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_are_no_locks_it_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 

@@ -112,7 +112,7 @@ class _Watch:
                 if hasattr(signal, "pthread_kill"):  # this wakes a system call, too
                     signal.pthread_kill(threading.main_thread().ident or 0, number)
                 else:
-                    _thread.interrupt_main(number)
+                    _thread.interrupt_main(signal.Signals(number))
 
         # Not a threading.Thread, whose locks the interrupted code may hold.
         _thread.start_new_thread(remind, ())
@@ -143,7 +143,7 @@ class ending_signals:  # noqa: N801 - used like a function
 
     @protected
     def __enter__(self) -> None:
-        global _watch  # noqa: PLW0603 - handlers belong to the process
+        global _watch
         if _watch is not None:
             return
         if threading.current_thread() is not threading.main_thread():
@@ -166,7 +166,7 @@ class ending_signals:  # noqa: N801 - used like a function
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        global _watch  # noqa: PLW0603
+        global _watch
         watch = self._own
         if watch is None:
             outer = _of_this_thread()
@@ -276,7 +276,7 @@ def _of_this_thread() -> _Watch | None:
 
 def _forget_in_child() -> None:
     """Give a child made by fork the default handlers: it has nothing to save."""
-    global _watch  # noqa: PLW0603
+    global _watch
     watch, _watch = _watch, None
     if watch is not None:
         watch.hard += 1

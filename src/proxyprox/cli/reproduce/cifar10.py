@@ -19,8 +19,8 @@ EPILOG = examples(
     "proxyprox reproduce cifar10 --device cuda --seeds 3",
     "proxyprox reproduce cifar10 --data ~/cifar-10-batches-py --passes 25",
     "",
-    "Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is at, and "
-    "the same command goes on from there.",
+    "Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is "
+    "at, and the same command goes on from there.",
 )
 
 
