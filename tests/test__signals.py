@@ -254,13 +254,16 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     assert rest == set()
 
 
+SETUPS = "plain,seldom,safeguard,run,mushrooms,audit"
+
+
 @posix
 def test_runs_killed_at_random_moments_go_on_bit_for_bit():
     script = ROOT.parents[1] / "benchmarks" / "kills.py"
     if not script.exists():
         pytest.skip("the benchmarks are not part of an installed package")
     ran = subprocess.run(
-        [sys.executable, str(script), "--count", "20", "--seed", "1"],
+        [sys.executable, str(script), "--count", "20", "--seed", "1", "--setups", SETUPS],
         capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT.parent), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
