@@ -1,12 +1,34 @@
+"""Files are whole, keep their access and links, and have one writer."""
+
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import threading
+import time
+import warnings
 from pathlib import Path
 
 import pytest
 
-from proxyprox._files import atomic_output, atomic_write_bytes, atomic_write_text
+from proxyprox import _files
+from proxyprox._files import (
+    LockedError,
+    atomic_output,
+    atomic_write_bytes,
+    atomic_write_text,
+    locked,
+)
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions and links are POSIX")
+
+
+def python(code: str, *args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False
+    )
 
 
 def test_replaces_and_leaves_no_other_file(tmp_path: Path) -> None:
@@ -33,7 +55,23 @@ def test_failure_keeps_the_old_content(tmp_path: Path, error: type[BaseException
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="permissions are POSIX")
+@posix
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    ran = python(
+        "import resource, sys; from proxyprox._files import atomic_write_bytes\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "atomic_write_bytes(sys.argv[1], bytes(5000))",
+        path,
+    )
+    assert ran.returncode == 1
+    assert "OSError" in ran.stderr
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@posix
 def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
@@ -41,3 +79,195 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o755])
+def test_permissions_of_an_older_file_stay(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic_output(path) as file:
+        assert stat.S_IMODE(os.stat(file.name).st_mode) == 0o600, "private while it is written"
+        file.write(b"new")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert path.read_text() == "new"
+
+
+@posix
+@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write everything")
+def test_a_write_protected_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError):
+        atomic_write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+@posix
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link, second = folder / "target", tmp_path / "link", tmp_path / "second"
+    if exists:
+        target.write_text("old")
+        target.chmod(0o600)
+    link.symlink_to(Path("elsewhere") / "target")
+    second.symlink_to(link)
+    atomic_write_text(second, "new")
+    assert second.is_symlink()
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert os.listdir(folder) == ["target"]
+    if exists:
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+@posix
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for use in (lambda: atomic_write_text(tmp_path / "a", "x"), locked(tmp_path / "a").__enter__):
+        with pytest.raises(OSError, match="link"):
+            use()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@posix
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()))
+    reader.start()
+    atomic_write_bytes(path, b"through")
+    reader.join()
+    assert found == [b"through"]
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_name_of_any_length(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250)
+    with locked(path):
+        atomic_write_text(path, "x")
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@posix
+def test_orphans_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    dead = int(python("import os; print(os.getpid())").stdout)
+    host = _files._host()
+    gone = [f".a.{dead}-0123abcd.part", f".a.{host}-{dead}-0123abcd.part"]
+    stays = [
+        f".a.{host}-{os.getpid()}-0123abcd.part",
+        f".a.{host}-{os.getppid()}-0123abcd.part",
+        f".a.00000000-{dead}-0123abcd.part",  # another machine's
+        f".ab.{host}-{dead}-0123abcd.part",  # another file's
+        ".a.notes.part",
+    ]
+    old = f".a.00000000-{dead}-ffffffff.part"
+    for name in [*gone, *stays, old]:
+        (tmp_path / name).touch()
+    os.utime(tmp_path / old, times=(time.time() - 1e6,) * 2)
+    atomic_write_text(tmp_path / "a", "x")
+    assert sorted(os.listdir(tmp_path)) == sorted([*stays, "a"])
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+TAKE = "import sys; from proxyprox._files import locked\nwith locked(sys.argv[1]): print('taken')"
+
+
+@pytest.mark.parametrize("name", ["file", "folder"])
+def test_a_second_process_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    with locked(path):
+        ran = python(TAKE, path)
+        assert ran.returncode == 1
+        assert "LockedError" in ran.stderr
+        assert repr(str(path)) in ran.stderr
+        assert str(os.getpid()) in ran.stderr
+    assert python(TAKE, path).stdout == "taken\n"
+    assert [p for p in tmp_path.rglob("*") if p != path] == []
+
+
+def test_the_lock_of_a_link_is_that_of_its_target(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("a")
+    with locked(tmp_path / "a"), pytest.raises(LockedError, match="this process"):
+        locked(tmp_path / "link").__enter__()
+
+
+def test_nesting_and_threads_are_refused_unless_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    found: list[str] = []
+
+    def other_thread() -> None:
+        try:
+            with locked(path, again=True):
+                found.append("taken")
+        except LockedError as error:
+            found.append(str(error))
+
+    with locked(path):
+        with pytest.raises(LockedError, match="this process"), locked(path):
+            pass
+        with locked(path, again=True):
+            pass
+        assert "taken" not in python(TAKE, path).stdout, "the inner block must not release it"
+        thread = threading.Thread(target=other_thread)
+        thread.start()
+        thread.join()
+    assert "this process" in found[0]
+    other_thread()
+    assert found[1] == "taken"
+
+
+@posix
+def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    python(
+        "import os, sys; from proxyprox._files import locked\n"
+        "locked(sys.argv[1]).__enter__(); os.kill(os.getpid(), 9)",
+        path,
+    )
+    assert python(TAKE, path).stdout == "taken\n"
+    assert os.listdir(tmp_path) == []
+
+
+@posix
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    ran = python(
+        "import os, sys, time; from proxyprox._files import locked\n"
+        "locked(sys.argv[1]).__enter__()\n"
+        "if not os.fork():\n"
+        "    os.close(0); os.close(1); os.close(2); time.sleep(20)\n"
+        "os._exit(0)",
+        tmp_path / "a",
+    )
+    assert ran.returncode == 0
+    with locked(tmp_path / "a"):
+        pass
+
+
+@posix
+def test_where_there_are_no_locks_it_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(_files.fcntl, "flock", refuse)
+    with pytest.warns(RuntimeWarning, match="no locks"), locked(tmp_path / "a"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+@posix
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LockedError, match="missing"), locked(tmp_path / "missing" / "a"):
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        atomic_write_text(tmp_path / "a", "x")

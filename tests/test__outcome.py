@@ -34,7 +34,9 @@ def test_a_run_that_grows_but_stays_finite_is_no_success():
     assert result.status is Status.GREW
     assert not result.success
     assert result.values == (rosenbrock(START), rosenbrock(result.w))
-    assert f"The loss was 24.2 at the start and is {result.values[1]:.6g} at the end" in result.message
+    assert (
+        f"The loss was 24.2 at the start and is {result.values[1]:.6g} at the end" in result.message
+    )
     assert "All the requested outer steps were taken." in result.message
     assert f"loss          24.2 at the start, {result.values[1]:.6g} at the end" in str(result)
 

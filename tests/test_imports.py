@@ -20,7 +20,7 @@ ROOT = Path(proxyprox.__file__).parent
 
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
-    ["_arrays", "_digests", "_files", "_extras", "_text"],
+    ["_signals", "_arrays", "_digests", "_files", "_extras", "_text"],
     ["_checks", "_code", "_isolation"],
     [
         "problems",

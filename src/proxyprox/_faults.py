@@ -71,6 +71,11 @@ class Faults:
         """Return what a checkpoint keeps."""
         return {"blocked": list(self.blocked), "words": self.words}
 
+    def go_back(self, count: int, words: str) -> None:
+        """Forget what was entered after so many blocked steps."""
+        del self.blocked[count:]
+        self.words = words
+
     def restore(self, tree: Any, steps: int) -> None:
         """Go back to what a checkpoint kept; one written before there were faults has none."""
         tree = {"blocked": [], "words": ""} if tree is None else tree

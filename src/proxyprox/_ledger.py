@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -43,6 +44,10 @@ class Ledger:
     proxy_hessians: int = 0
     proxy_solves: int = 0
     seconds: float = 0.0
+
+    def add(self, paid: Mapping[str, float]) -> None:
+        """Enter what was paid, all of it or nothing should an interrupt come."""
+        vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
 
     def as_dict(self) -> dict[str, float]:
         """Return the counts as a plain dictionary."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector
-from proxyprox._checkpoint import Checkpoint, as_checkpoint
+from proxyprox._checkpoint import Checkpoint, CheckpointError, as_checkpoint
 from proxyprox._checks import flag, message, require_takes, whole
 from proxyprox._door import chosen, planned, require_accounts
 from proxyprox._exchange import Query, Step, answered
+from proxyprox._files import LockedError, locked
 from proxyprox._guard_state import restore_guard
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._outcome import judged
@@ -24,6 +25,7 @@ from proxyprox._progress import bar
 from proxyprox._result import Result, Status
 from proxyprox._run import Run
 from proxyprox._safeguard import Guarded
+from proxyprox._signals import critical, ending_signals, raise_if_ending, step_first
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
 from proxyprox.methods import SGD
@@ -86,7 +88,9 @@ def minimize(
         Called with a :class:`Step` after every outer step; return True to stop.
     checkpoint : Checkpoint or path, optional
         Save the run there, and go on from there if the file exists; a file of another problem,
-        start, seed or configuration is refused; :class:`Checkpoint` says what is noticed.
+        start, seed or configuration is refused, and so is one that another process writes;
+        :class:`Checkpoint` says what is noticed. SIGTERM and SIGHUP save as Ctrl-C does, and then
+        end the process.
     progress : bool
         Show a progress bar.
     safeguard : bool or SGD
@@ -138,27 +142,62 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned(steps, limits, method),
     )  # fmt: skip
-    start = run.w
-    resumed: int | None = None
     driven: Driven = run
     if safeguard:
         driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
+    work = partial(_minimised, run, driven, steps, limits, callback, saver, progress, stop is None)
+    if saver is None:
+        return work()
+    with ending_signals():
+        try:
+            with locked(saver.path):
+                return work()
+        except LockedError as error:
+            raise CheckpointError(f"checkpoint {error}") from error
+
+
+def _minimised(
+    run: Run,
+    driven: Driven,
+    steps: int | None,
+    limits: Budget | None,
+    callback: Callable[[Step], Any] | None,
+    saver: Checkpoint | None,
+    progress: bool,
+    keep_stop: bool,
+) -> Result:
+    """Resume where there is something to resume, run, and judge the outcome."""
+    start = run.w
+    resumed: int | None = None
     if saver is not None and os.path.exists(saver.path):
         tree = checkpoints.read_tree(saver.path, like=run.w)
         if isinstance(driven, Guarded):
-            restore_guard(saver.path, tree, driven, keep_stop=stop is None)
+            restore_guard(saver.path, tree, driven, keep_stop=keep_stop)
         else:
-            checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None, same_call=True)
+            checkpoints.restore_run(saver.path, tree, run, keep_stop=keep_stop, same_call=True)
         resumed = driven.steps
     if isinstance(driven, Guarded) and driven.steps == 0:
         driven.require_budget()
-    with _kept(driven, saver), bar(progress, steps, limits) as advance:
-        if saver is not None:
-            _first_save(saver, driven)
-        result = _loop(driven, steps, limits, callback, saver, advance)
+    # Not a context manager: an interrupt on the way into its exit would save nothing.
+    try:
+        with bar(progress, steps, limits) as advance:
+            if saver is not None:
+                _first_save(saver, driven)
+            result = _loop(driven, steps, limits, callback, saver, advance)
+    except BaseException as error:
+        saved = _saved(driven, saver)
+        cause = _reported(error, driven)
+        if cause is None:
+            raise
+        raise _with_result(cause, driven, saved) from cause
+    if saver is not None:
+        try:
+            _save(saver, driven)
+        except Exception as error:
+            raise _with_result(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
     result = judged(
-        result, problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
+        result, run.problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
     )
     if saver is not None and idle:
         path = os.fspath(saver.path)
@@ -177,34 +216,43 @@ def _loop(
 ) -> Result:
     objective = run.problem.objective
     while steps is None or run.steps < steps:
+        raise_if_ending()
         query = _asked(run)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
-                return run.unjudged(Status.BUDGET_SPENT, f"Limit: {spent}.")
+                return _ended(run, Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
             gradients, halves = answered(objective, query)
         except Exception as error:
             raise _RaisedError from error
-        elapsed = time.perf_counter() - begun
-        run.ledger.target_seconds += elapsed
-        run.ledger.seconds += elapsed
-        try:
-            step = run.tell(gradients, halves=halves)
-        except NonFiniteError as error:
-            return run.unjudged(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
-        if saver is not None and saver.due(run.steps):
-            saver.save(run)
-        advance(run)
+        # The answer is paid for: a signal waits until the step is taken, if that is soon.
+        with step_first():
+            elapsed = time.perf_counter() - begun
+            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed})
+            try:
+                step = run.tell(gradients, halves=halves)
+            except NonFiniteError as error:
+                detail = f"That was outer step {run.steps}."
+                return run.unjudged(error.status or Status.DIVERGED, detail)
+            if saver is not None and saver.due(run.steps):
+                _save(saver, run)
+            advance(run)
         if callback is not None:
             try:
                 finished = bool(callback(step))
             except StopIteration:
                 finished = True
             if finished:
-                return run.unjudged(Status.STOPPED_BY_CALLBACK)
-    return run.unjudged(Status.STEPS_DONE)
+                return _ended(run, Status.STOPPED_BY_CALLBACK)
+    return _ended(run, Status.STEPS_DONE)
+
+
+def _ended(run: Driven, status: Status, detail: str = "") -> Result:
+    """Return the result; the last comparisons of a safeguard are paid for, as a step is."""
+    with step_first():
+        return run.unjudged(status, detail)
 
 
 def _asked(run: Driven) -> Query:
@@ -218,25 +266,22 @@ class _RaisedError(Exception):
     """The objective raised, whatever it raised: its cause says what."""
 
 
-@contextlib.contextmanager
-def _kept(run: Driven, saver: Checkpoint | None) -> Iterator[None]:
-    """Save the run however it ends, and hand its last good state to whoever catches the error."""
-    try:
-        yield
-    except BaseException as error:
-        saved = _saved(run, saver)
-        cause = error.__cause__ if isinstance(error, _RaisedError) else error
-        if not isinstance(cause, Exception):
-            raise
-        if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
-            # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
-            raise
-        raise _with_result(cause, run, saved) from cause
-    if saver is not None:
-        try:
-            saver.save(run)
-        except Exception as error:
-            raise _with_result(error, run, "") from error
+def _save(saver: Checkpoint, run: Driven) -> None:
+    """Save a run that is whole, and let no signal cut the writing short."""
+    with critical():
+        run.settle()
+        saver.save(run)
+
+
+def _reported(error: BaseException, run: Driven) -> Exception | None:
+    """Return the error to report with the last good state; None for one that passes as it is."""
+    cause = error.__cause__ if isinstance(error, _RaisedError) else error
+    if not isinstance(cause, Exception):
+        return None
+    if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
+        # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
+        return None
+    return cause
 
 
 def _saved(run: Driven, saver: Checkpoint | None) -> str:
@@ -244,7 +289,7 @@ def _saved(run: Driven, saver: Checkpoint | None) -> str:
     if saver is None:
         return ""
     try:
-        saver.save(run)
+        _save(saver, run)
     except Exception as error:
         return f" It could not be saved ({type(error).__name__}: {error})."
     return f" The run is saved in {os.fspath(saver.path)!r}."
@@ -262,7 +307,7 @@ def _first_save(saver: Checkpoint, run: Driven) -> None:
     """Find out before anything is paid whether the run and its batches can be saved."""
     _asked(run)
     try:
-        saver.save(run)
+        _save(saver, run)
     except OSError as error:
         allowed = "a file that can be written"
         raise ValueError(message("checkpoint", saver.path, allowed, f"{error}.")) from error

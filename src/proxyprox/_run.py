@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,12 +30,30 @@ from proxyprox._ledger import Ledger
 from proxyprox._oracles import MeteredProxy
 from proxyprox._outcome import GradientPath, by_gradients
 from proxyprox._result import Result, Status
+from proxyprox._signals import critical
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import Trace
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.methods import Answers
 from proxyprox.problems import Problem, Zero
 from proxyprox.stopping import Criterion, Progress
+
+
+class Snapshot(NamedTuple):
+    """What questions and steps change in a run, at one moment; the ledger is not among it."""
+
+    state: Any
+    pending: Query | None
+    share: float
+    average: Vector | None
+    steps: int
+    blocked: int
+    words: str
+    memory: dict[str, Any]
+    known: list[tuple[Vector, Vector]]
+    bits: Any
+    randomness: Any
+    path: GradientPath | None
 
 
 class Run:
@@ -118,6 +135,7 @@ class Run:
         self._share = 1.0
         self._pending: Query | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
+        self._broken_off: Snapshot | None = None
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -137,10 +155,17 @@ class Run:
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
+        self.settle()
         if self._pending is None:
-            objective = self.problem.objective
-            batch = objective.everything() if self.method.exact else objective.sample(self._rng)
-            self._reopen(batch, tuple(self.method.ask(self._state)))
+            before = self.snapshot()
+            try:
+                objective = self.problem.objective
+                batch = objective.everything() if self.method.exact else objective.sample(self._rng)
+                self._reopen(batch, tuple(self.method.ask(self._state)))
+            except BaseException:
+                self._broken_off = before
+                self.settle()
+                raise
             assert self._pending is not None
         return self._pending.copied()
 
@@ -182,6 +207,7 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
+        self.settle()
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
@@ -189,28 +215,42 @@ class Run:
         if self._measures:
             answers.noise, answers.gap = noise(query, None if self.method.exact else halves)
         self._charge(query)
-        # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
-        with np.errstate(over="ignore", invalid="ignore"), self._unchanged_on_error():
-            for answer in answers:
-                if not all_finite(answer):
-                    raise NonFiniteError(
-                        "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
-                    )
-            self._solved = None
-            self._faults.begin(self._proxy)
-            state = self._told(answers)
-            if not all_finite(state.w):
-                raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-            share, average = self._averaged(state)
-            self.ledger.seconds += time.perf_counter() - begun
-            k = state.k - 1
-            record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
-            if self._path is not None:
-                exact = query.batch is None or self.method.exact
-                self._path.add(query.points[0], answers[0], self.problem.penalty, exact=exact)
+        before = self.snapshot()
+        try:
+            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+            with np.errstate(over="ignore", invalid="ignore"):
+                step = self._stepped(query, answers, begun)
+        except BaseException:
+            # Noted first: should an interrupt cut settle() short, the next access finishes it.
+            self._broken_off = before
+            self.settle()
+            raise
+        return step
+
+    def _stepped(self, query: Query, answers: Answers, begun: float) -> Step:
+        """Take the step; whatever raises here, between any two lines, is undone by the caller."""
+        for answer in answers:
+            if not all_finite(answer):
+                raise NonFiniteError(
+                    "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
+                )
+        self._solved = None
+        self._faults.begin(self._proxy)
+        state = self._told(answers)
+        if not all_finite(state.w):
+            raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
+        share, average = self._averaged(state)
+        self.ledger.seconds += time.perf_counter() - begun
+        k = state.k - 1
+        record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
+        path = copy.copy(self._path)
+        if path is not None:
+            exact = query.batch is None or self.method.exact
+            path.add(query.points[0], answers[0], self.problem.penalty, exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
         self._faults.end(k, self._proxy, self._state.w, held=held)
+        self._path = path
         self._state, self._pending, self._share, self._average = state, None, share, average
         self.trace.append(record)
         phi = None if self._solved is None else self._solved[0]
@@ -232,6 +272,7 @@ class Run:
 
     def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
+        self.settle()
         if status.success and self.steps and self._faults.stuck(self.steps):
             detail = f"{self._faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
@@ -261,8 +302,12 @@ class Run:
         return configuration(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run to a file, whole or not at all."""
+        """Write the run to a file, whole or not at all.
+
+        No lock is kept: two processes that load one file both pay for what they ask.
+        """
         file_path("path", path)
+        self.settle()
         checkpoint.save_tree(path, {**checkpoint.run_tree(self), "identity": identity(self)})
 
     @classmethod
@@ -308,8 +353,7 @@ class Run:
         self._pending = Query(batch, points, halves, exact)
 
     def _charge(self, query: Query) -> None:
-        for name, amount in self.price(query).items():
-            setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+        self.ledger.add(self.price(query))
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
@@ -336,20 +380,33 @@ class Run:
         state = self.method.tell(copied_tree(self._state), handed, self._proxy, self._solve)
         return copied_tree(state)
 
-    @contextlib.contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        """Undo what a failed step has touched: the solver's memory, the randomness, the cache."""
-        memory, known = dict(self._memory), self._proxy.snapshot()
+    def snapshot(self) -> Snapshot:
+        """Return what a step may change, for :meth:`return_to`."""
         bits = self._rng.bit_generator
-        before = bits.state
-        try:
-            yield
-        except BaseException:
-            self._memory.clear()
-            self._memory.update(memory)
-            self._proxy.rewind(known)
-            bits.state = before
-            raise
+        return Snapshot(
+            self._state, self._pending, self._share, self._average, len(self.trace),
+            len(self._faults.blocked), self._faults.words,
+            dict(self._memory), self._proxy.snapshot(), bits, bits.state, self._path,
+        )  # fmt: skip
+
+    def return_to(self, before: Snapshot) -> None:
+        """Go back to a snapshot of this run; doing so twice is no different."""
+        self._state, self._pending = before.state, before.pending
+        self._share, self._average = before.share, before.average
+        self.trace.shorten(before.steps)
+        self._faults.go_back(before.blocked, before.words)
+        self._memory.clear()
+        self._memory.update(before.memory)
+        self._proxy.rewind(list(before.known))
+        before.bits.state = before.randomness
+        self._path = before.path
+        self._broken_off = None
+
+    def settle(self) -> None:
+        """Undo the rest of a step that was broken off, so that the run is as it was before it."""
+        if self._broken_off is not None:
+            with critical():
+                self.return_to(self._broken_off)
 
     def _averaged(self, state: Any) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""

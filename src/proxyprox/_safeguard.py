@@ -24,7 +24,7 @@ import logging
 import math
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,13 +39,31 @@ from proxyprox._isolation import copied_tree
 from proxyprox._ledger import Budget
 from proxyprox._purse import LEAST, SHARE, Item, Purse, comparisons
 from proxyprox._result import Result, Status
-from proxyprox._run import Run
+from proxyprox._run import Run, Snapshot
+from proxyprox._signals import critical
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.methods import SGD
 
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
+
+
+_CHANGED = (
+    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason", "_last", "_due", "_ahead",
+)  # fmt: skip
+"""What a step may assign, besides what it appends."""
+
+
+class _Snapshot(NamedTuple):
+    """The arms and what is known of them at one moment."""
+
+    values: dict[str, Any]
+    batches: int
+    checks: int
+    arms: list[tuple[Run, Snapshot]]
+    bits: Any
+    randomness: Any
 
 
 class Guarded:
@@ -68,6 +86,7 @@ class Guarded:
         self._dropped_at: int | None = None
         self._reason = ""
         self._last, self._due, self._ahead = 0, FIRST_CHECK, 0
+        self._broken_off: _Snapshot | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
 
@@ -101,7 +120,23 @@ class Guarded:
         self._purse.require([*steps, least])
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
-        """Let every arm take its step on the batch, then compare them if it is time."""
+        """Let every arm take its step on the batch, then compare them if it is time.
+
+        After any error all arms are as they were before the call.
+        """
+        self.settle()
+        before = self._snapshot()
+        try:
+            step, note = self._stepped(gradients, halves)
+        except BaseException:
+            self._broken_off = before
+            self.settle()
+            raise
+        if note:
+            LOG.warning(note)
+        return step
+
+    def _stepped(self, gradients: Any, halves: Any) -> tuple[Step, str]:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
@@ -127,12 +162,21 @@ class Guarded:
             self._check()
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
-        if note:
-            LOG.warning(note)
-        return replace(step, ledger=copy.copy(self.ledger), note=note)
+        return replace(step, ledger=copy.copy(self.ledger), note=note), note
 
     def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
+        self.settle()
+        before = self._snapshot()
+        try:
+            return self._answered(status, detail)
+        except BaseException:
+            # The last comparisons draw batches, which a resumed run must draw again.
+            self._broken_off = before
+            self.settle()
+            raise
+
+    def _answered(self, status: Status, detail: str) -> Result:
         if not status.success:
             return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
@@ -171,9 +215,34 @@ class Guarded:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run, its rival and the comparisons to a file, whole or not at all."""
+        self.settle()
         save_tree(path, guard_tree(self))
 
+    def settle(self) -> None:
+        """Undo the rest of a step that was broken off, in all arms."""
+        if self._broken_off is not None:
+            with critical():
+                self._return_to(self._broken_off)
+        for run in (self._proxy, self._sgd):
+            if run is not None:
+                run.settle()
+
     # -- internals ----------------------------------------------------------------------------
+
+    def _snapshot(self) -> _Snapshot:
+        arms = [(run, run.snapshot()) for run in (self._proxy, self._sgd) if run is not None]
+        bits = self._rng.bit_generator
+        values = {name: getattr(self, name) for name in _CHANGED}
+        return _Snapshot(values, len(self._batches), len(self._checks), arms, bits, bits.state)
+
+    def _return_to(self, before: _Snapshot) -> None:
+        vars(self).update(before.values)
+        del self._batches[before.batches :]
+        del self._checks[before.checks :]
+        for run, snapshot in before.arms:
+            run.return_to(snapshot)
+        before.bits.state = before.randomness
+        self._broken_off = None
 
     @property
     def _leader(self) -> Run:
@@ -291,8 +360,7 @@ class Guarded:
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
         paid = self._purse.bill([Item(query.batch, len(query.points), int(samples))])
-        for name, amount in paid.items():
-            setattr(self.ledger, name, getattr(self.ledger, name) + amount)
+        self.ledger.add(paid)
 
     def _answers(self, query: Query) -> list[Vector]:
         self._charge(query, samples=False)

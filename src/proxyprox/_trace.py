@@ -45,6 +45,10 @@ class Trace:
         """Add a step."""
         self._rows.append(row)
 
+    def shorten(self, length: int) -> None:
+        """Drop the steps after so many."""
+        del self._rows[length:]
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from proxyprox import __version__
+from proxyprox._signals import ending_signals
 from proxyprox.cli import audit, demo, label, plan, reproduce, run
 from proxyprox.cli._errors import EscapingGroup
 from proxyprox.cli._help import examples, prose
@@ -67,4 +68,5 @@ def main() -> None:
         # A terminal that cannot show η gets a question mark, not an error.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="proxyprox")
+    with ending_signals():
+        app(prog_name="proxyprox")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from proxyprox._extras import MissingExtraError
+from proxyprox._files import locked
 from proxyprox.cli._console import emit, say, stderr, stdout, tell_path
 from proxyprox.cli._errors import INTERRUPTED, CommandError
 from proxyprox.cli._results import panels, print_panels
@@ -105,7 +107,13 @@ def conduct(
     CommandError
         When the folder cannot be used, or the user interrupts.
     """
-    usable_folder(folder)
+    with output_folder(folder):
+        return _conducted(contest, folder, workers, command, as_json)
+
+
+def _conducted(
+    contest: Contest, folder: Path, workers: int | None, command: str, as_json: bool
+) -> Finished:
     before = _finished(folder)
     try:
         with _display(stderr(), quiet=as_json) as display:
@@ -208,8 +216,9 @@ def present(
     tell_path(console, f"{what}: {done.report or done.folder}")
 
 
-def usable_folder(folder: Path) -> None:
-    """Make the output folder, or say why it cannot be used.
+@contextmanager
+def output_folder(folder: Path) -> Iterator[None]:
+    """Make the output folder and lock it while the block runs, or say why it cannot be used.
 
     Parameters
     ----------
@@ -220,18 +229,23 @@ def usable_folder(folder: Path) -> None:
     ------
     CommandError
         When it is a file, or may not be written to.
+    LockedError
+        When another process writes it.
     """
-    probe = folder / ".proxyprox-probe"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
+        writable = os.access(folder, os.W_OK | os.X_OK)
+        reason = "Permission denied"
     except OSError as error:
-        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        writable = False
+        reason = "it is a file" if isinstance(error, FileExistsError) else str(error.strerror)
+    if not writable:
         raise CommandError(
             f"the folder {str(folder)!r} cannot be written to ({reason}): choose another with "
             "--output."
-        ) from error
+        )
+    with locked(folder, again=True):
+        yield
 
 
 def _display(console: Console, *, quiet: bool) -> AbstractContextManager[Any]:

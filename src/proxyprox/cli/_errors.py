@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import typer
 import typer.core
 
+from proxyprox._signals import ending_signals
 from proxyprox._text import printable
 from proxyprox.cli._console import emit, say, stderr
 
@@ -58,7 +59,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """Turn the errors of a command into a message on standard error and an exit code.
 
     With ``--json`` the message is also the field ``error`` of the object on standard output. The
-    environment variable ``PROXYPROX_DEBUG`` lets the traceback through.
+    environment variable ``PROXYPROX_DEBUG`` lets the traceback through. SIGTERM and SIGHUP are
+    treated as Ctrl-C is, and then end the process.
 
     Parameters
     ----------
@@ -68,16 +70,17 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            if os.environ.get("PROXYPROX_DEBUG") and not isinstance(error, KeyboardInterrupt):
+        with ending_signals():
+            try:
+                return command(*args, **kwargs)
+            except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
                 raise
-            text, code = described(error)
-            _report(text, code, as_json=bool(kwargs.get("as_json")))
-            raise typer.Exit(code) from None
+            except (Exception, KeyboardInterrupt) as error:
+                if os.environ.get("PROXYPROX_DEBUG") and not isinstance(error, KeyboardInterrupt):
+                    raise
+                text, code = described(error)
+                _report(text, code, as_json=bool(kwargs.get("as_json")))
+                raise typer.Exit(code) from None
 
     return wrapper
 

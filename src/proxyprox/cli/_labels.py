@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from proxyprox.cli._conduct import _display, usable_folder
+from proxyprox.cli._conduct import _display
 from proxyprox.cli._console import plain, stderr
 from proxyprox.cli._errors import INTERRUPTED, CommandError
 from proxyprox.experiments import labels
@@ -35,7 +35,6 @@ def held(
     as_json : bool
         Show no progress unless somebody watches.
     """
-    usable_folder(folder)
     try:
         with _display(stderr(), quiet=as_json) as display:
             outcome = hold(

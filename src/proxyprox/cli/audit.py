@@ -95,14 +95,16 @@ def _audit(
 @contextmanager
 def _kept_only_if_used(folder: Path) -> Iterator[None]:
     """Make the folder, and take it away again if nothing came of it."""
-    from proxyprox.cli._conduct import usable_folder
+    from proxyprox.cli._conduct import output_folder
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    usable_folder(folder)
     try:
-        yield
+        with output_folder(folder):
+            yield
     except BaseException:
         for path in made:
+            if not path.exists():
+                continue
             if any(path.iterdir()):
                 break
             path.rmdir()

@@ -65,7 +65,14 @@ def run(
 
 
 def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
+    from proxyprox.cli._conduct import output_folder
+
+    with output_folder(folder):
+        _fitted(path, folder, command, workers, as_json)
+
+
+def _fitted(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
+    from proxyprox.cli._conduct import Contest, conduct, present
     from proxyprox.experiments import own_data
     from proxyprox.experiments.own_fit import whose
     from proxyprox.experiments.own_toml import read_config
@@ -73,7 +80,6 @@ def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: b
     from proxyprox.experiments.summary import end_points
 
     settings, base = read_config(path), path.parent.absolute()
-    usable_folder(folder)
     wanted = settings.run.weights
     # The records do not depend on whose weights are written: another choice may use them.
     settings = replace(settings, run=replace(settings.run, weights="method"))

@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
@@ -21,6 +22,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from proxyprox._signals import critical
+
 __all__ = ["WorkerLostError", "spread"]
 
 J = TypeVar("J")
@@ -28,6 +31,10 @@ R = TypeVar("R")
 
 _PATIENCE = 5.0
 """Seconds that a worker gets to end before it is killed."""
+
+
+_SAME_MOMENT = 0.2
+"""Seconds within which a signal reaches all processes of a group."""
 
 
 class WorkerLostError(RuntimeError):
@@ -69,7 +76,7 @@ def spread(
     todo = iter(jobs)
     finished = False
     try:
-        with _interrupt_held_back():
+        with critical(), _not_for_children():
             for _ in range(min(workers, len(jobs))):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, play, config), daemon=True)
@@ -88,7 +95,7 @@ def spread(
                 _hand_out(pipe, todo, busy)
         finished = True
     finally:
-        with _interrupt_held_back():
+        with critical():
             _end(processes, pipes, gently=finished)
 
 
@@ -97,7 +104,7 @@ def _hand_out(pipe: Any, todo: Iterator[J], busy: dict[Any, J]) -> None:
         try:
             pipe.send(job)
         except OSError as error:
-            raise WorkerLostError("a worker process was ended from outside") from error
+            raise _lost() from error
         busy[pipe] = job
         return
 
@@ -106,10 +113,16 @@ def _received(pipe: Any) -> Any:
     try:
         result, error, text = pipe.recv()
     except (EOFError, OSError) as lost:
-        raise WorkerLostError("a worker process was ended from outside") from lost
+        raise _lost() from lost
     if error is not None:
         raise error from _RemoteError(text)
     return result
+
+
+def _lost() -> WorkerLostError:
+    # What ends a whole group of processes ends this one, too: its own signal is the better news.
+    time.sleep(_SAME_MOMENT)
+    return WorkerLostError("a worker process was ended from outside")
 
 
 def _end(processes: Sequence[Any], pipes: Sequence[Any], *, gently: bool) -> None:
@@ -160,10 +173,11 @@ def _portable(error: Exception) -> Exception:
 
 
 @contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Deliver a Ctrl-C after the block; processes started inside never see one.
+def _not_for_children() -> Iterator[None]:
+    """Keep Ctrl-C from processes started inside, even while they still import.
 
-    A worker that is interrupted while it still imports would print a traceback of its own.
+    They would print a traceback of their own. The mask is inherited; it does not hold a Ctrl-C
+    back here, where another thread may receive it.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from proxyprox._files import atomic_write_text, sync_folder
+from proxyprox._signals import critical
 from proxyprox.experiments._config_guard import RecordsError, check_config
 
 __all__ = ["KEY", "Point", "RecordStore", "RecordsError", "read_records"]
@@ -48,7 +49,8 @@ class RecordStore:
 
     Notes
     -----
-    One process appends; parallel workers hand their points to it. Numbers that are not finite (a
+    One process appends, which holds the folder's lock (:class:`proxyprox._files.locked`); parallel
+    workers hand their points to it. Numbers that are not finite (a
     diverged run) are stored as ``null``, which every JSON reader understands.
 
     Examples
@@ -154,8 +156,9 @@ class RecordStore:
         if run in self._runs:
             return
         line = json.dumps({"points": plain}, allow_nan=False, ensure_ascii=False) + "\n"
-        self._write(line.encode("utf-8"))
-        self._runs[run] = plain
+        with critical():  # the run is paid for
+            self._write(line.encode("utf-8"))
+            self._runs[run] = plain
 
     def finalise(self, order: Iterable[Mapping[str, Any]] | None = None) -> Path:
         """Write ``records.jsonl`` and drop the journal.

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from threadpoolctl import threadpool_limits
 
 from proxyprox import __version__
+from proxyprox._files import locked
+from proxyprox._signals import ending_signals
 from proxyprox.experiments._workers import spread
 from proxyprox.experiments.records import Point, RecordStore
 
@@ -117,27 +119,34 @@ def hold(
         Shown the progress.
     metric : str
         What is minimised by tuning: its median over the last third of a grid run.
+
+    Raises
+    ------
+    LockedError
+        When another process writes the folder.
     """
-    # Another version may compute other numbers: its records are not mixed in.
-    settings = {"proxyprox": __version__, **asdict(config)}
-    grid = RecordStore(folder / "grid.jsonl", config=settings)
-    final = RecordStore(folder / "records.jsonl", config=settings)
-    tuning = [
-        Job(e.panel, e.method, e.batch_size, eta, TUNING_SEED, tuning_budget, e.effort)
-        for e in entries
-        if len(e.etas) > 1
-        for eta in e.etas
-    ]
-    _run_all("tuning step sizes", tuning, grid, play, config, workers, display)
-    chosen = {(e.panel, e.method): _best(e, grid, metric) for e in entries}
-    runs = [
-        Job(e.panel, e.method, e.batch_size, chosen[e.panel, e.method], seed, budget, e.effort)
-        for e in entries
-        for seed in range(seeds)
-    ]
-    _run_all("final runs", runs, final, play, config, workers, display)
-    grid.finalise(job.key() for job in tuning)
-    final.finalise(job.key() for job in runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    with ending_signals(), locked(folder, again=True):
+        # Another version may compute other numbers: its records are not mixed in.
+        settings = {"proxyprox": __version__, **asdict(config)}
+        grid = RecordStore(folder / "grid.jsonl", config=settings)
+        final = RecordStore(folder / "records.jsonl", config=settings)
+        tuning = [
+            Job(e.panel, e.method, e.batch_size, eta, TUNING_SEED, tuning_budget, e.effort)
+            for e in entries
+            if len(e.etas) > 1
+            for eta in e.etas
+        ]
+        _run_all("tuning step sizes", tuning, grid, play, config, workers, display)
+        chosen = {(e.panel, e.method): _best(e, grid, metric) for e in entries}
+        runs = [
+            Job(e.panel, e.method, e.batch_size, chosen[e.panel, e.method], seed, budget, e.effort)
+            for e in entries
+            for seed in range(seeds)
+        ]
+        _run_all("final runs", runs, final, play, config, workers, display)
+        grid.finalise(job.key() for job in tuning)
+        final.finalise(job.key() for job in runs)
     edge = [
         (e.panel, e.method)
         for e in entries

@@ -85,15 +85,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, recipe):
     assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
 
 
-@pytest.mark.parametrize(("at", "number"), [(2, "SIGINT"), (6, "SIGTERM")])
-def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, at, number):
+@pytest.mark.parametrize("at", [2, 6])
+def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, at):
     config = replace(CONFIG, recipes=RECIPES[-1:])
     expected = experiment.run(config, tmp_path / "whole", device="cpu", report=False)
     advance = Training._advance
 
     def interrupted(self, *, measured):
         if self.step + 1 == at:
-            signal.raise_signal(getattr(signal, number))
+            signal.raise_signal(signal.SIGINT)
         advance(self, measured=measured)
 
     with monkeypatch.context() as patch:

@@ -19,8 +19,8 @@ EPILOG = examples(
     "proxyprox reproduce cifar10 --device cuda --seeds 3",
     "proxyprox reproduce cifar10 --data ~/cifar-10-batches-py --passes 25",
     "",
-    "Without --tiny a GPU is wanted. Stopped by Ctrl-C or SIGTERM it saves the step it is at, and "
-    "the same command goes on from there.",
+    "Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is "
+    "at, and the same command goes on from there.",
 )
 
 
@@ -53,7 +53,7 @@ def cifar10(
     passes over the target data.
     """
     require("torch", extra="torch", purpose="training a network")
-    from proxyprox.cli._conduct import usable_folder
+    from proxyprox.cli._conduct import output_folder
     from proxyprox.cli._console import emit, say, stderr, stdout, tell_path
     from proxyprox.experiments.cifar10 import TINY, Config
     from proxyprox.experiments.cifar10.run import run, sentences
@@ -61,17 +61,17 @@ def cifar10(
     config = TINY if tiny else Config()
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
     folder = output or Path("runs") / ("cifar10-tiny" if tiny else "cifar10")
-    usable_folder(folder)
     command = command_line(context)
     try:
-        records = run(
-            config,
-            folder,
-            device=device,
-            folder=data,
-            command=command,
-            progress=lambda line: say(stderr(), line),
-        )
+        with output_folder(folder):
+            records = run(
+                config,
+                folder,
+                device=device,
+                folder=data,
+                command=command,
+                progress=lambda line: say(stderr(), line),
+            )
     except KeyboardInterrupt:
         text = f"Interrupted. Finished runs and the steps of this one are kept in {folder}."
         raise CommandError(f"{text}\nTo go on:  {command}", INTERRUPTED) from None

@@ -46,6 +46,7 @@ def labels(
     The same labels for every method, paired differences with intervals over seeds, and teachers
     that are good, mediocre and useless. About ten minutes on one core, five on two.
     """
+    from proxyprox.cli._conduct import output_folder
     from proxyprox.cli._console import emit, say, stdout
     from proxyprox.cli._labels import held, print_differences
     from proxyprox.experiments import labels as experiment
@@ -59,11 +60,12 @@ def labels(
     folder = output or Path("runs") / "labels"
     experiment.fetch(config, download=not no_download, progress=sys.stderr.isatty())
     command = command_line(context)
-    records = held(config, folder=folder, workers=workers, command=command, as_json=as_json)
-    from proxyprox.experiments.label_report import publish
+    with output_folder(folder):
+        records = held(config, folder=folder, workers=workers, command=command, as_json=as_json)
+        from proxyprox.experiments.label_report import publish
 
-    shown = {**asdict(config), "data": experiment.facts(config)}
-    gaps, said = publish(folder, records, command=command, config=shown)
+        shown = {**asdict(config), "data": experiment.facts(config)}
+        gaps, said = publish(folder, records, command=command, config=shown)
     if as_json:
         emit({"folder": str(folder), "differences": gaps, "findings": said})
         return

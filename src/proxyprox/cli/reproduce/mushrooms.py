@@ -54,7 +54,7 @@ def mushrooms(
     Three panels (batch 1024, batch 256, and proxies made of a part of the rows), every step size
     tuned on a grid, median and quartiles over seeds. Finished runs found in the folder are used.
     """
-    from proxyprox.cli._conduct import Contest, conduct, present, usable_folder
+    from proxyprox.cli._conduct import Contest, conduct, output_folder, present
     from proxyprox.experiments import logistic
 
     config = logistic.Config(
@@ -67,9 +67,9 @@ def mushrooms(
         seeds=seeds,
     )
     folder = output or Path("runs") / dataset
-    usable_folder(folder)
-    # Once, before there are workers: a set that cannot be had is one message.
-    logistic.fetch(config, download=not no_download, progress=sys.stderr.isatty())
+    with output_folder(folder):
+        # Once, before there are workers: a set that cannot be had is one message.
+        logistic.fetch(config, download=not no_download, progress=sys.stderr.isatty())
     contest = Contest(
         title=f"Logistic regression on {dataset} with a proxy that has no labels",
         config=config,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from proxyprox._files import locked
+from proxyprox._signals import ending_signals
 from proxyprox.experiments.cifar10 import data as cifar10
 from proxyprox.experiments.cifar10.config import Config, Recipe
 from proxyprox.experiments.cifar10.figures import COSTS, METRICS, panel_rows, save_panels
@@ -56,29 +58,36 @@ def run(
     -------
     records : list of dict
         All points of all runs.
+
+    Raises
+    ------
+    LockedError
+        When another process writes the folder.
     """
     place = Path(output)
-    store = RecordStore(place / "records.jsonl", key=KEY, config=config.as_dict())
-    jobs = config.jobs()
-    plan = [{"method": recipe.name, "seed": seed} for recipe, seed in jobs]
-    if any(job not in store for job in plan):
-        train, test, _ = device_data(config, device, folder)
-        for (recipe, seed), job in zip(jobs, plan, strict=True):
-            if job in store:
-                continue
-            points = run_one(config, recipe, seed, train, test, place / "checkpoint.pt")
-            store.append(points)
-            (place / "checkpoint.pt").unlink(missing_ok=True)
-            last = points[-1]
-            progress(
-                f"{recipe.name}, seed {seed}: test accuracy {last['test_accuracy']:.4f} after "
-                f"{last['passes']:g} passes, {last['seconds']:.0f} s"
-            )
-    store.finalise(plan)
-    records = store.points()
-    if report:
-        publish(place, config, records, command=command)
-    return records
+    place.mkdir(parents=True, exist_ok=True)
+    with ending_signals(), locked(place, again=True):
+        store = RecordStore(place / "records.jsonl", key=KEY, config=config.as_dict())
+        jobs = config.jobs()
+        plan = [{"method": recipe.name, "seed": seed} for recipe, seed in jobs]
+        if any(job not in store for job in plan):
+            train, test, _ = device_data(config, device, folder)
+            for (recipe, seed), job in zip(jobs, plan, strict=True):
+                if job in store:
+                    continue
+                points = run_one(config, recipe, seed, train, test, place / "checkpoint.pt")
+                store.append(points)
+                (place / "checkpoint.pt").unlink(missing_ok=True)
+                last = points[-1]
+                progress(
+                    f"{recipe.name}, seed {seed}: test accuracy {last['test_accuracy']:.4f} after "
+                    f"{last['passes']:g} passes, {last['seconds']:.0f} s"
+                )
+        store.finalise(plan)
+        records = store.points()
+        if report:
+            publish(place, config, records, command=command)
+        return records
 
 
 def run_one(

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from proxyprox._files import atomic_output
+from proxyprox._signals import critical, ending_signals, step_first
 from proxyprox.corrections import Correction
-from proxyprox.experiments._interruption import noted
 from proxyprox.experiments.cifar10.config import Config, Recipe
 from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
@@ -108,12 +108,12 @@ class Training:
         Raises
         ------
         KeyboardInterrupt
-            After Ctrl-C or SIGTERM: at the end of the step, and when the checkpoint is written. A
-            second one breaks off at once; the last checkpoint then stays.
+            After Ctrl-C, SIGTERM or SIGHUP: at the end of the step, and when the checkpoint is
+            written. A second one breaks off at once; the last checkpoint then stays.
         """
         marks = self._marks()
         saved = time.monotonic()
-        with noted() as asked:
+        with ending_signals(), step_first(patience=None) as asked:
             if self.step == 0 and not self.points:
                 self._note()
             while self.step < self.total and not (stop() or asked()):
@@ -125,8 +125,6 @@ class Training:
                     saved = time.monotonic()
             if checkpoint is not None and (self.step < self.total or asked()):
                 self.save(checkpoint)
-            if asked():
-                raise KeyboardInterrupt
         return self.points
 
     def _advance(self, *, measured: bool) -> None:
@@ -245,7 +243,7 @@ class Training:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, whole or not at all."""
-        with atomic_output(path) as file:
+        with critical(), atomic_output(path) as file:
             torch.save(
                 {
                     "run": self._identity(),

@@ -1,0 +1,363 @@
+"""Kill runs at random moments and resume them: nothing paid is lost, and the result is the same.
+
+    python benchmarks/kills.py --count 200
+
+Every set-up runs once undisturbed. Then it is started in fresh folders and killed again and again,
+by SIGKILL, SIGTERM, SIGHUP or SIGINT after a random time, until a start comes through. Checked are
+the exit status after every kill, that no worker process outlives its parent, that the finished
+result has the same bits as the undisturbed one, that no finished run was run again, that no target
+gradient but those of the steps in flight was paid twice, and that no temporary file stays.
+
+Children are made by fork, so that nothing is imported again; POSIX only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
+
+import numpy as np
+
+import proxyprox as pp
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+STEPS = 60
+CONFIG = """
+[model]
+family = "logistic"
+l2 = 1e-2
+[target]
+file = "rows.csv"
+label = "bought"
+[proxy]
+kind = "subsample"
+fraction = 0.5
+[method]
+batch_size = 16
+[run]
+target_gradients = 40
+tuning_gradients = 10
+seeds = 2
+compare = ["sgd"]
+"""
+
+# -- what is run -----------------------------------------------------------------------------------
+
+
+def table() -> tuple[Any, Any]:
+    """Return inputs and two classes that overlap."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    return X, (X[:, 0] + rng.normal(size=120) > 0).astype(int)
+
+
+class Paid:
+    """A loss whose gradients take a moment, and are counted in a file as they are evaluated."""
+
+    repeatable, dim = True, 4
+
+    def __init__(self, folder: Path) -> None:
+        self._loss = pp.logistic_regression(*table(), l2=0.1, batch_size=6)
+        self.sample, self.samples = self._loss.sample, self._loss.samples
+        self._file = os.open(folder / "paid", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def gradient(self, w: Any, batch: Any) -> Any:
+        """Return the gradient, and count it."""
+        time.sleep(0.002)
+        gradient = self._loss.gradient(w, batch)
+        os.write(self._file, b".")
+        return gradient
+
+
+def minimised(folder: Path, **options: Any) -> None:
+    """Run ``minimize`` with a checkpoint, and keep its result."""
+    target = Paid(folder)
+    proxy = target._loss.subsample(30, rng=1)
+    saver = pp.Checkpoint(folder / "run", every_steps=options.pop("every", 1))
+    result = pp.minimize(pp.Problem(target, proxy), steps=STEPS, rng=5, checkpoint=saver, **options)
+    counts = {k: v for k, v in result.ledger.as_dict().items() if "seconds" not in k}
+    np.savez(
+        folder / "result.npz", w=result.w, last=result.last,
+        trace=result.trace.to_array()[:, :-1], counts=np.array(list(counts.values())),
+    )  # fmt: skip
+
+
+def plain(folder: Path) -> None:
+    """Stochastic corrections and an average; saved at every step."""
+    minimised(
+        folder, method=pp.AuxMVR(a=0.2, eta=0.5), inner=pp.QuasiNewton(),
+        stop=pp.Residual(1e-9), averaging=pp.Geometric(0.1),
+    )  # fmt: skip
+
+
+def seldom(folder: Path) -> None:
+    """The default method with a progress bar; saved only when it ends, so not to be killed by 9."""
+    minimised(folder, every=10**6, progress=True)
+
+
+def safeguard(folder: Path) -> None:
+    """All arms of a safeguarded run."""
+    minimised(folder, method=pp.ProxyProx(0.5), stop=pp.Residual(1e-6), safeguard=True)
+
+
+def command(*arguments: str | int | Path) -> None:
+    """Run the command line."""
+    from proxyprox.cli import main
+    from proxyprox.experiments import publish
+
+    publish.save_figures = lambda *_: []  # drawing takes longer than all the runs
+    sys.argv = ["proxyprox", *map(str, arguments)]
+    main()
+
+
+def run(folder: Path) -> None:
+    """``proxyprox run`` on a CSV of our own."""
+    command("run", folder.parent / "my.toml", "--output", folder, "--workers", "1", "--json")
+
+
+def mushrooms(folder: Path, workers: int = 1) -> None:
+    """``proxyprox reproduce mushrooms`` on a small set."""
+    command(
+        "reproduce", "mushrooms", "--dataset", "tiny", "--output", folder, "--workers", workers,
+        "--seeds", "1", "--budget", "12", "--tuning-budget", "4", "--inner-steps", "2",
+        "--batch-sizes", "16", "--fractions", "none", "--no-download", "--json",
+    )  # fmt: skip
+
+
+def workers(folder: Path) -> None:
+    """The same in two worker processes, which import everything again: slow."""
+    mushrooms(folder, workers=2)
+
+
+def audit(folder: Path) -> None:
+    """``proxyprox audit`` on the same CSV."""
+    command("audit", folder.parent / "my.toml", "--output", folder, "--budget", "80", "--json")
+
+
+SETUPS: dict[str, Callable[[Path], None]] = {
+    f.__name__: f for f in (plain, seldom, safeguard, run, mushrooms, audit, workers)
+}
+
+# -- a process of its own --------------------------------------------------------------------------
+
+
+def start(setup: Callable[[Path], None], folder: Path, *, ignored: int | None = None) -> int:
+    """Start a set-up in a process and a group of its own, and return its number."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    for number in SIGNALS[1:]:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if ignored is not None:
+        signal.signal(ignored, signal.SIG_IGN)
+    log = os.open(folder.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    status = 0
+    try:
+        (folder.parent / "begun").touch()
+        setup(folder)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+    except KeyboardInterrupt:
+        # As the interpreter does at its end.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        status = 70
+    os._exit(status)
+
+
+def ended(pid: int) -> int:
+    """Wait for a process and its group; return its exit status, negative for a signal."""
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for _ in range(500):
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return status
+        time.sleep(0.02)
+    raise AssertionError(f"worker processes of {pid} are still there (status {status})")
+
+
+# -- what is checked -------------------------------------------------------------------------------
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """Return what must not depend on interruptions."""
+    found: dict[str, Any] = {}
+    for name in ("result.npz", "weights.npz"):
+        if (folder / name).exists():
+            with np.load(folder / name) as arrays:
+                found |= {f"{name}/{key}": arrays[key].tobytes() for key in arrays.files}
+    for name in ("records.jsonl", "grid.jsonl"):
+        if (folder / name).exists():
+            lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+            found[name] = [{k: v for k, v in p.items() if k != "seconds"} for p in lines]
+    if (folder / "audit.json").exists():
+        audited = json.loads((folder / "audit.json").read_text())
+        # The rest depends on times that are measured.
+        found["audit.json"] = [audited[k] for k in ("delta", "H", "mu", "sigma2", "B", "epsilon")]
+    return found
+
+
+def finished_runs(folder: Path) -> dict[str, str]:
+    """Return every run in the journals and records, seconds included, by its key."""
+    runs: dict[str, str] = {}
+    for name in ("grid", "records"):
+        for file in (folder / f"{name}.journal.jsonl", folder / f"{name}.jsonl"):
+            if not file.exists():
+                continue
+            for line in file.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    entry = json.loads(line)
+                    for point in entry.get("points", [entry]):
+                        key = [point[k] for k in ("method", "panel", "eta", "seed")]
+                        runs[repr([name, key, point["target_gradients"]])] = json.dumps(point)
+    return runs
+
+
+def paid(folder: Path) -> int:
+    """Return the number of target gradients evaluated in a folder."""
+    file = folder / "paid"
+    return file.stat().st_size if file.exists() else 0
+
+
+class Chains:
+    """Kills one set-up again and again."""
+
+    def __init__(self, name: str, place: Path, dice: random.Random) -> None:
+        self.name, self.setup, self.dice = name, SETUPS[name], dice
+        self.place = place / name
+        self.place.mkdir()
+        X, y = table()
+        rows = [
+            "a,b,c,d,bought",
+            *(f"{','.join(map(repr, map(float, row)))},{k}" for row, k in zip(X, y, strict=True)),
+        ]
+        (self.place / "rows.csv").write_text("\n".join(rows) + "\n")
+        (self.place / "my.toml").write_text(CONFIG)
+        self.statuses: Counter[int] = Counter()
+        whole = self.place / "whole"
+        whole.mkdir()
+        begun = time.monotonic()
+        status = ended(start(self.setup, whole))
+        assert status == 0, self.told(f"undisturbed it ended with {status}")
+        self.seconds = time.monotonic() - begun
+        self.expected, self.paid = outcome(whole), paid(whole)
+        assert self.expected, self.told("there is no result")
+
+    def told(self, text: str) -> str:
+        """Return what went wrong and the end of the log."""
+        log = self.place / "log"
+        return f"{self.name}: {text}\n{log.read_text()[-3000:] if log.exists() else ''}"
+
+    def chain(self, kills: int) -> int:
+        """Start, kill and resume in one folder, so often at most; return the number of kills."""
+        folder = self.place / f"chain{self.dice.random()}"
+        folder.mkdir()
+        kept: dict[str, str] = {}
+        allowed = 0
+        done = 0
+        while True:
+            pid = start(self.setup, folder)
+            number = self.dice.choice(SIGNALS[1:] if self.name == "seldom" else SIGNALS)
+            if done < kills:
+                time.sleep(self.dice.uniform(0.0, self.seconds))
+                os.kill(pid, number)
+            status = ended(pid)
+            if status == 0:
+                break
+            usual = {-number, 130} if number == signal.SIGINT else {-number}
+            assert status in usual, self.told(f"{number!r} gave {status}")
+            self.statuses[status] += 1
+            done += 1
+            # The step in flight; after kill -9 also the one that was not saved yet.
+            allowed += 4 if number == signal.SIGKILL else 2
+            now = finished_runs(folder)
+            lost = [run for run in kept if now.get(run) != kept[run]]
+            assert not lost, self.told(f"lost or repeated: {lost[:3]}")
+            kept = now
+        found = outcome(folder)
+        differing = [k for k in self.expected if found.get(k) != self.expected[k]]
+        assert not differing, self.told(f"other results: {differing}")
+        now = finished_runs(folder)
+        assert all(now[run] == kept[run] for run in kept), self.told("finished runs were repeated")
+        if self.name != "safeguard":
+            extra = paid(folder) - self.paid
+            assert extra <= allowed, self.told(f"{extra} gradients paid twice, {allowed} allowed")
+        rest = [p for p in folder.rglob(".*") if p.suffix in (".part", ".lock")]
+        assert not rest, self.told(f"left behind: {rest}")
+        shutil.rmtree(folder)
+        return done
+
+
+def ignored_stays_ignored(place: Path) -> None:
+    """Send SIGHUP to a run under ``nohup``: it must come through."""
+    folder = place / "nohup" / "out"
+    folder.mkdir(parents=True)
+    pid = start(plain, folder, ignored=signal.SIGHUP)
+    while not (folder / "run").exists():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGHUP)
+    assert ended(pid) == 0, "an ignored SIGHUP ended the run"
+
+
+def main() -> None:
+    """Kill as often as asked, spread over the set-ups."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="kills in all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--setups", default=",".join(SETUPS))
+    given = parser.parse_args()
+    names = given.setups.split(",")
+    for module in ("audit_page", "audit_toml", "label_report", "logistic", "own_data", "own_fit"):
+        importlib.import_module(f"proxyprox.experiments.{module}")  # before the forks
+    importlib.import_module("proxyprox.cli._conduct")
+    dice = random.Random(given.seed)
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        X, y = table()
+        lines = [
+            f"{k + 1} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row))
+            for row, k in zip(X, y, strict=True)
+        ]
+        (place / "tiny.svm").write_text("\n".join(lines) + "\n")
+        os.environ["PROXYPROX_DATA"], os.environ["XDG_CACHE_HOME"] = scratch, scratch
+        ignored_stays_ignored(place)
+        for position, name in enumerate(names):
+            share = given.count // len(names) + (position < given.count % len(names))
+            if not share:
+                continue
+            begun = time.monotonic()
+            chains = Chains(name, place, dice)
+            kills = 0
+            while kills < share:
+                kills += chains.chain(min(4, share - kills))
+            statuses = ", ".join(f"{n} × {s}" for s, n in sorted(chains.statuses.items()))
+            seconds = time.monotonic() - begun
+            print(f"{name}: {kills} kills survived in {seconds:.0f} s; statuses {statuses}")
+
+
+if __name__ == "__main__":
+    main()
