@@ -104,6 +104,7 @@ def checked_weights(sample_weight: Any, X: Any) -> Array:
         sample_weight = to_numpy(real_array("sample_weight", sample_weight, allowed))
     with named("sample_weight"):
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
 
