@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import traceback
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 import proxyprox as pp
+from proxyprox.datasets import read_table
+from proxyprox.diagnostics import best_weights, noise_level
+from proxyprox.problems.families import Linear
 
 X = np.arange(12.0).reshape(6, 2) / 10
 Y = np.array([0, 1, 0, 1, 1, 0])
@@ -37,6 +42,41 @@ def plain_target(**options):
 
 def values_only():
     return pp.FunctionProxy(lambda w: 0.5 * float(w @ w), lambda w: w)
+
+
+def problem():
+    return pp.Problem(quadratic(), quadratic())
+
+
+def unpaid(objective=None, **call):
+    """Solve with an objective that may not be asked."""
+
+    def gradient(w):
+        raise AssertionError("paid for")
+
+    return solve(objective or pp.FunctionObjective(gradient), w0=np.ones(2), **call)
+
+
+class Own:
+    """An objective whose gradient takes no batch, or a penalty that has no methods."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+    def sample(self, rng):
+        raise AssertionError("asked")
+
+    def gradient(self, w):
+        raise AssertionError("paid for")
+
+
+CSV = "table.csv"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_with_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / CSV).write_text("a,b\n1,2\n3,4\n")
 
 
 # name: (what is called, the error, words that the message must hold)
@@ -257,6 +297,64 @@ CASES = {
             plain_target(repeatable=False), w0=np.ones(2),
             method=pp.ProxyProx(1.0, correction=pp.Storm())),
         TypeError, ["Storm", "two points", "not repeatable"]),
+    # -- functions of other arguments, before a gradient is paid for
+    "callback of nothing": (lambda: unpaid(callback=lambda: None), TypeError, ["callback(step)"]),
+    "callback of two": (lambda: unpaid(callback=lambda a, b: 0), TypeError, ["callback(step)"]),
+    "value of two": (
+        lambda: plain_target(value=lambda w, b: 0.0), TypeError, ["value", "value(w)"]),
+    "samples of nothing": (
+        lambda: plain_target(samples=lambda: 1), TypeError, ["samples", "samples(batch)"]),
+    "cost of two": (lambda: plain_target(cost=lambda a, b: 1), TypeError, ["cost", "cost(batch)"]),
+    "sample of nothing": (
+        lambda: pp.FunctionObjective(lambda w, b: w, sample=lambda: 0),
+        TypeError, ["sample", "sample(rng)"]),
+    "repeatable text": (
+        lambda: plain_target(repeatable="no"), TypeError, ["repeatable", "'no'", "True or False"]),
+    "proxy value missing": (
+        lambda: pp.FunctionProxy(None, lambda w: w), TypeError, ["value", "None", "function"]),
+    "own objective": (lambda: unpaid(objective=Own()), TypeError, ["gradient(w, batch)"]),
+    "own penalty": (
+        lambda: unpaid(penalty=Own(value=1, prox=1, distance=1)), TypeError, ["penalty", "method"]),
+    "progress text": (lambda: solve(progress="no"), TypeError, ["progress", "'no'", "True or"]),
+    # -- files and rules
+    "checkpoint empty": (lambda: solve(checkpoint=""), ValueError, ["checkpoint", "''", "file"]),
+    "load None": (lambda: pp.Run.load(None, problem()), TypeError, ["path", "None", "path"]),
+    "load empty": (lambda: pp.Run.load("", problem()), ValueError, ["path", "''", "file"]),
+    "load no problem": (
+        lambda: pp.Run.load("x", quadratic()), TypeError, ["problem", "Problem(objective"]),
+    "save None": (lambda: pp.Run(problem()).save(None), TypeError, ["path", "None"]),
+    "rule and None": (lambda: pp.Steps(3) & None, TypeError, ["rule", "None", "Steps(20)"]),
+    "rule or a class": (lambda: pp.Steps(3) | pp.Steps, TypeError, ["rule", "Add parentheses"]),
+    "read_table None": (lambda: read_table(None), TypeError, ["path", "None"]),
+    "read_table label": (lambda: read_table(CSV, label=3), TypeError, ["label", "3", "column"]),
+    "read_table features": (lambda: read_table(CSV, features=3), TypeError, ["features", "list"]),
+    # -- points and batches
+    "point too short": (lambda: quadratic().value(np.ones(1)), ValueError, ["w must", "length 2"]),
+    "point is None": (lambda: pp.linear_regression(X, Y).gradient(None), ValueError, ["w", "None"]),
+    "direction too long": (
+        lambda: pp.linear_regression(X, Y).hvp(np.ones(2), np.ones(3)),
+        ValueError, ["(3,)", "length 2"]),
+    "batch out of range": (
+        lambda: pp.linear_regression(X, Y).gradient(np.ones(2), [6]),
+        ValueError, ["batch", "to 5"]),
+    "batch of text": (
+        lambda: pp.linear_regression(X, Y).gradient(np.ones(2), "a"), ValueError, ["batch", "'a'"]),
+    "no rows": (lambda: pp.linear_regression(X, Y).rows([]), ValueError, ["batch", "[]"]),
+    "shift zero": (lambda: quadratic().solve_shifted(np.ones(2), 0), ValueError, ["eta", "0"]),
+    # -- diagnostics
+    "others None": (lambda: pp.audit(problem(), others=None), TypeError, ["others", "None"]),
+    "curvature array": (
+        lambda: pp.audit(problem(), curvature=X), ValueError, ["curvature", "'secants'"]),
+    "gradients None": (lambda: noise_level(None), TypeError, ["gradients", "None"]),
+    "gradients few": (lambda: noise_level(np.ones((2, 2))), ValueError, ["gradients", "(2, 2)"]),
+    "confidence 1": (lambda: noise_level(X, 1.0), ValueError, ["confidence", "1.0", "below 1"]),
+    "matrices None": (lambda: best_weights(np.eye(2), None), TypeError, ["proxies", "None"]),
+    "matrix shape": (
+        lambda: best_weights(np.eye(2), [np.eye(3)]), ValueError, ["proxies", "(3, 3)", "(2, 2)"]),
+    "sliding eta array": (
+        lambda: pp.AcceleratedSliding(mu=0.1, eta=X), ValueError, ["eta", "'auto'"]),
+    "problem not a Problem": (
+        lambda: pp.regularized(quadratic(), 0.1, np.ones(2)), TypeError, ["problem", "Problem("]),
 }  # fmt: skip
 
 
@@ -274,6 +372,53 @@ def test_the_message_says_what_where_and_how(name):
 
 def test_there_are_many_cases():
     assert len(CASES) >= 90
+
+
+ODD = (
+    None, "", "x", b"x", -1, 0, math.nan, math.inf, 10**400, 1e308, True, 1j, [], {}, object(), int,
+    np.ones(3), np.array(1.0), np.ma.array([1.0, 2.0], mask=[1, 0]), lambda: 1, lambda a, b, c: 1,
+)  # fmt: skip
+GIVEN = {
+    "problem": problem(), "objective": quadratic(), "proxy": quadratic(), "X": X, "P": np.eye(2),
+    "gradient": lambda w: w, "value": lambda w: 0.0, "mu": 0.1, "eta": 0.2, "a": 0.5, "n": 2,
+    "alpha": 0.1, "centre": np.ones(2), "method": pp.ProxyProx(0.2), "steps": 2, "p": 0.5,
+    "delta": 1.0, "path": "run.npz", "y": Y, "family": Linear(), "tol": 0.1, "factor": 0.5,
+}  # fmt: skip
+PUBLIC = [
+    name
+    for name in pp.__all__
+    if callable(getattr(pp, name))
+    and name not in ("Objective", "Proxy", "Penalty", "Subproblem", "plan", "Ledger")
+    and name not in ("Query", "Step", "StepRecord", "Trace", "Result", "Status")
+    and not name.endswith("Error")
+]
+
+
+def refusal(call):
+    """Return what was said and in which file; nothing was wrong if there was no error."""
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        return str(error), traceback.extract_tb(error.__traceback__)[-1].filename
+    return "It must not be refused.", "proxyprox"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_odd_value_ends_deep_inside(name):
+    call = getattr(pp, name)
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    parameters = [p for p in inspect.signature(call).parameters.values() if p.kind not in kinds]
+    needed = {p.name: GIVEN[p.name] for p in parameters if p.default is p.empty}
+    if name in ("minimize", "StochasticGradient"):
+        needed["steps"] = 2
+    for parameter in parameters:
+        for value in ODD:
+            if name == "minimize" and parameter.name == "callback" and value is int:
+                continue  # It can be called with a step, and says what it thinks of it.
+            text, where = refusal(lambda v=value, p=parameter: call(**{**needed, p.name: v}))
+            assert " must " in text, f"{parameter.name}={value!r}: {text}"
+            assert "proxyprox" in where, f"{parameter.name}={value!r}: {text}"
 
 
 def test_torch_and_numpy_are_not_mixed():

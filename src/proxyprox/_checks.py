@@ -240,7 +240,7 @@ def unmasked(argument: str, value: Any) -> Any:
     """Return the data of a masked array, refusing one that has entries to be ignored."""
     if not isinstance(value, np.ma.MaskedArray):
         return value
-    hidden = int(np.ma.count_masked(value))
+    hidden = int(np.ma.getmaskarray(value).sum())
     if hidden:
         got = Words(f"a masked array with {hidden} masked entries")
         remedy = "Drop those rows, or fill the entries: array.filled(...)."
@@ -281,6 +281,27 @@ def floating(argument: str, value: Any) -> Any:
 def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
     got = Words(f"an array of dtype {dtype}")
     return TypeError(message(argument, got, "of dtype float32 or float64", remedy))
+
+
+def require_point(argument: str, w: Any, size: int) -> None:
+    """Refuse what is no vector of so many parameters; cheap enough for every call."""
+    if getattr(w, "shape", None) != (size,):
+        shape = getattr(w, "shape", None)
+        got = w if shape is None else Words(f"an array of shape {tuple(shape)}")
+        raise ValueError(message(argument, got, f"a one-dimensional array of length {size}"))
+
+
+def to_plain(argument: str, value: Any) -> Any:
+    """Return a tensor as a NumPy array and an unmasked array as its data; the rest as it is."""
+    value = unmasked(argument, value)
+    if not hasattr(value, "detach"):
+        return value
+    try:
+        return to_numpy(value)
+    except (TypeError, RuntimeError) as error:
+        got = Words(f"a tensor of dtype {value.dtype} and layout {value.layout}")
+        allowed = "an array, or a dense tensor of a dtype that NumPy has"
+        raise TypeError(message(argument, got, allowed)) from error
 
 
 def require_finite(argument: str, array: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyprox._checks import listed, message
 from proxyprox.datasets._errors import DataError
 
 __all__ = ["Roles", "Table", "as_labels", "assign_roles", "check_weights", "to_number"]
@@ -81,14 +82,19 @@ def assign_roles(
         raise DataError(f"{where}: the column {repeated[0]!r} appears twice; rename one of them.")
     if isinstance(features, str):
         raise DataError(f"features={features!r} is one string: give a list of column names.")
-    for argument, name in (("label", label), ("sample_weight", sample_weight)):
+    names = columns if features is None else listed("features", features, "a list of column names")
+    given = [("label", label), ("sample_weight", sample_weight)]
+    for argument, name in [*given, *(("features", name) for name in names)]:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(message(argument, name, "the name of a column, as text"))
+    for argument, name in given:
         if name is not None and name not in columns:
             raise DataError(missing_column(where, argument, name, columns))
     others = (label, sample_weight)
     if features is None:
         chosen = tuple(name for name in columns if name not in others)
     else:
-        chosen = tuple(features)
+        chosen = tuple(names)
         for name in chosen:
             if name not in columns:
                 raise DataError(missing_column(where, "features", name, columns))

@@ -93,7 +93,17 @@ class Design:
 
     def take(self, rows: Any) -> Design:
         """Return the design of some of the rows."""
-        return Design(self.X[rows], intercept=self.intercept, checked=True)
+        try:
+            part = self.X[rows]
+        except (IndexError, TypeError, ValueError) as error:
+            raise self._no_rows(rows) from error
+        if part.ndim != 2 or part.shape[0] == 0:
+            raise self._no_rows(rows)
+        return Design(part, intercept=self.intercept, checked=True)
+
+    def _no_rows(self, got: Any) -> ValueError:
+        allowed = f"an array of row numbers from 0 to {self.rows - 1}"
+        return ValueError(message("batch", got, allowed))
 
     def same_inputs(self, other: Design) -> bool:
         """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""

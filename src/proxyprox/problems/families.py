@@ -227,12 +227,12 @@ def many_classes(y: Array) -> tuple[Any, ...]:
     return found
 
 
-def label_array(y: Any) -> Array:
+def label_array(y: Any, argument: str = "y") -> Array:
     """Return labels as an array of numbers, booleans or text, whatever they came in."""
-    y = unmasked("y", y)
+    y = unmasked(argument, y)
     if scipy.sparse.issparse(y):
-        got, remedy = Words("a sparse matrix"), "Pass y.toarray().ravel()."
-        raise TypeError(message("y", got, "an array of labels", remedy))
+        got, remedy = Words("a sparse matrix"), "Pass it dense and flat: .toarray().ravel()."
+        raise TypeError(message(argument, got, "an array of labels", remedy))
     if isinstance(y, (list, tuple)):
         # NumPy would turn a number among texts into a text.
         mixed = any(isinstance(value, (str, bytes)) for value in y)
@@ -242,13 +242,13 @@ def label_array(y: Any) -> Array:
     try:
         values = to_numpy(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(message("y", y, "an array of labels")) from error
+        raise TypeError(message(argument, y, "an array of labels")) from error
     if values.ndim == 0:
-        raise TypeError(message("y", y, "an array of labels, one for each row"))
-    values = _of_one_kind("y", values.view(np.ndarray))
+        raise TypeError(message(argument, y, "an array of labels, one for each row"))
+    values = _of_one_kind(argument, values.view(np.ndarray))
     if values.dtype.kind not in "biufUST":
         got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
-        raise TypeError(message("y", got, "labels that are numbers or text", remedy))
+        raise TypeError(message(argument, got, "labels that are numbers or text", remedy))
     return values
 
 

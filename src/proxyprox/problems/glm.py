@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
-from proxyprox._checks import Words, generator, message, nonnegative, whole
+from proxyprox._checks import Words, generator, message, nonnegative, require_point, whole
 from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
 from proxyprox.problems.design import Design
@@ -96,12 +96,13 @@ class GLM:
             return self._slopes(self.family.mean(self._predict(w))) - self._pulled + self._ridge(w)
         if self.targets is None:
             return self._row_gradient(w, batch, self.family.neutral)
+        part = self.design.take(batch)
         targets = as_targets(self.design, self.family, self.targets[batch])
-        return self._row_gradient(w, batch, targets)
+        return self._row_gradient(w, batch, targets, part)
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
-        rows = np.arange(self.design.rows) if batch is None else batch
+        rows = np.arange(self.design.rows) if batch is None else np.atleast_1d(batch)
         codes = encoded(self.family, observations, len(rows))
         with np.errstate(over="ignore"):
             # Whoever asked meets what is not finite, and names it.
@@ -232,11 +233,10 @@ class GLM:
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""
+        design = self.design.take(chosen)
         if sample_weight is None and self._weights is not None:
             sample_weight = self.sample_weight[chosen]
-        part = GLM(
-            self.design.take(chosen), None, self.family, l2=self.l2, sample_weight=sample_weight
-        )
+        part = GLM(design, None, self.family, l2=self.l2, sample_weight=sample_weight)
         if self.targets is not None:
             part.targets = self.targets[chosen]
             part._label_terms()
@@ -253,6 +253,7 @@ class GLM:
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
         design = design or self.design
+        require_point("w", w, self.dim)
         if self.family.outputs > 1:
             w = design.xp.reshape(w, (design.width, self.family.outputs))
         return design.predict(w)
@@ -263,8 +264,10 @@ class GLM:
             means = means * (self._weights if means.ndim == 1 else self._weights[:, None])
         return self._flat(self.design.pull(means)) / self.design.rows
 
-    def _row_gradient(self, w: Vector, batch: Batch, targets: Any) -> Vector:
-        part = self.design.take(batch)
+    def _row_gradient(
+        self, w: Vector, batch: Batch, targets: Any, part: Design | None = None
+    ) -> Vector:
+        part = self.design.take(batch) if part is None else part
         residual = self.family.mean(self._predict(w, part)) - targets
         if self._weights is not None:
             weights = self._weights[batch]

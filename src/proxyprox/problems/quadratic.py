@@ -10,7 +10,15 @@ import numpy as np
 
 from proxyprox import _arrays as arrays
 from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
-from proxyprox._checks import Words, message, nonnegative, real_array, require_finite
+from proxyprox._checks import (
+    Words,
+    message,
+    nonnegative,
+    positive,
+    real_array,
+    require_finite,
+    require_point,
+)
 from proxyprox._checks import vector as checked_vector
 from proxyprox.problems._fingerprint import digest
 from proxyprox.problems.base import Batch
@@ -79,15 +87,18 @@ class Quadratic:
 
     def value(self, w: Vector) -> float:
         """Return ``½ wᵀP w + bᵀw``."""
+        require_point("w", w, self.dim)
         return arrays.dot(w, self._product(w)) / 2 + arrays.dot(self.b, w)
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ``P w + b``, plus the noise that was drawn."""
+        require_point("w", w, self.dim)
         exact = self._product(w) + self.b
         return exact if batch is None else exact + arrays.from_numpy(batch, like=exact)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ``P v``."""
+        require_point("v", v, self.dim)
         return self._product(v)
 
     def hessian(self, w: Vector) -> Matrix:
@@ -100,6 +111,8 @@ class Quadratic:
         A product with a stored symmetric inverse reads half the bytes of two triangular solves
         and runs an order of magnitude faster; the solver checks the residual and refines.
         """
+        require_point("v", v, self.dim)
+        eta = positive("eta", eta, allow_inf=True)
         # Read once and replaced whole: other threads may store their own η in between.
         known = self._shifted
         if known is None or known[0] != eta:

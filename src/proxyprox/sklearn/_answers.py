@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._checks import message, require_finite
+from proxyprox._checks import INSTEAD, Words, message, require_finite
 from proxyprox.problems.families import Family, Logistic
 
 Array = Any
@@ -31,6 +31,9 @@ def encoded_answers(family: Family, y_proxy: Any, rows: int) -> Array:
         raise ValueError(message("y_proxy", got, f"one answer for each of {rows} rows"))
     classes = getattr(family, "classes", None)
     if classes is None:
+        if given.dtype.kind not in "biuf":
+            got, remedy = Words(f"dtype {given.dtype}"), INSTEAD.get(given.dtype.kind, "")
+            raise ValueError(message("y_proxy", got, "one number a row", remedy))
         answers = np.asarray(given, dtype=np.float64).reshape(rows, -1)
         if answers.shape[1] != 1:
             raise ValueError(message("y_proxy", f"shape {given.shape}", "one number a row"))
@@ -54,6 +57,9 @@ def encoded_answers(family: Family, y_proxy: Any, rows: int) -> Array:
 
 
 def _probabilities(given: Array, classes: int, *, binary: bool) -> Array:
+    if given.dtype.kind not in "biuf":
+        allowed = "labels, or probabilities"
+        raise ValueError(message("y_proxy", Words(f"dtype {given.dtype}"), allowed))
     answers = np.asarray(given, dtype=np.float64)
     require_finite("y_proxy", answers)
     if answers.shape[1] != classes:

@@ -113,7 +113,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             warn_if_suspicious(X, X_proxy)
         family = self._family_of(y[labelled])
         rows = labelled_rows(X, y, sample_weight, labelled)
-        kept = labelled if sample_weight is None else labelled & (np.asarray(sample_weight) > 0)
+        kept = labelled.copy()
+        kept[labelled] = rows.kept
         others = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
         teacher = None
         if y_proxy is not None:

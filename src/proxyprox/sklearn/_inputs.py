@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,8 @@ import scipy.sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
-from proxyprox._checks import Words, message, real_array, unmasked
+from proxyprox._arrays import to_numpy
+from proxyprox._checks import Words, message, real_array, to_plain
 from proxyprox.problems.design import Design, require_squares
 from proxyprox.sklearn._moment import Moment, moment_of, pooled
 from proxyprox.sklearn._resemblance import TRANSFORM_BOTH
@@ -42,12 +45,27 @@ class Labelled:
     kept: Array
 
 
+@contextmanager
+def named(argument: str) -> Iterator[None]:
+    """Name the argument in what NumPy says of values that are no numbers."""
+    try:
+        yield
+    except (TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{argument} must be numbers: {error}") from error
+    except ValueError as error:
+        if not str(error).startswith(("could not convert", "setting an array element")):
+            raise
+        raise ValueError(f"{argument} must be numbers: {error}") from error
+
+
 def validated(estimator: Any, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
-    X = unmasked("X", X)
-    found = validate_data(
-        estimator, X, *y, accept_sparse="csr", dtype=FLOATS, reset=reset, **options
-    )
+    X, y = to_plain("X", X), tuple(to_plain("y", each) for each in y)
+    with named("X" if not y else "X and y"):
+        found = validate_data(
+            estimator, X, *y, accept_sparse="csr", dtype=FLOATS, reset=reset, **options
+        )
     require_squares("X", found[0] if y else found)
     return found
 
@@ -82,8 +100,11 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
 def checked_weights(sample_weight: Any, X: Any) -> Array:
     """Return weights of the rows, at most one where their sum might overflow."""
     if not isinstance(sample_weight, numbers.Number):
-        sample_weight = real_array("sample_weight", sample_weight, "one weight for each row")
-    weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        allowed = "one weight for each row"
+        sample_weight = to_numpy(real_array("sample_weight", sample_weight, allowed))
+    with named("sample_weight"):
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
 
@@ -104,14 +125,16 @@ def proxy_rows(
     names : array, optional
         What X's columns are called; if these have names, too, they must be the same.
     """
-    X_proxy = unmasked(name, X_proxy)
+    X_proxy = to_plain(name, X_proxy)
     if not scipy.sparse.issparse(X_proxy):
-        shape = np.shape(X_proxy)
+        with named(name):
+            shape = np.shape(X_proxy)
         if len(shape) == 2 and shape[1] != columns:
             raise ValueError(_columns_message(name, shape[1], columns))
     if names is not None:
         _refuse_other_names(name, _get_feature_names(X_proxy), names)
-    checked = check_array(X_proxy, accept_sparse="csr", dtype=FLOATS, input_name=name)
+    with named(name):
+        checked = check_array(X_proxy, accept_sparse="csr", dtype=FLOATS, input_name=name)
     if checked.shape[1] != columns:
         raise ValueError(_columns_message(name, checked.shape[1], columns))
     require_squares(name, checked)

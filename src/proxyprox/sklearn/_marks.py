@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._checks import INSTEAD, Words, message, unmasked
+from proxyprox._checks import INSTEAD, Words, message, to_plain
 
 Array = Any
 
@@ -22,6 +22,9 @@ AUTO = "auto"
 
 def mark_of(unlabelled: Any) -> Any:
     """Return the mark that an estimator's setting stands for."""
+    if unlabelled is not None and not np.isscalar(unlabelled) and not is_missing(unlabelled):
+        allowed = 'a number, a text, None or "auto"'
+        raise ValueError(message("unlabelled", unlabelled, allowed))
     return -1 if isinstance(unlabelled, str) and unlabelled == AUTO else unlabelled
 
 
@@ -66,7 +69,7 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         Rows without a label hold some other row's where theirs is of another kind. The second is
         None for a y that is no list of labels; whoever validates it will say so.
     """
-    y = unmasked("y", y)
+    y = to_plain("y", y)
     values = _array(y)
     if values is None:
         return y, None
@@ -101,7 +104,7 @@ def refuse_nan(y: Any, remedy: str) -> None:
     remedy : str
         What to do.
     """
-    values = None if y is None else _array(unmasked("y", y))
+    values = None if y is None else _array(to_plain("y", y))
     if values is not None:
         _require_labels(values)
     if values is None or values.dtype.kind not in "fO":
@@ -165,7 +168,7 @@ def _objects(values: Array, mark: Any) -> tuple[Array, Array | None]:
         numeric = np.array(known)
         filled = np.full(len(values), numeric[0])
         filled[labelled] = numeric
-        marked = np.array([is_mark(v, mark) and not is_missing(v) for v in values], dtype=bool)
+        marked = np.array([not is_missing(v) and is_mark(v, mark) for v in values], dtype=bool)
         if marked.any():
             # Kept, so that it can be asked whether the mark is a class.
             filled = filled.astype(np.result_type(filled, type(mark)))

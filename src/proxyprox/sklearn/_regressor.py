@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from proxyprox._checks import INSTEAD, Words, message
 from proxyprox.sklearn._base import ProxyGLM
-from proxyprox.sklearn._inputs import validated
+from proxyprox.sklearn._inputs import checked_weights, validated
 from proxyprox.sklearn._marks import refuse_nan
 from proxyprox.sklearn._settings import settings_of
 
@@ -38,9 +39,21 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         family = self._family_of(data[1])
         return self._partial_fit(settings, data, sample_weight, X_proxy, family)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the share of the labels' variance that the model explains."""
+        y, sample_weight = self._scored(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
+
+    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array | None]:
+        X, y, _ = self._checked(X, y, reset=False)
+        return y, None if sample_weight is None else checked_weights(sample_weight, X)
+
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         refuse_nan(y, "Pass the rows without a label as X_proxy.")
         X, y = validated(self, X, y, y_numeric=True, reset=reset)
+        if y.dtype.kind not in "biuf":
+            got, remedy = Words(f"dtype {y.dtype}"), INSTEAD.get(y.dtype.kind, "")
+            raise ValueError(message("y", got, "a number in every row", remedy))
         return X, y, np.ones(len(y), dtype=bool)
 
     def _shaped(self, matrix: Array) -> tuple[Array, float]:

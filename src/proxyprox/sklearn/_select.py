@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 
+from proxyprox._checks import message
 from proxyprox.problems.families import Linear
 from proxyprox.sklearn._inputs import Labelled
 from proxyprox.sklearn._rows import means, row_losses
@@ -80,8 +81,12 @@ def folds_of(cv: Any, rows: Labelled, *, classifier: bool, seed: Any, parameters
         return _default_folds(rows.y, splits, repeats, classifier=classifier, seed=seed)
     y = rows.all_y
     place = np.cumsum(rows.kept) - 1
-    splits = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
-    mapped = [tuple(place[part[rows.kept[part]]] for part in split) for split in splits]
+    try:
+        splits = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
+        mapped = [tuple(place[part[rows.kept[part]]] for part in split) for split in splits]
+    except (TypeError, ValueError, IndexError) as error:
+        allowed = "a number of folds, 2 or more, a splitter, a list of splits or None"
+        raise ValueError(message("cv", cv, allowed, str(error))) from error
     return [(train, test) for train, test in mapped if len(train) and len(test)]
 
 

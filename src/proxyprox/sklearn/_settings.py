@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._checks import message, nonnegative, whole
+from proxyprox._checks import flag, message, nonnegative, whole
 
 
 class Settings(NamedTuple):
@@ -61,6 +61,7 @@ def settings_of(estimator: Any) -> Settings:
             raise ValueError(message("n_steps", steps, 'a whole number, "cv" or "converged"'))
     else:
         steps = whole("n_steps", steps, 0)
+    flag("warm_start", estimator.warm_start)
     power = estimator.power
     if isinstance(power, str):
         if power != "tuned":
@@ -76,8 +77,8 @@ def settings_of(estimator: Any) -> Settings:
         power,
         estimator.cv,
         estimator.random_state,
-        bool(estimator.fit_intercept),
-        bool(estimator.average),
+        flag("fit_intercept", estimator.fit_intercept),
+        flag("average", estimator.average),
     )
 
 
@@ -87,7 +88,7 @@ def _alphas(alpha: Any) -> tuple[float, ...] | None:
             allowed = 'zero or more, a sequence of such numbers, or "auto"'
             raise ValueError(message("alpha", alpha, allowed))
         return None
-    if isinstance(alpha, (Sequence, np.ndarray)):
+    if isinstance(alpha, Sequence) or np.ndim(alpha) > 0:
         if len(alpha) == 0:
             raise ValueError(message("alpha", alpha, "one strength at least"))
         return tuple(nonnegative("alpha", each) for each in alpha)

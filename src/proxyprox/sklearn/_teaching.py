@@ -9,7 +9,7 @@ import scipy.sparse
 
 from proxyprox._checks import message
 from proxyprox.problems.design import Design
-from proxyprox.problems.families import Family
+from proxyprox.problems.families import Family, label_array
 from proxyprox.sklearn._answers import encoded_answers
 from proxyprox.sklearn._inputs import Labelled
 from proxyprox.sklearn._moment import Moment
@@ -49,7 +49,7 @@ def teacher_of(
     if others is None:
         remedy = "Pass X_proxy, or mark rows of X as unlabelled."
         raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some", remedy))
-    given = np.asarray(y_proxy)
+    given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     unlabelled = ~labelled
     alone = len(given) == N and N > 0 and not unlabelled.any()
     answers = encoded_answers(family, given, N if alone else n + N)

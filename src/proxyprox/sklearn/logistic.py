@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from proxyprox._checks import message
 from proxyprox.problems.families import Family, Logistic, Softmax
 from proxyprox.sklearn._base import ProxyGLM
-from proxyprox.sklearn._inputs import validated
+from proxyprox.sklearn._inputs import checked_weights, validated
 from proxyprox.sklearn._marks import AUTO, doubt_of, is_mark, mark_of, read_labels
 from proxyprox.sklearn._resemblance import ProxyWarning
 from proxyprox.sklearn._settings import settings_of
@@ -206,9 +206,11 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         X, y, sample_weight
             As in :meth:`fit`.
         """
+        if sample_weight is not None:
+            sample_weight = checked_weights(sample_weight, X)
         every = y
         X, y, sample_weight = labelled_part(X, y, sample_weight, mark_of(self.unlabelled))
-        skipped = len(every) - len(y) if hasattr(every, "__len__") else 0
+        skipped = 0 if y is every else np.size(every) - np.size(y)
         if skipped and self.unlabelled == AUTO and not getattr(self, "_marks_seen", False):
             warnings.warn(
                 f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see. "

@@ -47,6 +47,10 @@ class ProxyPoissonRegressor(ProxyRegressor):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D², the share of the Poisson deviance that the model explains."""
+        y, sample_weight = self._scored(X, y, sample_weight)
+        if (y == y[0]).all():
+            remedy = "D² compares with their mean."
+            raise ValueError(message("y", y[0], "counts that differ between rows", remedy))
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
     def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
