@@ -191,7 +191,8 @@ def _loop(
         try:
             step = run.tell(gradients, halves=halves)
         except NonFiniteError as error:
-            return run.unjudged(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
+            status = error.status or Status.DIVERGED
+            return run.unjudged(status, f"That was outer step {run.steps}.")
         if saver is not None and saver.due(run.steps):
             saver.save(run)
         advance(run)
