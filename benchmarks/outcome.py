@@ -246,6 +246,7 @@ class Case:
     truth: str
     first: float
     last: float
+    sampled: bool
     result: pp.Result
 
 
@@ -268,6 +269,7 @@ def cases(seed: int) -> dict[str, Case]:
         return {}
     label = f"{loss.kind} {name} {getattr(method, 'eta', None)} steps {steps}"
     full = pp.Problem(loss.target, loss.proxy, loss.penalty)
+    sampled = not method.exact and loss.target.sample(np.random.default_rng(0)) is not None
     found = {}
     for how, target in (("values", loss.target), ("no values", blind(loss.target))):
         problem = pp.Problem(target, loss.proxy, loss.penalty)
@@ -278,7 +280,7 @@ def cases(seed: int) -> dict[str, Case]:
                 first, last = (float(full.value(w)) for w in (loss.w0, result.w))
         except (pp.OracleError, ValueError, TypeError, ArithmeticError):
             return {}
-        found[how] = Case(seed, label, _truth(first, last, loss), first, last, result)
+        found[how] = Case(seed, label, _truth(first, last, loss), first, last, sampled, result)
     return found
 
 
@@ -324,18 +326,24 @@ def main() -> None:
     counts: Counter[tuple[str, str, str]] = Counter()
     for seed in range(given.seed, given.seed + given.cases):
         for how, found in cases(seed).items():
-            counts[found.truth, how, found.result.status.name] += 1
+            kind = f"{how}, {'sampled' if found.sampled else 'exact'}"
+            length = "under 4 steps" if found.result.steps < 4 else ""
+            truth = f"{found.truth} {length}".strip() if found.truth != "fell" else found.truth
+            counts[truth, kind, found.result.status.name] += 1
             wrong = found.result.success != (found.truth == "fell")
             if wrong and (given.show or found.truth == "fell" or how == "values"):
                 print(
                     f"{found.seed} {found.label}: {found.truth} "
-                    f"({found.first:.4g} -> {found.last:.4g}), {how}: {found.result.message}"
+                    f"({found.first:.4g} -> {found.last:.4g}), {kind}: {found.result.message}"
                 )
-    print(f"{'truth':10}{'':12}{'runs':>6}  said")
-    for truth in ("fell", "rose", "diverged"):
-        for how in ("values", "no values"):
-            said = {s: c for (t, h, s), c in counts.items() if (t, h) == (truth, how)}
-            print(f"{truth:10}{how:12}{sum(said.values()):6}  {said}")
+    print(f"{'the true loss':24}{'the run had':20}{'runs':>6}{'not a success':>15}  said")
+    for truth in sorted({truth for truth, _, _ in counts}):
+        for kind in sorted({kind for _, kind, _ in counts}):
+            said = {s: c for (t, k, s), c in counts.items() if (t, k) == (truth, kind)}
+            if said:
+                bad = sum(c for s, c in said.items() if not pp.Status[s].success)
+                words = ", ".join(f"{s} {c}" for s, c in sorted(said.items()))
+                print(f"{truth:24}{kind:20}{sum(said.values()):6}{bad:15}  {words}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,15 @@ def test_a_rule_that_fails_at_rounding_level_only_is_no_failure():
     call = {"method": pp.ProxyProx(1.0), "inner": pp.Newton(), "stop": pp.SDane(), "steps": 200}
     result = pp.minimize(pp.Problem(blind, pp.Quadratic(np.eye(2))), np.ones(2), **call)
     assert result.success
+
+
+def test_a_rule_that_single_precision_cannot_meet_is_no_failure():
+    A = np.diag(np.array([1.0, 30.0], dtype=np.float32))
+    b = np.array([1.0, -2.0], dtype=np.float32)
+    blind = pp.FunctionObjective(lambda w: A @ w + b)
+    problem = pp.Problem(blind, pp.Quadratic(np.float32(1.1) * A))
+    result = pp.minimize(problem, np.ones(2, dtype=np.float32), method=pp.DANE(), steps=3)
+    assert result.success, result.message
 
 
 @pytest.mark.parametrize("account", ["cost", "epsilon"])
@@ -316,13 +326,17 @@ def test_gradients_stand_in_for_values_where_an_inner_rule_fails():
 
 @pytest.fixture
 def random_cases(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    return importlib.import_module("outcome").cases
+    path = Path(__file__).parents[1] / "benchmarks" / "outcome.py"
+    spec = importlib.util.spec_from_file_location("outcome_benchmark", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module.cases
 
 
 def test_random_runs_are_judged_by_what_their_true_loss_did(random_cases):
     fell = 0
-    for seed in range(60):
+    for seed in range(30):
         for how, case in random_cases(seed).items():
             said = f"{case.seed}, {case.label}, {how}: {case.result.message}"
             if case.truth == "fell":
@@ -330,4 +344,4 @@ def test_random_runs_are_judged_by_what_their_true_loss_did(random_cases):
                 fell += 1
             elif how == "values":
                 assert not case.result.success, said
-    assert fell > 50
+    assert fell > 25

@@ -321,8 +321,8 @@ def judged(
     """
     values = _values(problem, w0, result.w)
     with np.errstate(over="ignore", invalid="ignore"):
-        away = norm(result.last - w0)
-    status, note = _status(result, away, values)
+        away, size = norm(result.last - w0), norm(w0)
+    status, note = _status(result, away, size, values)
     if status in (Status.GREW, Status.ABOVE_START) and status is not result.status:
         advice = _advice(measured=measured, guarded=guarded, far=status is Status.GREW)
         message = f"{status.value} {note} {result.message} {advice}"
@@ -353,7 +353,9 @@ def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | No
     return None if first is None or last is None else (first, last)
 
 
-def _status(result: Result, away: float, values: tuple[float, float] | None) -> tuple[Status, str]:
+def _status(
+    result: Result, away: float, size: float, values: tuple[float, float] | None
+) -> tuple[Status, str]:
     """Return the status that the evidence supports, and what was seen where it leaves doubts."""
     status, trace = result.status, result.trace
     if not status.success or len(trace) == 0:
@@ -365,7 +367,9 @@ def _status(result: Result, away: float, values: tuple[float, float] | None) -> 
         doubted = result.doubt is not None and result.doubt.status is Status.GREW
         grew = doubted or _grew(trace, away, *values)
         return Status.GREW if grew else Status.ABOVE_START, text
-    failed = _mostly_failed(trace)
+    dtype = _dtype(result.w)
+    still = away <= 1e3 * PRECISION[dtype] * size
+    failed = not still and _mostly_failed(trace, ROUNDING[dtype] * result.first_gradient)
     fell = result.fell if values is None else values[1] < values[0]
     if failed and not fell:
         return Status.INNER_RULE_FAILED, ""
@@ -409,11 +413,12 @@ def _straight(moved: np.ndarray[Any, Any], away: float) -> bool:
     return bool(many and away > STRAIGHT * moved.sum())
 
 
-def _mostly_failed(trace: Trace) -> bool:
+def _mostly_failed(trace: Trace, rounding: float) -> bool:
+    """Tell whether the inner rule failed in most steps, by more than rounding."""
     moved = trace["displacement"]
     failed = np.array([row.held is False for row in trace], dtype=bool)
     failed &= moved > STILL * moved.max(initial=0.0)
-    return bool(failed.sum() > len(trace) / 2)
+    return bool((failed & ~(trace["residual"] <= rounding)).sum() > len(trace) / 2)
 
 
 def _median(numbers: Iterable[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -78,6 +79,8 @@ class Result:
         result's own status follows it, unless values of the loss say otherwise.
     fell : bool
         Whether these gradients show that the loss fell.
+    first_gradient : float
+        The norm of the first of them; NaN before the first step.
     """
 
     w: Vector
@@ -93,6 +96,7 @@ class Result:
     safeguard: Any = None
     doubt: Any = None
     fell: bool = False
+    first_gradient: float = math.nan
 
     @property
     def success(self) -> bool:

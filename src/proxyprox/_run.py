@@ -293,6 +293,9 @@ class Run:
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=doubt,
             fell=self._path is not None and self._path.fell(),
+            first_gradient=self._path.first[0].norm
+            if self._path and self._path.first
+            else math.nan,
         )
 
     # -- saving -----------------------------------------------------------------------------
