@@ -81,6 +81,8 @@ def dtype_name(x: Any) -> str:
 
 def _scaled(x: Vector) -> tuple[Vector, int | None]:
     """Return u in float64 and e with ``x = 2**e u`` and max |u| about 1; None for 0, NaN and ∞."""
+    if x.shape[0] == 0:
+        return x, None
     xp = namespace(x)
     wide = x.astype(np.float64) if xp is np else x.to(xp.float64)
     largest = float(xp.max(xp.abs(wide)))

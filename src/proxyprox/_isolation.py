@@ -107,9 +107,9 @@ def copied_tree(x: Any) -> Any:
     if scipy.sparse.issparse(x) or hasattr(x, "iloc") or isinstance(x, (set, bytearray)):
         return x.copy()
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        twin = copy.copy(x)
+        same: Any = copy.copy(x)
         for field in dataclasses.fields(x):
             if hasattr(x, field.name):
-                object.__setattr__(twin, field.name, copied_tree(getattr(x, field.name)))
-        return twin
+                object.__setattr__(same, field.name, copied_tree(getattr(x, field.name)))
+        return same
     return x

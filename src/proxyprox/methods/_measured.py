@@ -62,7 +62,7 @@ def corrected(
     """Return the correction's estimate; a user's may write into its arguments, or answer them."""
     if is_ours(correction):
         return correction(difference, before, estimate, k)
-    handed = (copied_tree(part) for part in (difference, before, estimate))
+    handed = copied_tree(difference), copied_tree(before), copied_tree(estimate)
     return copied_tree(correction(*handed, k))
 
 

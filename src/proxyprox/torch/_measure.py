@@ -46,8 +46,7 @@ def progress(
     residual, displacement, slope = _sums(blocks, corrections, weight)
     squares = float(residual), float(sum(displacement))
     size, moved = (math.sqrt(square) for square in squares)
-    if not all(LEAST_SQUARE["float32"] <= square < math.inf for square in squares):
-        # Squares in single precision may have under- or overflowed.
+    if not (_safe(squares[0]) and (_safe(squares[1]) or _unmoved(blocks))):
         size, moved = _sizes(blocks, corrections, weight)
     if not (math.isfinite(size) and math.isfinite(moved)):
         raise NonFiniteError("the proxy's gradient is not finite at a trial point")
@@ -109,6 +108,20 @@ def _sums(
             residual = _plus(residual, _dot(gradient, gradient))
         displacement.append(square)
     return residual, displacement, slope
+
+
+def _safe(square: float) -> bool:
+    """Tell whether a square in single precision has neither under- nor overflowed."""
+    return LEAST_SQUARE["float32"] <= square < math.inf
+
+
+def _unmoved(blocks: Sequence[Block]) -> bool:
+    """Tell whether w is the centre, as it is at the start of every solve."""
+    return all(
+        torch.equal(p, c)
+        for block in blocks
+        for p, c in zip(block.params, block.centre, strict=True)
+    )
 
 
 def _sizes(
