@@ -23,7 +23,7 @@ def problem(*changed, proxy=None, penalty=None, **options):
 OBJECTIVE = "the objective's data is not that of the saved run"
 OTHERS = {
     "labels": ({"problem": problem(X, 1 - Y)}, OBJECTIVE),
-    "l2": ({"problem": problem(l2=0.2)}, OBJECTIVE),
+    "l2": ({"problem": problem(l2=0.2)}, "objective.l2 was 0.1, now 0.2"),
     "rows": ({"problem": problem(X[::-1].copy(), Y)}, OBJECTIVE),
     "weights": ({"problem": problem(sample_weight=np.arange(60))}, OBJECTIVE),
     "proxy": (

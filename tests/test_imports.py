@@ -16,7 +16,7 @@ ROOT = Path(proxyprox.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_arrays", "_files", "_extras"],
-    ["_checks", "_code"],
+    ["_checks"],
     [
         "problems",
         "penalties",
@@ -30,11 +30,9 @@ LAYERS = [
     ["_subproblem", "stepsizes"],
     ["inner"],
     ["methods"],
-    ["_config", "_pack", "_oracles", "_door", "_result", "_exchange", "_restored", "_evidence"],
-    ["_identity", "_rng_state", "_faults"],
-    ["_checkpoint"],
+    ["_oracles", "_door", "_result", "_exchange", "_evidence"],
+    ["checkpoint", "_faults"],
     ["_run"],
-    ["_guard_state"],
     ["_erm", "_gap", "_outcome", "_progress", "_purse", "_safeguard"],
     ["_minimize"],
     ["_scipy"],

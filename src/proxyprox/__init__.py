@@ -9,7 +9,6 @@
 True
 """
 
-from proxyprox._checkpoint import Checkpoint, CheckpointError
 from proxyprox._exchange import Query, Step
 from proxyprox._ledger import Budget, Ledger
 from proxyprox._minimize import OracleError, minimize
@@ -19,6 +18,7 @@ from proxyprox._scipy import scipy_method
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import StepRecord, Trace
 from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
+from proxyprox.checkpoint import Checkpoint, CheckpointError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.diagnostics import audit, plan
 from proxyprox.inner import (

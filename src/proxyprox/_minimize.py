@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector
-from proxyprox._checkpoint import Checkpoint, as_checkpoint
 from proxyprox._checks import message, whole
 from proxyprox._door import chosen, planned, require_accounts
 from proxyprox._exchange import Query, Step, answered
-from proxyprox._guard_state import restore_guard
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._outcome import judged
 from proxyprox._progress import bar
@@ -26,6 +23,7 @@ from proxyprox._run import Run
 from proxyprox._safeguard import Guarded
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
+from proxyprox.checkpoint import Checkpoint, as_checkpoint, resume
 from proxyprox.methods import SGD
 from proxyprox.problems import Problem
 from proxyprox.stopping import Criterion
@@ -142,11 +140,7 @@ def minimize(
     if safeguard:
         driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
     if saver is not None and os.path.exists(saver.path):
-        tree = checkpoints.read_tree(saver.path, like=run.w)
-        if isinstance(driven, Guarded):
-            restore_guard(saver.path, tree, driven, keep_stop=stop is None)
-        else:
-            checkpoints.restore_run(saver.path, tree, run, keep_stop=stop is None, same_call=True)
+        resume(saver.path, driven)
         resumed = driven.steps
     if isinstance(driven, Guarded) and driven.steps == 0:
         driven.require_budget()

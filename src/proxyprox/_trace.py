@@ -35,46 +35,24 @@ class Trace:
     """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array."""
 
     def __init__(self, rows: list[StepRecord] | None = None) -> None:
-        self._rows = rows or []
+        self.rows = rows or []
 
     def append(self, row: StepRecord) -> None:
         """Add a step."""
-        self._rows.append(row)
+        self.rows.append(row)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[StepRecord]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
         if column not in StepRecord._fields:
             raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
         kind = bool if column == "held" else int if column in _WHOLE else float
-        return np.array([getattr(row, column) for row in self._rows], dtype=kind)
+        return np.array([getattr(row, column) for row in self.rows], dtype=kind)
 
     def to_array(self) -> np.ndarray[Any, Any]:
         """Return all columns as one float64 matrix."""
-        return np.array(self._rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
-
-    @classmethod
-    def from_array(cls, matrix: np.ndarray[Any, Any]) -> Trace:
-        """Rebuild a trace from :meth:`to_array`.
-
-        Raises
-        ------
-        ValueError
-            If the matrix is not one that :meth:`to_array` returns.
-        """
-        width = len(StepRecord._fields)
-        if matrix.ndim != 2 or matrix.shape[1] != width or matrix.dtype != np.float64:
-            raise ValueError(f"the trace is not a float64 matrix of {width} columns")
-        kinds = [
-            bool if name == "held" else int if name in _WHOLE else float
-            for name in StepRecord._fields
-        ]
-        rows = [
-            StepRecord._make(kind(x) for kind, x in zip(kinds, line, strict=True))
-            for line in matrix.tolist()
-        ]
-        return cls(rows)
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
