@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
@@ -191,12 +191,11 @@ def damaged(why: str) -> CheckpointError:
 
 def require_kind(tree: Any, kind: str) -> None:
     """Refuse a lone run's state where a safeguarded one's is wanted, and the other way round."""
-    kinds = {"Run": False, "Guarded": True}
     found = tree.get("kind") if isinstance(tree, dict) else None
-    if found not in kinds:
+    if found not in ("Run", "Guarded"):
         raise damaged("it holds no run")
     if found != kind:
-        raise other_run([f"safeguard was {kinds[found]}, now {kinds[kind]}"])
+        raise other_run([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
 
 
 def other_run(differences: list[str]) -> CheckpointError:
@@ -222,18 +221,11 @@ class Prefix(Sequence[Any]):
     def __len__(self) -> int:
         return self.length
 
-    @overload
-    def __getitem__(self, at: int) -> Any: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Any]: ...
     def __getitem__(self, at: Any) -> Any:
+        chosen = range(self.length)[at]
         if isinstance(at, slice):
-            return self.items[: self.length][at]
-        return self.items[range(self.length)[at]]
-
-    def since(self, first: int) -> list[Any]:
-        """Return the items from one on."""
-        return self.items[first : self.length]
+            return [self.items[place] for place in chosen]
+        return self.items[chosen]
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:
@@ -436,7 +428,7 @@ class _Encoder:
         known, first = self.written.get(where, (None, 0))
         if known is not item.items or first > item.length:
             first = 0
-        added = item.since(first)
+        added = item[first:]
         kinds = {type(part) for part in added}
         names = field_names(kinds.pop()) if len(kinds) == 1 else None
         if names is None:
@@ -561,7 +553,7 @@ class _Decoder:
             raise ValueError(f"a column of {where} is no list")
         return column
 
-    _READERS: dict[str, Callable[[_Decoder, Any, str], Any]] = {
+    _READERS: ClassVar[dict[str, Callable[[_Decoder, Any, str], Any]]] = {
         "$int": lambda self, content, where: int(content, 16),
         "$float": lambda self, content, where: float(content),
         "$bytes": lambda self, content, where: bytes.fromhex(content),
@@ -954,7 +946,9 @@ def identity(
     """
     parts = {"objective": problem.objective, "proxy": problem.proxy}
     marks = {name: fingerprint(loss) for name, loss in parts.items()}
-    telling = gradient is not None and marks["proxy"] is None and not isinstance(problem.proxy, Zero)
+    telling = (
+        gradient is not None and marks["proxy"] is None and not isinstance(problem.proxy, Zero)
+    )
     return {
         "rng": seed,
         "penalty": describe(problem.penalty),
@@ -990,7 +984,9 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     for name in ("objective", "proxy"):
         before, after = saved["settings"][name], now["settings"][name]
         both = [key for key in after if key in before]
-        named = [text for key in both for text in differences(f"{name}.{key}", before[key], after[key])]
+        named = [
+            text for key in both for text in differences(f"{name}.{key}", before[key], after[key])
+        ]
         if not named and None not in (saved[name], now[name]) and saved[name] != now[name]:
             named = [f"the {name}'s data is not that of the saved run"]
         found += named
