@@ -269,9 +269,11 @@ class Run:
         (1, True)
         """
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
-        identity = self._identified() if problem else None
+        about = self._identified() if problem else None
         points = {id(item) for item in checkpoint.walk(self._state)}
-        arrays = {
+        copies = {
+            "config": self.config(),
+            "identity": about,
             "w0": self._w0,
             "state": self._state,
             # The proxy's gradients are kept, not recomputed: counts and bits stay the same.
@@ -281,9 +283,7 @@ class Run:
         }
         return {
             "kind": "Run",
-            "config": self.config(),
-            "identity": identity,
-            **checkpoint.copied_tree(arrays),
+            **checkpoint.copied_tree(copies),
             "share": self._share,
             "pending": None if self._pending is None else {"batch": self._pending.batch},
             "rng": self._rng.bit_generator.state,
@@ -430,7 +430,11 @@ class Run:
                 raise ValueError(f"the record of step {k} is not one")
         if not isinstance(arrays["memory"], dict):
             raise ValueError("the solver's memory is not a table")
-        rng, share, pending = checkpoint.restored_rng(tree["rng"], self._rng), *_open(tree)
+        share, pending = tree["share"], tree["pending"]
+        checkpoint.require_count("share", share, float)
+        if share > 1 or (pending is not None and set(pending) != {"batch"}):
+            raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
+        rng = checkpoint.restored_rng(tree["rng"], self._rng)
         faults = Faults()
         faults.restore(tree["faults"], state.k)
         points = None if pending is None else tuple(self.method.ask(state))
@@ -523,19 +527,9 @@ class Run:
         return share, self._average + share * (state.w - self._average)
 
 
-def _open(tree: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
-    """Return the newest iterate's share in the average and the open question, checked."""
-    share, pending = tree["share"], tree["pending"]
-    checkpoint.require_count("share", share, float)
-    if share > 1:
-        raise ValueError(f"share is {share!r}, more than 1")
-    if pending is not None and set(pending) != {"batch"}:
-        raise ValueError("the open question holds no batch")
-    return share, pending
-
-
 def _like(problem: Problem, w0: Vector | None) -> Vector | None:
     """Return an array of the library and device that a run on this problem would have."""
-    if w0 is not None or problem.dim is None:
-        return w0
-    return starting_point(problem, None)
+    if w0 is None:
+        with contextlib.suppress(ValueError):  # the problem does not know its size
+            return starting_point(problem, None)
+    return w0

@@ -43,6 +43,7 @@ from proxyprox.methods import SGD
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
+NAN = math.nan
 
 
 class Guarded:
@@ -203,7 +204,7 @@ class Guarded:
                 raise ValueError("neither the run nor its rival is left")
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
-                checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
+                checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
             rng = checkpoint.restored_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])

@@ -14,7 +14,6 @@ are imported already, and every length is compared with the file's before memory
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
 import hashlib
 import importlib
@@ -28,7 +27,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -37,8 +36,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from proxyprox._arrays import copied, namespace, to_numpy
 from proxyprox._checks import message, positive, require_finite, whole
 from proxyprox._files import atomic_output
-from proxyprox.problems import Zero
-from proxyprox.problems._fingerprint import digest, fingerprint
+from proxyprox.problems._fingerprint import code_digest, digest, fingerprint
 
 Tree = dict[str, Any]
 
@@ -287,7 +285,7 @@ def conform(name: str, saved: Any, fresh: Any, *, own: bool = False) -> None:
     """Refuse a state whose parts are not of the same sort as those of a fresh one.
 
     Records must be of the same class; numbers may become arrays, lists tuples, and anything None,
-    and back. The package's own classes (``own``) are known better: their numbers stay finite, and
+    and back. The package's own classes (``own``) are known better: finite numbers stay finite, and
     their arrays keep shape and dtype.
     """
     if saved is None or fresh is None:
@@ -303,7 +301,9 @@ def conform(name: str, saved: Any, fresh: Any, *, own: bool = False) -> None:
             conform(f"{name}[{key!r}]", saved[key], fresh[key], own=own)
     elif own and is_array_api_obj(fresh) and not isinstance(fresh, np.generic):
         require_array(name, saved, fresh)
-    elif own and is_number(fresh) and not (is_number(saved) and math.isfinite(saved)):
+    elif own and is_number(fresh) and not is_number(saved):
+        raise ValueError(f"{name} is {saved!r}, not a number")
+    elif own and is_number(fresh) and math.isfinite(fresh) and not math.isfinite(saved):
         raise ValueError(f"{name} is {saved!r}, not a finite number")
 
 
@@ -487,16 +487,6 @@ class _Decoder:
         (content,) = item.values()
         return self._READERS[tag](self, content, where)
 
-    def _tuple(self, content: Any, where: str) -> Any:
-        return tuple(self.node(list(content), where))
-
-    def _dict(self, content: Any, where: str) -> Any:
-        pairs = self.node(list(content), where)
-        return _unique([(key, value) for key, value in pairs])
-
-    def _complex(self, content: Any, where: str) -> complex:
-        return complex(*self.node(content, where))
-
     def _record(self, content: Any, where: str) -> Any:
         name, values = content
         cls = find_class(name, self._classes)
@@ -522,10 +512,6 @@ class _Decoder:
             array = flat.reshape(shape, order={"C": "C", "F": "F"}[order]).copy(order="K")
             self._arrays[key] = in_library(array, kind, self._like)
         return self._arrays[key]
-
-    def _scalar(self, content: Any, where: str) -> Any:
-        (array,) = content.values()
-        return self._array(array, where)[()]
 
     def _growth(self, content: Any, where: str) -> list[Any]:
         first, added = content
@@ -556,13 +542,18 @@ class _Decoder:
     _READERS: ClassVar[dict[str, Callable[[_Decoder, Any, str], Any]]] = {
         "$int": lambda self, content, where: int(content, 16),
         "$float": lambda self, content, where: float(content),
+        "$complex": lambda self, content, where: complex(*self.node(content, where)),
         "$bytes": lambda self, content, where: bytes.fromhex(content),
-        "$complex": _complex, "$tuple": _tuple, "$dict": _dict, "$record": _record,
-        "$array": _array, "$scalar": _scalar, "$grown": _growth,
-    }  # fmt: skip
+        "$tuple": lambda self, content, where: tuple(self.node(list(content), where)),
+        "$dict": lambda self, content, where: _unique(self.node(list(content), where)),
+        "$scalar": lambda self, content, where: self.node(content, where)[()],
+        "$array": _array,
+        "$record": _record,
+        "$grown": _growth,
+    }
 
 
-def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _unique(pairs: list[Any]) -> dict[Any, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands twice in a table")
@@ -860,76 +851,6 @@ def _shown(item: Any, *, full: bool = False) -> str:
     return f"{name if full else name.split(':')[-1].split('.')[-1]}({', '.join(settings)})"
 
 
-def code_digest(item: Any) -> str:
-    """Return what tells one function from another of the same name, such as two lambdas.
-
-    Its instructions, constants, defaults, and the numbers, texts, tuples, arrays and functions of
-    its own module that it sees around it count. What it could be changing (lists, dicts, variables
-    that it sets itself) and what objects hold does not: a schedule that counts its calls is still
-    the same.
-
-    Examples
-    --------
-    >>> first, second, third = lambda k: 0.1, lambda k: 0.2, lambda n: 0.1
-    >>> code_digest(first) == code_digest(second), code_digest(first) == code_digest(third)
-    (False, True)
-    """
-    return digest(*_code_parts(item, set()))
-
-
-def _code_parts(item: Any, seen: set[int]) -> Iterator[Any]:
-    plain = (type(None), bool, int, float, complex, str, bytes, type(...), np.generic)
-    if isinstance(item, plain) or is_array_api_obj(item):
-        yield item
-    elif isinstance(item, tuple):
-        yield f"{len(item)} items"
-        for part in item:
-            yield from _code_parts(part, seen)
-    elif isinstance(item, frozenset):
-        yield sorted(map(repr, item))
-    elif isinstance(item, MethodType):
-        yield f"method of {type(item.__self__).__qualname__}"
-        yield from _code_parts(item.__func__, seen)
-    elif isinstance(item, functools.partial):
-        keywords = tuple(sorted(item.keywords.items()))
-        yield from _code_parts(("partial", item.func, item.args, keywords), seen)
-    elif isinstance(item, CodeType):
-        yield from (item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names)
-        yield from (item.co_code, item.co_exceptiontable)
-        yield from _code_parts(item.co_consts, seen)
-    elif isinstance(item, FunctionType) and id(item) not in seen:
-        seen.add(id(item))
-        code, keywords = item.__code__, tuple(sorted((item.__kwdefaults__ or {}).items()))
-        constants = tuple(None if part == item.__doc__ else part for part in code.co_consts)
-        around = tuple(_surroundings(item))
-        parts = (code.replace(co_consts=constants), item.__defaults__, keywords, around)
-        yield from _code_parts(parts, seen)
-    else:
-        yield f"a {type(item).__qualname__}"
-
-
-def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the variables that a function reads from around it and never sets, by name."""
-    code = function.__code__
-    read, written = _names(code, "LOAD_GLOBAL"), _names(code, "STORE_GLOBAL", "STORE_DEREF")
-    around = {name: function.__globals__.get(name) for name in read}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not set yet
-            around[name] = cell.cell_contents
-    for name in sorted(around.keys() - written):
-        value = around[name]
-        if isinstance(value, FunctionType) and value.__module__ != function.__module__:
-            value = value.__qualname__
-        yield name, value
-
-
-def _names(code: CodeType, *operations: str) -> set[str]:
-    """Return the names that operations of a function, or of those inside it, refer to."""
-    inside = (part for part in code.co_consts if isinstance(part, CodeType))
-    found = {str(op.argval) for op in dis.get_instructions(code) if op.opname in operations}
-    return found.union(*(_names(part, *operations) for part in inside))
-
-
 # -- which problem ---------------------------------------------------------------------------------
 
 SETTINGS = ("batch_size", "repeatable", "l2", "noise")
@@ -946,9 +867,6 @@ def identity(
     """
     parts = {"objective": problem.objective, "proxy": problem.proxy}
     marks = {name: fingerprint(loss) for name, loss in parts.items()}
-    telling = (
-        gradient is not None and marks["proxy"] is None and not isinstance(problem.proxy, Zero)
-    )
     return {
         "rng": seed,
         "penalty": describe(problem.penalty),
@@ -958,7 +876,7 @@ def identity(
             for name, loss in parts.items()
         },
         "value": value() if marks["objective"] is None else None,
-        "slope": _slope(gradient, w0) if telling and gradient is not None else None,
+        "slope": _slope(gradient, w0) if marks["proxy"] is None and gradient is not None else None,
     }
 
 
@@ -983,10 +901,9 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     found = differences("penalty", saved["penalty"], now["penalty"])
     for name in ("objective", "proxy"):
         before, after = saved["settings"][name], now["settings"][name]
-        both = [key for key in after if key in before]
-        named = [
-            text for key in both for text in differences(f"{name}.{key}", before[key], after[key])
-        ]
+        named = []
+        for key in (key for key in after if key in before):
+            named += differences(f"{name}.{key}", before[key], after[key])
         if not named and None not in (saved[name], now[name]) and saved[name] != now[name]:
             named = [f"the {name}'s data is not that of the saved run"]
         found += named
