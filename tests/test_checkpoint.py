@@ -1,19 +1,23 @@
-"""Checkpoints: what survives a kill, and which files are refused."""
+"""Checkpoints: what survives a kill, bit for bit, and what the file is like."""
 
 from __future__ import annotations
 
-import math
+import copy
+import errno
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 
 import proxyprox as pp
+from proxyprox import checkpoint
 
 SCRIPT = """
 import sys, time
@@ -83,7 +87,7 @@ def test_killed_at_random_points_and_resumed_bit_for_bit(kind, tmp_path):
         for name in a.files:
             assert a[name].tobytes() == b[name].tobytes(), name
     # Nothing half-written stays behind under the run's own name.
-    assert pp.Run.load(path, *_problem_of_script()).steps == 120
+    assert pp.Run.load(path, _problem_of_script()).steps == 120
 
 
 def _problem_of_script():
@@ -92,10 +96,7 @@ def _problem_of_script():
     target = pp.logistic_regression(X, y, l2=0.1, batch_size=6)
     proxy = target.subsample(30, rng=1)
     proxy.batch_size = 7
-    return (pp.Problem(target, proxy),)
-
-
-# -- saving and loading ------------------------------------------------------------------------
+    return pp.Problem(target, proxy)
 
 
 def problem():
@@ -118,103 +119,338 @@ def advance(run, steps):
     return run
 
 
+def counts(run):
+    return {k: v for k, v in run.ledger.as_dict().items() if "seconds" not in k}
+
+
+# -- what is saved ---------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
 def test_every_bit_generator_survives(kind, tmp_path):
-    make = getattr(np.random, kind)
-    whole = started(7, rng=np.random.Generator(make(11)))
-    half = started(3, rng=np.random.Generator(make(11)))
-    half._rng.integers(3, dtype=np.uint32)  # leave half a word buffered, where there is a buffer
-    whole2 = half._rng.bit_generator.state
+    half = started(3, rng=np.random.Generator(getattr(np.random, kind)(11)))
+    half.rng.integers(3, dtype=np.uint32)  # leave half a word buffered, where there is a buffer
+    before = repr(half.rng.bit_generator.state)
     half.save(tmp_path / "run")
-    resumed = pp.Run.load(tmp_path / "run", problem(), np.ones(3))
-    assert repr(resumed._rng.bit_generator.state) == repr(whole2)
+    resumed = pp.Run.load(tmp_path / "run", problem())
+    assert repr(resumed.rng.bit_generator.state) == before
     assert advance(resumed, 4).w.tobytes() == advance(half, 4).w.tobytes()
-    assert whole.steps == 7
 
 
 def test_the_open_question_survives(tmp_path):
     run = started()
     query = run.ask()
     run.save(tmp_path / "run")
-    resumed = pp.Run.load(tmp_path / "run", problem(), np.ones(3))
-    again = resumed.ask()
+    again = pp.Run.load(tmp_path / "run", problem()).ask()
     assert again.batch.tobytes() == query.batch.tobytes()
     assert [p.tobytes() for p in again.points] == [p.tobytes() for p in query.points]
 
 
+class Corner(NamedTuple):
+    value: float
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Tail:
+    points: list[Any] = field(default_factory=list)
+    best: float = float("inf")
+
+
+@dataclass(frozen=True)
+class HeavyBallState:
+    """Anything that a method may want to remember."""
+
+    w: Any
+    k: int = 0
+    velocity: Any = 0.0
+    ratio: float = 0.5
+    table: Any = None
+    tail: Any = None
+    notes: Any = None
+
+
+@dataclass(frozen=True)
+class HeavyBall:
+    """A method of the user's own, with numbers, tables and lists in its state."""
+
+    eta: float = 0.1
+    beta: float = 0.5
+
+    uses_proxy: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    two_points: ClassVar[bool] = False
+    default_inner: ClassVar[None] = None
+
+    def init(self, w0, problem=None):
+        return HeavyBallState(w0, tail=Tail(), notes={})
+
+    def ask(self, state):
+        return (state.w,)
+
+    def tell(self, state, gradients, proxy, solve):
+        slope = gradients[0] - proxy.gradient(state.w)
+        w = solve(linear=slope, centre=state.w + self.beta * state.velocity, eta=self.eta)
+        return HeavyBallState(
+            w,
+            state.k + 1,
+            velocity=w - state.w,
+            ratio=float("nan") if state.k % 2 else np.float32(1.5),
+            table=np.outer(w, w)[:, :2].T,
+            tail=Tail([*state.tail.points, w], -float("inf")),
+            notes={1: "one", (2, "b"): [Corner(-0.0, ("x",)), 2**200, 1 + 2j, b"raw"], "$x": None},
+        )
+
+    def step_size(self, k):
+        return self.eta
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_users_state_is_any_tree(library, tmp_path):
+    torch = pytest.importorskip("torch")
+    make = np.asarray if library == "numpy" else torch.tensor
+    target = pp.Quadratic(make(np.diag([1.0, 4.0])), b=make(np.ones(2)), noise=0.1)
+    given = pp.Problem(target, pp.Quadratic(make(np.eye(2))))
+    whole = advance(pp.Run(given, method=HeavyBall(), rng=0), 7)
+    half = advance(pp.Run(given, method=HeavyBall(), rng=0), 4)
+    half.save(tmp_path / "run")
+    was, now = half.state_dict(), pp.Run.load(tmp_path / "run", given).state_dict()
+    assert type(now["state"]) is HeavyBallState
+    for mine, theirs in zip(
+        checkpoint.walk(was["state"]), checkpoint.walk(now["state"]), strict=True
+    ):
+        assert type(mine) is type(theirs)
+        if hasattr(mine, "shape"):
+            assert mine.dtype == theirs.dtype
+            assert mine.tolist() == theirs.tolist()
+    assert repr(now["state"].notes) == repr(was["state"].notes)
+    resumed = advance(pp.Run.load(tmp_path / "run", given), 3)
+    assert type(resumed.w) is type(whole.w)
+    assert resumed.w.tolist() == whole.w.tolist()
+    assert counts(resumed) == counts(whole)
+
+
+def test_a_users_method_goes_on_in_minimize(tmp_path):
+    call = {"problem": problem(), "w0": np.ones(3), "method": HeavyBall(), "rng": 0}
+    whole = pp.minimize(**call, steps=9)
+    pp.minimize(**call, steps=4, checkpoint=tmp_path / "run")
+    resumed = pp.minimize(**call, steps=9, checkpoint=tmp_path / "run")
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert counts(resumed) == counts(whole)
+
+
+def test_classes_of_a_function_are_found_where_they_are_known(tmp_path):
+    @dataclass(frozen=True)
+    class LocalState(HeavyBallState):
+        extra: float = 1.0
+
+    @dataclass(frozen=True)
+    class Local(HeavyBall):
+        def init(self, w0, problem=None):
+            return LocalState(w0, tail=Tail(), notes={})
+
+        def tell(self, state, gradients, proxy, solve):
+            moved = super().tell(state, gradients, proxy, solve)
+            return LocalState(**vars(moved), extra=2.0)
+
+    call = {"problem": problem(), "w0": np.ones(3), "method": Local(), "rng": 0}
+    whole = pp.minimize(**call, steps=6)
+    pp.minimize(**call, steps=3, checkpoint=tmp_path / "run")
+    given = problem()
+    with pytest.raises(pp.CheckpointError, match=r"Local.*classes="):
+        pp.Run.load(tmp_path / "run", given)
+    assert advance(pp.Run.load(tmp_path / "run", given, classes=[Local]), 3).w.tobytes() == (
+        whole.w.tobytes()
+    )
+    resumed = pp.minimize(**call, steps=6, checkpoint=tmp_path / "run")
+    assert resumed.w.tobytes() == whole.w.tobytes()
+
+
+class WarmSolver:
+    """A user's inner solver, no dataclass, with a list in its memory."""
+
+    needs, handles_penalty = (), False
+
+    def __init__(self, shrink=0.5):
+        self.shrink = shrink
+
+    def __repr__(self):
+        return "WarmSolver()"
+
+    def solve(self, phi, start, stop, memory, rng):
+        solved = pp.Newton().solve(phi, start, stop, {}, rng)
+        memory.setdefault("ends", []).append((solved.w, self.shrink * float(rng.normal())))
+        return solved._replace(w=solved.w + memory["ends"][-1][1] * 1e-3)
+
+
+def test_a_solvers_memory_is_any_tree_too(tmp_path):
+    call = {"problem": problem(), "w0": np.ones(3), "method": pp.ProxyProx(0.5), "rng": 0}
+    whole = pp.minimize(**call, inner=WarmSolver(), steps=8)
+    pp.minimize(**call, inner=WarmSolver(), steps=3, checkpoint=tmp_path / "run")
+    resumed = pp.minimize(**call, inner=WarmSolver(), steps=8, checkpoint=tmp_path / "run")
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    with pytest.raises(pp.CheckpointError, match=r"inner\.shrink was 0\.5, now 0\.25"):
+        pp.minimize(**call, inner=WarmSolver(0.25), steps=9, checkpoint=tmp_path / "run")
+    with pytest.raises(pp.CheckpointError, match=r"WarmSolver.*given anew"):
+        pp.Run.load(tmp_path / "run", problem())
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "unsavable", [object(), {1, 2}, np.array([object()]), np.ma.array([1.0]), lambda: None]
+)
+def test_what_cannot_be_saved_is_named(unsavable, tmp_path):
+    with pytest.raises(TypeError, match=r"memory\.x.*cannot be saved"):
+        checkpoint.save(tmp_path / "run", {"memory": {"x": unsavable}})
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(TypeError, match="holds itself"):
+        checkpoint.save(tmp_path / "run", {"memory": circle})
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_keep_layout_dtype_and_identity(tmp_path):
+    rng, shared = np.random.default_rng(0), np.arange(3.0)
+    arrays = [
+        rng.normal(size=(3, 4)), np.asfortranarray(rng.normal(size=(3, 4))), np.ones((0, 5)),
+        np.arange(6).reshape(2, 3)[:, ::2], np.array(3.0), np.array(["é", "ab"]), np.ones(2, ">f4"),
+        np.array([True, False]), np.array([1, -1], dtype=np.int8), np.array("2020-01-01", "M8[D]"),
+    ]  # fmt: skip
+    checkpoint.save(tmp_path / "run", {"arrays": arrays, "pair": (shared, [shared])})
+    tree = checkpoint.read(tmp_path / "run").tree()
+    for mine, theirs in zip(arrays, tree["arrays"], strict=True):
+        assert theirs.dtype == mine.dtype
+        assert theirs.shape == mine.shape
+        assert theirs.tolist() == mine.tolist()
+        assert theirs.flags.writeable
+    assert tree["arrays"][1].flags.f_contiguous
+    assert tree["pair"][0] is tree["pair"][1][0]
+
+
+def test_a_state_is_a_snapshot_and_public(tmp_path):
+    run, other = started(4), started(0)
+    tree = run.state_dict()
+    before = run.w.tobytes()
+    advance(run, 3)
+    tree["state"].w[:] = tree["state"].w  # writable, and no array of the run
+    other.load_state_dict(tree)
+    assert other.w.tobytes() == before
+    assert len(other.trace) == 4
+    tree["state"].w[:] = 99.0
+    tree["memory"].clear()
+    assert advance(other, 3).w.tobytes() == run.w.tobytes()
+    assert counts(other) == counts(run)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_start_is_in_the_file(library, dtype, tmp_path):
+    xp = np if library == "numpy" else pytest.importorskip("torch")
+    # Functions do not know how many parameters they have, or of which library.
+    given = pp.Problem((None, lambda w: w - 1), (lambda w: float(w @ w) / 2, lambda w: w))
+    w0 = xp.ones(4, dtype=getattr(xp, dtype))
+    run = advance(pp.Run(given, w0, method=pp.ProxyProx(1.0), rng=0), 2)
+    run.save(tmp_path / "run")
+    resumed = pp.Run.load(tmp_path / "run", given)
+    assert type(resumed.w) is type(w0)
+    assert resumed.w.dtype == w0.dtype
+    assert advance(resumed, 2).w.tolist() == advance(run, 2).w.tolist()
+
+
+def test_another_size_library_or_dtype_is_refused(tmp_path):
+    started().save(tmp_path / "run")
+    given = pp.Problem((None, np.sinh), problem().proxy)
+    with pytest.raises(pp.CheckpointError, match="size was 3, now 4"):
+        pp.Run.load(tmp_path / "run", given, np.ones(4))
+    with pytest.raises(pp.CheckpointError, match=r"dtype was 'float64', now 'float32'"):
+        pp.Run.load(tmp_path / "run", given, np.ones(3, dtype=np.float32))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(pp.CheckpointError, match="library was 'numpy', now 'torch'"):
+        pp.Run.load(tmp_path / "run", given, torch.ones(3, dtype=torch.float64))
+
+
+# -- the safeguard ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 6)) * np.linspace(1, 0.1, 6)
+    y = X @ rng.normal(size=6) * 3 + rng.logistic(size=600) > 0
+    return pp.logistic_regression(X, y, l2=1e-3, batch_size=16)
+
+
+def useless(target):
+    far = 5 * np.random.default_rng(1).normal(size=(100, 6))
+    return pp.GLM(far, None, target.family, l2=target.l2)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize("proxy", ["label-free", "useless"])
+@pytest.mark.parametrize("until", [7, 20, 45])
+def test_a_safeguarded_run_goes_on_bit_for_bit(target, tmp_path, proxy, until, repeatable):
+    objective = copy.copy(target)
+    objective.repeatable = repeatable
+    problem = pp.Problem(objective, useless(target) if proxy == "useless" else target.label_free())
+    call = {"steps": 60, "rng": 3, "safeguard": True}
+    straight = pp.minimize(problem, **call)
+    saver = pp.Checkpoint(tmp_path / "run.ckpt", every_steps=2)
+
+    def pull_the_plug(step):
+        if step.record.k + 1 == until:
+            raise RuntimeError("no power")
+
+    with pytest.raises(pp.OracleError, match="no power"):
+        pp.minimize(problem, **call, checkpoint=saver, callback=pull_the_plug)
+    resumed = pp.minimize(problem, **call, checkpoint=tmp_path / "run.ckpt")
+    assert resumed.w.tobytes() == straight.w.tobytes()
+    assert resumed.safeguard == straight.safeguard
+    assert counts(resumed) == counts(straight)
+
+
+def test_a_lone_run_and_a_safeguarded_one_are_not_mixed_up(target, tmp_path):
+    problem = pp.Problem(target, target.label_free())
+    call = {"steps": 5, "rng": 0}
+    pp.minimize(problem, **call, checkpoint=tmp_path / "lone")
+    pp.minimize(problem, **call, checkpoint=tmp_path / "guarded", safeguard=True)
+    with pytest.raises(pp.CheckpointError, match="safeguard was False, now True"):
+        pp.minimize(problem, **call, checkpoint=tmp_path / "lone", safeguard=True)
+    with pytest.raises(pp.CheckpointError, match="safeguard was True, now False"):
+        pp.minimize(problem, **call, checkpoint=tmp_path / "guarded")
+    with pytest.raises(pp.CheckpointError, match="safeguard was True, now False"):
+        pp.Run.load(tmp_path / "guarded", problem)
+    with pytest.raises(pp.CheckpointError, match=r"method\.eta was 'auto', now 0\.1"):
+        pp.minimize(problem, **call, checkpoint=tmp_path / "guarded", safeguard=pp.SGD(0.1))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
     [
-        ({"method": pp.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
-        ({"inner": pp.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
-        ({"stop": pp.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
-        ({"averaging": pp.Last()}, ["averaging was", "Uniform", "Last"]),
+        ("dropped_at", -1),
+        ("proxy", 3),
+        ("rival", {}),
+        ("rival", 7),
+        ("run", None),
+        ("rng", {}),
+        ("checks", [{"step": 1}]),
+        ("checks", [pp.Ledger()]),
+        ("checks", "many"),
+        ("counts", [2.5, 0, 0, 0]),
+        ("counts", [1, 2]),
+        ("slope", float("nan")),
+        ("reason", None),
+        ("batches", 7),
     ],
 )
-def test_another_configuration_is_refused_by_name(change, words, tmp_path):
-    started().save(tmp_path / "run")
-    before = (tmp_path / "run").read_bytes()
-    parts = {
-        "method": pp.AuxMVR(a=0.3, eta=0.5), "inner": pp.QuasiNewton(), "stop": pp.SDane(),
-        "averaging": pp.Uniform(),
-    }  # fmt: skip
-    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
-        pp.minimize(
-            problem(), np.ones(3), steps=9, checkpoint=tmp_path / "run", **{**parts, **change}
-        )
-    for word in words:
-        assert word in str(caught.value)
-    assert (tmp_path / "run").read_bytes() == before
+def test_a_damaged_safeguard_is_named(target, tmp_path, name, value):
+    problem, path = pp.Problem(target, target.label_free()), tmp_path / "run"
+    call = {"steps": 3, "rng": 0, "safeguard": True, "checkpoint": path}
+    pp.minimize(problem, **call)
+    checkpoint.save(path, {**checkpoint.read(path).tree(), name: value})
+    with pytest.raises(pp.CheckpointError, match="damaged"):
+        pp.minimize(problem, **call)
 
 
-def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
-    call = {
-        "problem": pp.Problem((None, np.sinh), problem().proxy), "w0": np.ones(3),
-        "method": pp.ProxyProx(10.0),
-    }  # fmt: skip
-    first = pp.minimize(**call, steps=5, checkpoint=tmp_path / "run")
-    assert first.stop.startswith("Convex(steps=5, G=0.0) (the default: the objective is not known")
-    longer = pp.minimize(**call, steps=12, checkpoint=tmp_path / "run")
-    assert longer.steps == 12
-    kept = "Convex(steps=5, G=0.0) (the rule that the run began with)"
-    assert longer.stop == kept
-    by_budget = pp.minimize(**call, budget=pp.Budget(seconds=1e-9), checkpoint=tmp_path / "run")
-    assert by_budget.stop == kept
-    whole = pp.minimize(**call, steps=12, stop=pp.Convex(5))
-    assert longer.w.tobytes() == whole.w.tobytes()
-    with pytest.raises(pp.CheckpointError, match=r"stop.steps was 5, now 20"):
-        pp.minimize(**call, steps=20, stop=pp.Convex(20), checkpoint=tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "words"),
-    [
-        (pp.ProxyProx(10.0), pp.ProxyProx(5.0), "method.eta was 10.0, now 5.0."),
-        (
-            pp.ProxyProx(1.0, correction=pp.EMA(0.5)), pp.ProxyProx(1.0, correction=pp.EMA(0.1)),
-            "method.correction.a was 0.5, now 0.1.",
-        ),
-        (pp.ProxyProx(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
-        (pp.ProxyProx(1.0), pp.ProxyProx("auto"), "method.eta was 1.0, now 'auto'"),
-        (pp.ProxyProx(1.0), pp.ProxyProx(math.exp), "method.eta was 1.0, now math.exp"),
-    ],
-)  # fmt: skip
-def test_the_setting_that_differs_is_named(was, now, words, tmp_path):
-    problem = pp.Problem((None, np.sinh), (lambda w: w @ w / 2, lambda w: w))
-    pp.minimize(problem, np.ones(3), method=was, steps=2, checkpoint=tmp_path / "run")
-    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
-        pp.minimize(problem, np.ones(3), method=now, steps=3, checkpoint=tmp_path / "run")
-    assert words in str(caught.value)
-    assert "settings" not in str(caught.value)
-
-
-def test_another_size_or_dtype_is_refused(tmp_path):
-    started().save(tmp_path / "run")
-    with pytest.raises(pp.CheckpointError, match=r"fit|another run|length"):
-        pp.Run.load(tmp_path / "run", pp.Problem((None, np.sinh), problem().proxy), np.ones(4))
-    floats = pp.Problem((None, np.sinh), problem().proxy)
-    with pytest.raises(pp.CheckpointError, match=r"dtype was 'float64', now 'float32'"):
-        pp.Run.load(tmp_path / "run", floats, np.ones(3, dtype=np.float32))
+# -- the file --------------------------------------------------------------------------------------
 
 
 def test_steps_and_seconds_between_saves(tmp_path):
@@ -232,3 +468,97 @@ def test_steps_and_seconds_between_saves(tmp_path):
     often = Watched(tmp_path / "b", every_seconds=1e-9)
     pp.minimize(problem(), np.ones(3), checkpoint=often, **call)
     assert saved == [0, 1, 2, 3, 4, 5, 6, 7, 7]
+
+
+def test_a_save_adds_the_same_at_every_step(tmp_path):
+    run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []
+    for _ in range(60):
+        saver.save(advance(run, 1))
+        sizes.append(os.path.getsize(tmp_path / "run"))
+    added = np.diff(sizes)
+    assert added.min() > 0
+    assert added[-1] < 1.1 * added[5]
+    assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(60))
+
+
+def test_a_file_that_holds_mostly_old_states_is_written_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "SMALL", 20_000)
+    run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []
+    for _ in range(60):
+        saver.save(advance(run, 1))
+        sizes.append(os.path.getsize(tmp_path / "run"))
+    assert (np.diff(sizes) < 0).sum() > 1
+    assert max(sizes) < 60_000
+    resumed = pp.Run.load(tmp_path / "run", problem())
+    assert repr(list(resumed.trace)) == repr(list(run.trace))
+    assert advance(resumed, 2).w.tobytes() == advance(run, 2).w.tobytes()
+
+
+def test_appending_keeps_permissions_and_links(tmp_path):
+    run, path, link = started(1), tmp_path / "run", tmp_path / "link"
+    link.symlink_to(path)
+    run.save(path)
+    saver = pp.Checkpoint(link, every_steps=1)
+    saver.save(run)
+    os.chmod(link, 0o600)
+    inode = os.stat(link).st_ino
+    saver.save(advance(run, 1))
+    assert os.stat(link).st_mode & 0o777 == 0o600
+    assert os.stat(link).st_ino == inode
+    assert pp.Run.load(link, problem()).steps == 2
+
+
+@pytest.mark.parametrize("what", ["removed", "replaced", "changed", "longer"])
+def test_a_file_that_somebody_changed_is_written_anew(what, tmp_path):
+    run, path = started(1), tmp_path / "run"
+    saver = pp.Checkpoint(path, every_steps=1)
+    saver.save(run)
+    data = path.read_bytes()
+    if what == "replaced":
+        (tmp_path / "other").write_bytes(data)
+        os.replace(tmp_path / "other", path)
+    elif what == "changed":
+        path.write_bytes(bytes(len(data)))
+        os.utime(path, ns=(1, 1))
+    elif what == "longer":
+        path.write_bytes(data + b"and more")
+    else:
+        path.unlink()
+    saver.save(advance(run, 1))
+    assert pp.Run.load(path, problem()).steps == 2
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_save_that_fails_half_way_costs_only_itself(error, tmp_path, monkeypatch):
+    run, path = started(1), tmp_path / "run"
+    saver = pp.Checkpoint(path, every_steps=1)
+    saver.save(run)
+    saver.save(advance(run, 1))
+    sync = os.fsync
+
+    def full(descriptor):
+        raise error
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(type(error)):
+        saver.save(advance(run, 1))
+    monkeypatch.setattr(os, "fsync", sync)
+    assert pp.Run.load(path, problem()).steps == 2
+    saver.save(advance(run, 1))
+    saver.save(advance(run, 1))
+    assert advance(pp.Run.load(path, problem()), 2).w.tobytes() == advance(run, 2).w.tobytes()
+
+
+def test_two_runs_may_share_a_checkpoint_one_after_the_other(tmp_path):
+    saver = pp.Checkpoint(tmp_path / "run", every_steps=1)
+    call = {"problem": problem(), "w0": np.ones(3), "method": pp.ProxyProx(0.5), "rng": 0}
+    pp.minimize(**call, steps=3, checkpoint=saver)
+    resumed = pp.minimize(**call, steps=6, checkpoint=saver)
+    assert resumed.w.tobytes() == pp.minimize(**call, steps=6).w.tobytes()
+    assert pp.Run.load(tmp_path / "run", problem()).steps == 6
+
+
+@pytest.mark.parametrize("path", ["", None, 3, "no/such/folder/run", "/"])
+def test_a_path_that_cannot_work_is_refused(path):
+    with pytest.raises((TypeError, ValueError), match="checkpoint"):
+        pp.Checkpoint(path)

@@ -21,7 +21,7 @@ ROOT = Path(proxyprox.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_signals", "_arrays", "_digests", "_files", "_extras", "_text"],
-    ["_checks", "_code", "_isolation"],
+    ["_checks", "_isolation"],
     [
         "problems",
         "penalties",
@@ -35,12 +35,11 @@ LAYERS = [
     ["_subproblem", "stepsizes"],
     ["inner"],
     ["methods"],
-    ["_config", "_pack", "_oracles", "_door", "_result", "_exchange", "_restored", "_evidence"],
-    ["_identity", "_rng_state", "_faults"],
-    ["_checkpoint"],
+    ["_oracles", "_door", "_result", "_exchange", "_evidence"],
+    ["checkpoint", "_faults"],
+    ["_outcome"],
     ["_run"],
-    ["_guard_state"],
-    ["_erm", "_gap", "_outcome", "_progress", "_purse", "_safeguard"],
+    ["_erm", "_gap", "_progress", "_purse", "_safeguard"],
     ["_minimize"],
     ["_scipy"],
     ["sklearn", "privacy", "diagnostics", "torch", "simulation", "datasets"],
@@ -155,7 +154,6 @@ def test_any_module_can_be_imported_first():
         sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
     needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
     assert "proxyprox._subproblem" in needed["proxyprox.inner.lbfgs"]
-    assert "proxyprox.inner" in needed["proxyprox._config"]
     TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
 
 

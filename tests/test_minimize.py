@@ -258,7 +258,7 @@ def test_a_disk_that_fails_does_not_hide_the_first_error(tmp_path, monkeypatch):
 def test_a_batch_that_cannot_be_saved_is_refused_before_it_is_paid_for(tmp_path):
     asked = []
     target = pp.FunctionObjective(lambda w, b: asked.append(1) or w, sample=lambda rng: object())
-    with pytest.raises(TypeError, match="a object cannot be saved in a checkpoint; use numbers"):
+    with pytest.raises(TypeError, match="batch is a object, which cannot be saved"):
         pp.minimize(
             pp.Problem(target), np.ones(2), method=pp.SGD(0.1), steps=1, checkpoint=tmp_path / "r"
         )
@@ -269,3 +269,9 @@ def test_divergence_is_a_status_not_an_error():
     result = pp.minimize(problem(0.0), np.ones(2), method=pp.SGD(100.0), steps=500)
     assert result.status in (pp.Status.DIVERGED, pp.Status.TARGET_NOT_FINITE)
     assert np.isfinite(result.w).all()
+
+
+def test_a_result_of_sgd_speaks_of_no_inner_solver():
+    call = {"problem": problem(0.0), "w0": np.ones(2), "steps": 3}
+    assert "inner" not in str(pp.minimize(**call, method=pp.SGD(0.1)))
+    assert "inner solver" in str(pp.minimize(**call))

@@ -13,6 +13,7 @@ from proxyprox._arrays import Vector, norm
 from proxyprox._oracles import MeteredProxy
 from proxyprox._result import counted
 from proxyprox._subproblem import NonFiniteError
+from proxyprox.checkpoint import Prefix
 
 ROW = 5
 """Such steps in a row, at the end of a run, that are no accident."""
@@ -69,7 +70,7 @@ class Faults:
 
     def as_tree(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        return {"blocked": list(self.blocked), "words": self.words}
+        return {"blocked": Prefix(self.blocked), "words": self.words}
 
     def go_back(self, count: int, words: str) -> None:
         """Forget what was entered after so many blocked steps."""
@@ -77,10 +78,9 @@ class Faults:
         self.words = words
 
     def restore(self, tree: Any, steps: int) -> None:
-        """Go back to what a checkpoint kept; one written before there were faults has none."""
-        tree = {"blocked": [], "words": ""} if tree is None else tree
-        blocked, words = tree["blocked"], tree["words"]
+        """Go back to what a checkpoint kept."""
+        blocked, words = list(tree["blocked"]), tree["words"]
         whole = all(type(k) is int and 0 <= k < steps for k in blocked)
         if not whole or sorted(set(blocked)) != blocked or not isinstance(words, str):
             raise ValueError("the blocked steps are not a list of steps")
-        self.blocked, self.words = list(blocked), words
+        self.blocked, self.words = blocked, words

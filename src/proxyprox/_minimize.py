@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox import _checkpoint as checkpoints
 from proxyprox._arrays import Vector
-from proxyprox._checkpoint import Checkpoint, CheckpointError, as_checkpoint
 from proxyprox._checks import flag, message, require_takes, whole
 from proxyprox._door import chosen, planned, require_accounts
 from proxyprox._exchange import Query, Step, answered
 from proxyprox._files import LockedError, locked
-from proxyprox._guard_state import restore_guard
 from proxyprox._ledger import Budget, as_budget
 from proxyprox._outcome import judged
 from proxyprox._progress import bar
@@ -28,6 +25,7 @@ from proxyprox._safeguard import Guarded
 from proxyprox._signals import critical, ending_signals, raise_if_ending, step_first
 from proxyprox._subproblem import NonFiniteError
 from proxyprox.averaging import Averaging
+from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.methods import SGD
 from proxyprox.problems import Problem
 from proxyprox.stopping import Criterion
@@ -145,7 +143,7 @@ def minimize(
     driven: Driven = run
     if safeguard:
         driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
-    work = partial(_minimised, run, driven, steps, limits, callback, saver, progress, stop is None)
+    work = partial(_minimised, run, driven, steps, limits, callback, saver, progress)
     if saver is None:
         return work()
     with ending_signals():
@@ -164,17 +162,12 @@ def _minimised(
     callback: Callable[[Step], Any] | None,
     saver: Checkpoint | None,
     progress: bool,
-    keep_stop: bool,
 ) -> Result:
     """Resume where there is something to resume, run, and judge the outcome."""
     start = run.w
     resumed: int | None = None
     if saver is not None and os.path.exists(saver.path):
-        tree = checkpoints.read_tree(saver.path, like=run.w)
-        if isinstance(driven, Guarded):
-            restore_guard(saver.path, tree, driven, keep_stop=keep_stop)
-        else:
-            checkpoints.restore_run(saver.path, tree, run, keep_stop=keep_stop, same_call=True)
+        resume(saver.path, driven)
         resumed = driven.steps
     if isinstance(driven, Guarded) and driven.steps == 0:
         driven.require_budget()

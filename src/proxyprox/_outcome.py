@@ -21,9 +21,9 @@ import numpy as np
 
 from proxyprox._arrays import Vector, copied, dot, norm
 from proxyprox._oracles import reported_value
-from proxyprox._restored import require_like
 from proxyprox._result import Result, Status
 from proxyprox._trace import Trace
+from proxyprox.checkpoint import require_array
 from proxyprox.problems import Problem
 
 FAR = 2.0
@@ -225,11 +225,12 @@ class GradientPath:
 
     @classmethod
     def from_tree(cls, tree: Any, w0: Vector, steps: int) -> GradientPath | None:
-        """Return what a checkpoint kept; one written before there were paths has none."""
+        """Return what :meth:`as_tree` returned, checked; None where nothing was followed."""
         if tree is None:
             return None
         for name in VECTORS:
-            require_like(f"path.{name}", tree[name], w0, optional=steps == 0)
+            if steps or tree[name] is not None:
+                require_array(f"path.{name}", tree[name], w0)
         if not isinstance(tree["exact"], bool):
             raise ValueError("path.exact is neither true nor false")
         answers = {}

@@ -1,6 +1,5 @@
 """The public names, loaded together when the first of them is used."""
 
-from proxyprox._checkpoint import Checkpoint, CheckpointError
 from proxyprox._exchange import Query, Step
 from proxyprox._ledger import Budget, Ledger
 from proxyprox._minimize import OracleError, minimize
@@ -10,6 +9,7 @@ from proxyprox._scipy import scipy_method
 from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox._trace import StepRecord, Trace
 from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
+from proxyprox.checkpoint import Checkpoint, CheckpointError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.diagnostics import audit, plan
 from proxyprox.inner import (

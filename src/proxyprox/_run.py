@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import math
+import numbers
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox import _checkpoint as checkpoint
+from proxyprox import checkpoint
 from proxyprox._arrays import Vector, all_finite, copied
 from proxyprox._checks import file_path, generator
 from proxyprox._door import admit, chosen, require_problem, starting_point
@@ -24,19 +28,22 @@ from proxyprox._exchange import (
     subproblem_copied,
 )
 from proxyprox._faults import Faults
-from proxyprox._identity import configuration, identity, seed_of
-from proxyprox._isolation import copied_tree, is_ours
+from proxyprox._isolation import copied_tree, is_ours, isolated
 from proxyprox._ledger import Ledger
-from proxyprox._oracles import MeteredProxy
+from proxyprox._oracles import MeteredProxy, reported_value
 from proxyprox._outcome import GradientPath, by_gradients
 from proxyprox._result import Result, Status
 from proxyprox._signals import critical
 from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox._trace import Trace
+from proxyprox._trace import StepRecord, Trace
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.methods import Answers
 from proxyprox.problems import Problem, Zero
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.stopping import Convex, Criterion, Progress, SDane
+
+PARTS = ("method", "inner", "stop", "averaging")
+PLANNED = (Convex, SDane)
+"""The default rules of which the number of steps planned decides."""
 
 
 class Snapshot(NamedTuple):
@@ -128,7 +135,9 @@ class Run:
         )
         self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
         self._rng = generator(rng)
-        self._w0, self._seed = parts.w0, seed_of(rng)
+        self._w0 = parts.w0
+        self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
+        self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
         self._memory: dict[str, Any] = {}
         self._average: Vector | None = None
@@ -143,6 +152,11 @@ class Run:
     def steps(self) -> int:
         """Outer steps taken."""
         return int(self._state.k)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of batches and solvers."""
+        return self._rng
 
     @property
     def w(self) -> Vector:
@@ -302,7 +316,85 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Return, as JSON data, how this run is set up."""
-        return configuration(self)
+        if self._config is None:
+            parts = {name: getattr(self, name) for name in PARTS}
+            self._config = {
+                **{name: checkpoint.describe(part) for name, part in parts.items()},
+                "size": int(self._w0.shape[0]),
+                "dtype": str(self._w0.dtype),
+                "library": checkpoint.library(self._w0),
+            }
+        return self._config
+
+    def state_dict(self, *, problem: bool = True) -> dict[str, Any]:
+        """Return everything that the rest of the run depends on, as a tree of plain parts.
+
+        Parameters
+        ----------
+        problem : bool
+            Whether to tell what problem it is about, which takes a pass over the data the first
+            time; without it :meth:`load_state_dict` cannot refuse another problem.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, arrays, and dicts, lists, tuples and dataclasses of them. It does not
+            change when the run goes on; its ``"trace"`` is the steps so far, without a copy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from proxyprox import Problem, Quadratic, Run
+        >>> target = Quadratic(np.eye(2), b=np.array([-1.0, -2.0]), noise=0.1)
+        >>> problem = Problem(target, proxy=Quadratic(np.eye(2)))
+        >>> run, other = Run(problem, rng=0), Run(problem, rng=0)
+        >>> step = run.tell(target.gradient(*run.ask().points, run.ask().batch))
+        >>> other.load_state_dict(run.state_dict())
+        >>> other.steps, bool((other.ask().batch == run.ask().batch).all())
+        (1, True)
+        """
+        self.settle()
+        # First: it may ask for the proxy's gradient at w0, which is charged and kept.
+        about = self._identified() if problem else None
+        points = {id(item) for item in checkpoint.walk(self._state)}
+        copies = {
+            "config": self.config(),
+            "identity": about,
+            "w0": self._w0,
+            "state": self._state,
+            # The proxy's gradients are kept, not recomputed: counts and bits stay the same.
+            "known": [list(pair) for pair in self._proxy.snapshot() if id(pair[0]) in points],
+            "memory": self._memory,
+            "average": self._average,
+            "path": None if self._path is None else self._path.as_tree(),
+        }
+        return {
+            "kind": "Run",
+            **checkpoint.copied_tree(copies),
+            "share": self._share,
+            "pending": None if self._pending is None else {"batch": self._pending.batch},
+            "rng": self._rng.bit_generator.state,
+            "ledger": copy.copy(self.ledger),
+            "trace": checkpoint.Prefix(self.trace.rows),
+            "faults": self._faults.as_tree(),
+        }
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit.
+
+        Parameters
+        ----------
+        tree : dict
+            The state of a run with the same configuration, start, seed and problem. A default
+            inner rule that follows from the number of steps planned gives way to the one that the
+            run began with: a run may go on for longer than was planned.
+
+        Raises
+        ------
+        CheckpointError
+            If it is the state of another run, or not a run's state; this run is then unchanged.
+        """
+        self._load(tree)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -310,11 +402,17 @@ class Run:
         No lock is kept: two processes that load one file both pay for what they ask.
         """
         file_path("path", path)
-        self.settle()
-        checkpoint.save_tree(path, {**checkpoint.run_tree(self), "identity": identity(self)})
+        checkpoint.save(path, self.state_dict())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None) -> Run:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        problem: Problem,
+        w0: Vector | None = None,
+        *,
+        classes: Sequence[type] = (),
+    ) -> Run:
         """Return the run saved in a file.
 
         Parameters
@@ -323,24 +421,159 @@ class Run:
             The file; no code in it is ever run.
         problem : Problem
             The same problem: data is not part of a checkpoint, but other data is refused. Plain
-            functions are compared by the proxy's gradient at w0, if that is the saved run's.
+            functions are compared by the target's value and the proxy's gradient at the start.
         w0 : array, optional
-            Any array of the run's kind and size, if the problem does not know its size.
+            Any array of the run's library, dtype and size. The file has the start: this is only
+            needed for arrays that are neither NumPy's nor torch's, or to place them on a device.
+        classes : sequence of classes, optional
+            Your own dataclasses among the run's parts. Those of modules that are imported
+            already, and the package's own, are found by name.
 
         Raises
         ------
         CheckpointError
             If the file is missing, damaged, or of another problem.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from proxyprox import Problem, ProxyProx, Quadratic, Run
+        >>> problem = Problem(Quadratic(np.eye(2), b=np.ones(2)), Quadratic(np.eye(2)))
+        >>> run = Run(problem, np.zeros(2), method=ProxyProx(eta=1.0))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.save(f"{folder}/run")
+        ...     Run.load(f"{folder}/run", problem).method
+        ProxyProx(eta=1.0, correction=Plain())
         """
         file_path("path", path)
         require_problem(problem)
-        start = starting_point(problem, w0)
-        tree = checkpoint.read_tree(path, like=start)
-        run = checkpoint.rebuilt(path, tree, lambda config: cls(problem, start, **config))
-        checkpoint.restore_run(path, tree, run)
+        with checkpoint.naming(path):
+            saved = checkpoint.read(path)
+            checkpoint.require_kind(saved.tree(["kind"]), "Run")
+            begun = saved.tree(["config", "w0"], like=_like(problem, w0))
+            with checkpoint.structure():
+                parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
+            try:
+                run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
+            except Exception as error:
+                raise checkpoint.CheckpointError(
+                    f"it does not fit this problem: {error} Give the problem that the run was "
+                    "saved with."
+                ) from error
+            known = [*classes, *checkpoint.record_classes(run._state)]
+            run._load(saved.tree(like=run._w0, classes=known), any_start=w0 is not None)
         return run
 
     # -- internals --------------------------------------------------------------------------
+
+    def _load(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
+        """Take over a state; with ``any_start`` from whatever start this run was built with."""
+        checkpoint.require_kind(tree, "Run")
+        about = tree.get("identity")
+        identity = None if about is None else self._identified(counted=False)
+        with checkpoint.structure():
+            stop = self._stop_of(tree)
+            now = {**self.config(), "stop": checkpoint.describe(stop)}
+            found = [
+                text
+                for name, setting in now.items()
+                for text in checkpoint.differences(name, tree["config"][name], setting)
+            ]
+            if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
+                checkpoint.require_array("w0", tree["w0"], self._w0)
+                same = bool((tree["w0"] == self._w0).all())
+                if not same and not any_start:
+                    found.append("w0 is not that of the saved run")
+                if identity is not None:
+                    found += checkpoint.other_identity(
+                        about, identity, dtype=now["dtype"], same_start=same
+                    )
+        if found:
+            raise checkpoint.other_run(found)
+        with checkpoint.structure():
+            commit = self._checked(tree)
+        # All is well: only now is the run changed.
+        if stop != self.stop:
+            self.stop, self._why_stop = stop, " (the rule that the run began with)"
+        commit()
+
+    def _checked(self, tree: dict[str, Any]) -> Callable[[], None]:
+        """Check a state of this configuration; return what puts the run into it."""
+        names = ("w0", "state", "known", "memory", "average", "path")
+        arrays = checkpoint.copied_tree({name: tree[name] for name in names})
+        state, average, like = arrays["state"], arrays["average"], self._w0
+        checkpoint.conform("state", state, self._state)
+        checkpoint.require_count("k", state.k)
+        checkpoint.require_array("w", state.w, like)
+        if average is not None:
+            checkpoint.require_array("average", average, like)
+        known = [(point, gradient) for point, gradient in arrays["known"]]
+        for pair in known:
+            for array in pair:
+                checkpoint.require_array("a known gradient", array, like)
+        ledger, rows = tree["ledger"], list(tree["trace"])
+        for item in fields(Ledger):
+            kind = type(getattr(self.ledger, item.name))
+            checkpoint.require_count(item.name, getattr(ledger, item.name), kind)
+        if len(rows) != state.k:
+            raise ValueError(f"{len(rows)} recorded steps, but k = {state.k}")
+        for k, row in enumerate(rows):
+            if type(row) is not StepRecord or row.k != k or any(isinstance(x, str) for x in row):
+                raise ValueError(f"the record of step {k} is not one")
+        if not isinstance(arrays["memory"], dict):
+            raise ValueError("the solver's memory is not a table")
+        share, pending = tree["share"], tree["pending"]
+        checkpoint.require_count("share", share, float)
+        if share > 1 or (pending is not None and set(pending) != {"batch"}):
+            raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
+        rng = checkpoint.restored_rng(tree["rng"], self._rng)
+        faults = Faults()
+        faults.restore(tree["faults"], state.k)
+        path = GradientPath.from_tree(arrays["path"], like, state.k)
+        points = None if pending is None else tuple(self.method.ask(state))
+
+        def commit() -> None:
+            self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
+            self._identity, self._config = tree.get("identity") or self._identity, None
+            self._memory.clear()
+            self._memory.update(arrays["memory"])
+            self._proxy.rewind(known)
+            self._rng, self._faults, self.trace = rng, faults, Trace(rows)
+            self._path, self._broken_off = path, None
+            for item in fields(Ledger):
+                setattr(self.ledger, item.name, getattr(ledger, item.name))
+            self._reopen(None if pending is None else pending["batch"], points)
+
+        return commit
+
+    def _stop_of(self, tree: dict[str, Any]) -> Criterion:
+        """Return this run's inner rule, or the one that it began with if both were defaults."""
+        if not self._why_stop or not isinstance(self.stop, PLANNED):
+            return self.stop
+        saved = tree["config"]["stop"]
+        ours = isinstance(saved, dict) and saved.get("class") in map(checkpoint.class_name, PLANNED)
+        return checkpoint.rebuild(saved) if ours else self.stop  # type: ignore[no-any-return]
+
+    def _identified(self, *, counted: bool = True) -> dict[str, Any]:
+        """Return what the run is about, computed once.
+
+        The proxy's gradient at w0, where that is asked for, is the one that the first step will
+        need: it is charged, and kept for it. After that, and when states are only compared
+        (``counted=False``), it is no part of the run's books.
+        """
+        if self._identity is None:
+            proxy, known = self._proxy, self._proxy.snapshot()
+            oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
+            self._identity = checkpoint.identity(
+                self.problem, self._w0, self._seed,
+                lambda: reported_value(self.problem, self._w0),
+                oracle.gradient if self.method.uses_proxy else None,
+            )  # fmt: skip
+            if self._identity["slope"] is None:
+                # The first step is to meet a gradient that is not finite itself.
+                proxy.rewind(known)
+        return self._identity
 
     def _reopen(self, batch: Any, points: tuple[Vector, ...] | None) -> None:
         split = getattr(self.problem.objective, "halves", None) if self._measures else None
@@ -420,3 +653,11 @@ class Run:
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
+
+
+def _like(problem: Problem, w0: Vector | None) -> Vector | None:
+    """Return an array of the library and device that a run on this problem would have."""
+    if w0 is None:
+        with contextlib.suppress(ValueError):  # the problem does not know its size
+            return starting_point(problem, None)
+    return w0

@@ -22,19 +22,17 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import os
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from proxyprox import checkpoint
 from proxyprox._arrays import Vector, norm
-from proxyprox._checkpoint import save_tree
 from proxyprox._erm import has_rows, minimiser_on_rows
 from proxyprox._evidence import Check, Evidence, verdict
 from proxyprox._exchange import Query, Step, answered
 from proxyprox._gap import held_out_gap, points_each, rounding_of
-from proxyprox._guard_state import guard_tree
 from proxyprox._isolation import copied_tree
 from proxyprox._ledger import Budget
 from proxyprox._purse import LEAST, SHARE, Item, Purse, comparisons
@@ -47,6 +45,7 @@ from proxyprox.methods import SGD
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
+NAN = math.nan
 
 
 _CHANGED = (
@@ -74,7 +73,7 @@ class Guarded:
         self.ledger = run.ledger
         self.steps = 0
         self._proxy: Run | None = run
-        self._rng = np.random.default_rng(run._rng.integers(2**62))
+        self._rng = np.random.default_rng(run.rng.integers(2**62))
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
         self._start, self._slope = run.w, 0.0
@@ -213,10 +212,61 @@ class Guarded:
             safeguard=evidence,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run, its rival and the comparisons to a file, whole or not at all."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of the runs and their comparisons depend on."""
         self.settle()
-        save_tree(path, guard_tree(self))
+        # The rival is about the same problem: its data need not be looked at again.
+        rival = None if self._sgd is None else self._sgd.state_dict(problem=False)
+        return {
+            "kind": "Guarded",
+            "run": self._answer.state_dict(),
+            "rival": rival,
+            "proxy": self._proxy is not None,
+            "rng": self._rng.bit_generator.state,
+            "batches": checkpoint.Prefix(self._batches),
+            "checks": checkpoint.Prefix(self._checks),
+            "reason": self._reason,
+            "slope": self._slope,
+            "dropped_at": self._dropped_at,
+            "counts": [self.steps, self._last, self._due, self._ahead],
+        }
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit."""
+        checkpoint.require_kind(tree, "Guarded")
+        rival = self._sgd
+        assert rival is not None
+        with checkpoint.structure():
+            steps, last, due, ahead = counts = tree["counts"]
+            dropped, proxy, slope, reason = (
+                tree[name] for name in ("dropped_at", "proxy", "slope", "reason")
+            )
+            for count in (*counts, *(() if dropped is None else (dropped,))):
+                checkpoint.require_count("a count of the safeguard", count)
+            checkpoint.require_count("slope", slope, float)
+            if type(proxy) is not bool or type(reason) is not str:
+                raise ValueError("the safeguard's state is not one")
+            if tree["rival"] is None and not proxy:
+                raise ValueError("neither the run nor its rival is left")
+            batches, checks = list(tree["batches"]), list(tree["checks"])
+            for check in checks:
+                checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
+            rng = checkpoint.restored_rng(tree["rng"], self._rng)
+        before = self._answer.state_dict(problem=False)
+        self._answer.load_state_dict(tree["run"])
+        if tree["rival"] is not None:
+            try:
+                rival.load_state_dict(tree["rival"])
+            except checkpoint.CheckpointError:
+                self._answer.load_state_dict(before)
+                raise
+            rng = rival.rng  # one generator serves the rival and the held-out batches
+        self._sgd, self._rng = None if tree["rival"] is None else rival, rng
+        self._proxy = self._answer if proxy else None
+        self._batches, self._checks = batches, checks
+        self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
+        self.steps, self._last, self._due, self._ahead = steps, last, due, ahead
+        self._broken_off = None
 
     def settle(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""

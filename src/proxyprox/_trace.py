@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -39,26 +38,26 @@ class Trace:
     """
 
     def __init__(self, rows: list[StepRecord] | None = None) -> None:
-        self._rows = rows or []
+        self.rows = rows or []
 
     def append(self, row: StepRecord) -> None:
         """Add a step."""
-        self._rows.append(row)
+        self.rows.append(row)
 
     def shorten(self, length: int) -> None:
         """Drop the steps after so many."""
-        del self._rows[length:]
+        del self.rows[length:]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[StepRecord]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
         if column not in StepRecord._fields:
             raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
-        entries = [getattr(row, column) for row in self._rows]
+        entries = [getattr(row, column) for row in self.rows]
         if column == "held":
             # Of None, bool makes False: a masked entry is neither.
             none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
@@ -67,30 +66,4 @@ class Trace:
 
     def to_array(self) -> np.ndarray[Any, Any]:
         """Return all columns as one float64 matrix."""
-        return np.array(self._rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
-
-    @classmethod
-    def from_array(cls, matrix: np.ndarray[Any, Any]) -> Trace:
-        """Rebuild a trace from :meth:`to_array`.
-
-        Raises
-        ------
-        ValueError
-            If the matrix is not one that :meth:`to_array` returns.
-        """
-        width = len(StepRecord._fields)
-        if matrix.ndim != 2 or matrix.shape[1] != width or matrix.dtype != np.float64:
-            raise ValueError(f"the trace is not a float64 matrix of {width} columns")
-        kinds = [
-            _held if name == "held" else int if name in _WHOLE else float
-            for name in StepRecord._fields
-        ]
-        rows = [
-            StepRecord._make(kind(x) for kind, x in zip(kinds, line, strict=True))
-            for line in matrix.tolist()
-        ]
-        return cls(rows)
-
-
-def _held(entry: float) -> bool | None:
-    return None if math.isnan(entry) else bool(entry)
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))

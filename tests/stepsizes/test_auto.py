@@ -94,7 +94,7 @@ def test_a_saved_run_goes_on_bit_for_bit(target, tmp_path, proxy, stopped):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("eta", math.nan), ("eta", "large"), ("peak", True), ("extra", 1.0)]
+    ("name", "value"), [("eta", math.nan), ("eta", "large"), ("peak", True), ("start", np.ones(2))]
 )
 def test_a_damaged_memory_is_refused(target, tmp_path, name, value):
     problem = pp.Problem(target, target.subsample(60, rng=0))

@@ -227,9 +227,9 @@ class GLM:
         )
 
     def fingerprint(self) -> str:
-        """Return a text that only models of the same data, family and l2 share."""
+        """Return a text that only models of the same data, family, l2 and batch size share."""
         kind = type(self.family).__name__, self.family.outputs, self.design.intercept, self.l2
-        return digest(*kind, self.design.X, self.targets, self._weights)
+        return digest(*kind, self.batch_size, self.design.X, self.targets, self._weights)
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""

@@ -1,0 +1,398 @@
+"""A checkpoint is tied to its configuration, problem, start and seed; what differs is named."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox import checkpoint
+from proxyprox.problems import Regularized
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)
+
+
+def target(X=X, y=Y, l2=0.1, batch_size=6, **options):
+    return pp.logistic_regression(X, y, l2=l2, batch_size=batch_size, **options)
+
+
+def problem(*changed, proxy=None, penalty=None, **options):
+    loss = target(*changed, **options)
+    return pp.Problem(loss, target().label_free() if proxy is None else proxy, penalty)
+
+
+OBJECTIVE = "the objective's data is not that of the saved run"
+OTHERS = {
+    "labels": ({"problem": problem(X, 1 - Y)}, OBJECTIVE),
+    "l2": ({"problem": problem(l2=0.2)}, "objective.l2 was 0.1, now 0.2"),
+    "rows": ({"problem": problem(X[::-1].copy(), Y)}, OBJECTIVE),
+    "weights": ({"problem": problem(sample_weight=np.arange(60))}, OBJECTIVE),
+    "proxy": (
+        {"problem": problem(proxy=target().subsample(30, rng=0))},
+        "the proxy's data is not that of the saved run",
+    ),
+    "penalty": ({"problem": problem(penalty=pp.L1(0.1))}, "penalty was None, now L1(alpha=0.1)"),
+    "w0": ({"w0": np.ones(4)}, "w0 is not that of the saved run"),
+    "rng": ({"rng": 1}, "rng was 0, now 1"),
+    "batch size": (
+        {"problem": problem(batch_size=7)}, "objective.batch_size was 6, now 7",
+    ),
+    "no batch size": (
+        {"problem": problem(batch_size=None)}, "objective.batch_size was 6, now None",
+    ),
+    "proxy's batch size": (
+        {"problem": problem(proxy=target().label_free().with_batch_size(3))},
+        "proxy.batch_size was None, now 3",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("safeguard", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_differs_is_named(name, safeguard, tmp_path):
+    change, words = OTHERS[name]
+    call = {"problem": problem(), "rng": 0, "steps": 3, "safeguard": safeguard}
+    call |= {"checkpoint": tmp_path / "run", "inner": pp.ProximalGradient()}
+    pp.minimize(**call)
+    before = (tmp_path / "run").read_bytes()
+    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
+        pp.minimize(**call | change)
+    assert words in str(caught.value)
+    assert (tmp_path / "run").read_bytes() == before
+
+
+def test_another_batch_size_inside_of_a_wrapper_is_refused(tmp_path):
+    def wrapped(batch_size):
+        loss = Regularized(target(batch_size=batch_size), 0.1, np.zeros(4))
+        return {"problem": pp.Problem(loss), "rng": 0, "checkpoint": tmp_path / "run"}
+
+    pp.minimize(**wrapped(6), steps=2)
+    assert pp.minimize(**wrapped(6), steps=3).steps == 3
+    with pytest.raises(pp.CheckpointError, match="the objective"):
+        pp.minimize(**wrapped(7), steps=4)
+
+
+@pytest.mark.parametrize("safeguard", [False, True])
+def test_a_finished_run_says_so_and_may_go_on(safeguard, tmp_path):
+    call = {"problem": problem(), "rng": 0, "checkpoint": tmp_path / "run", "safeguard": safeguard}
+    first = pp.minimize(**call, steps=5)
+    again = pp.minimize(**call, steps=5)
+    assert "finished already" not in first.message
+    said = f"Resumed from {str(tmp_path / 'run')!r}, it was finished already: no step was added."
+    assert again.message.endswith(said)
+    assert again.w.tobytes() == first.w.tobytes()
+    longer = pp.minimize(**call, steps=8)
+    assert longer.steps == 8
+    assert "finished already" not in longer.message
+
+
+def test_a_loaded_run_needs_the_problem_but_not_the_start(tmp_path):
+    run = pp.Run(problem(), np.ones(4), rng=3)
+    run.save(tmp_path / "run")
+    loaded = pp.Run.load(tmp_path / "run", problem(), np.zeros(4))
+    assert loaded.w.tolist() == pp.Run.load(tmp_path / "run", problem()).w.tolist() == [1.0] * 4
+    loaded.save(tmp_path / "again")
+    with pytest.raises(pp.CheckpointError, match=r"w0 is not that.*rng was 3, now 4"):
+        pp.minimize(problem(), rng=4, steps=1, checkpoint=tmp_path / "again")
+    with pytest.raises(pp.CheckpointError, match="l2"):
+        pp.Run.load(tmp_path / "run", problem(l2=0.3))
+
+
+def test_what_has_no_fingerprint_is_not_compared(tmp_path):
+    call = {"w0": np.ones(2), "steps": 2, "checkpoint": tmp_path / "run"}
+    pp.minimize(pp.Problem((None, lambda w: w)), **call)
+    again = pp.minimize(pp.Problem((None, lambda w: w - 1)), **call, rng=5)
+    assert "finished already" in again.message
+
+
+def test_nothing_is_hashed_without_a_checkpoint(monkeypatch):
+    def hashed(self):
+        raise AssertionError("hashed")
+
+    monkeypatch.setattr(pp.GLM, "fingerprint", hashed)
+    assert pp.minimize(problem(), steps=2, rng=0).success
+
+
+def test_a_resumed_run_that_fails_was_not_finished(tmp_path):
+    answers = {"good": True}
+    slope = pp.Problem((None, lambda w: w if answers["good"] else w * np.nan))
+    call = {"w0": np.ones(2), "method": pp.SGD(0.1), "checkpoint": tmp_path / "run"}
+    pp.minimize(slope, **call, steps=2)
+    answers["good"] = False
+    failed = pp.minimize(slope, **call, steps=4)
+    assert failed.status is pp.Status.TARGET_NOT_FINITE
+    assert "finished already" not in failed.message
+
+
+def test_functions_are_told_apart_by_their_value_at_the_start(tmp_path):
+    def pull(towards):
+        return lambda w: float((w - towards) @ (w - towards)), lambda w: 2 * (w - towards)
+
+    call = {"w0": np.zeros(2), "steps": 3, "rng": 0, "checkpoint": tmp_path / "run"}
+    proxy = pp.Quadratic(np.eye(2))
+    pp.minimize(pp.Problem(pull(np.array([1.0, 2.0])), proxy), **call)
+    with pytest.raises(pp.CheckpointError, match=r"the loss at w0 was 5\.0, now 10\.0"):
+        pp.minimize(pp.Problem(pull(np.array([1.0, 3.0])), proxy), **call)
+    again = pp.minimize(pp.Problem(pull(np.array([1.0, 2.0])), proxy), **call)
+    assert "finished already" in again.message
+
+
+def huber(y):
+    X = np.arange(12.0).reshape(6, 2) / 6
+
+    def value(w):
+        return float(np.sum(np.sqrt(1 + (X @ w - y) ** 2)))
+
+    return value, lambda w: X.T @ ((X @ w - y) / np.sqrt(1 + (X @ w - y) ** 2))
+
+
+@pytest.mark.parametrize("safeguard", [False, True])
+def test_another_proxy_of_functions_is_refused(safeguard, tmp_path):
+    y = np.array([1.0, -2.0, 0.5, 3.0, -1.0, 2.0])
+    call = {"w0": np.zeros(2), "steps": 3, "rng": 0, "safeguard": safeguard}
+    plain = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    call["checkpoint"] = tmp_path / "run"
+    kept = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    assert kept.ledger.proxy_gradients == plain.ledger.proxy_gradients
+    assert kept.ledger.target_gradients == plain.ledger.target_gradients
+    # The losses at w0 = 0 and the norms of the gradients are the same.
+    with pytest.raises(pp.CheckpointError, match="the proxy's gradient at w0 is not that"):
+        pp.minimize(pp.Problem(huber(-y), huber(-y / 2)), **call)
+    again = pp.minimize(pp.Problem(huber(y), huber(y / 2)), **call)
+    assert "finished already" in again.message
+
+
+# -- the configuration -----------------------------------------------------------------------------
+
+
+def quadratic():
+    target = pp.Quadratic(np.diag([1.0, 4.0, 2.0]), b=np.array([-1.0, 0.5, 1.0]), noise=0.2)
+    return pp.Problem(target, pp.FunctionProxy(
+        lambda w: float(np.sum(np.cosh(w))), np.sinh, hessian=lambda w: np.diag(np.cosh(w)),
+    ))  # fmt: skip
+
+
+PARTS = {
+    "method": pp.AuxMVR(a=0.3, eta=0.5), "inner": pp.QuasiNewton(), "stop": pp.SDane(),
+    "averaging": pp.Uniform(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"method": pp.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
+        ({"inner": pp.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
+        ({"stop": pp.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
+        ({"averaging": pp.Last()}, ["averaging was", "Uniform", "Last"]),
+    ],
+)
+def test_another_configuration_is_refused_by_name(change, words, tmp_path):
+    pp.Run(quadratic(), np.ones(3), rng=0, **PARTS).save(tmp_path / "run")
+    before = (tmp_path / "run").read_bytes()
+    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
+        pp.minimize(
+            quadratic(), np.ones(3), steps=9, checkpoint=tmp_path / "run", **{**PARTS, **change}
+        )
+    for word in words:
+        assert word in str(caught.value)
+    assert (tmp_path / "run").read_bytes() == before
+
+
+def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
+    call = {
+        "problem": pp.Problem((None, np.sinh), quadratic().proxy), "w0": np.ones(3),
+        "method": pp.ProxyProx(10.0),
+    }  # fmt: skip
+    first = pp.minimize(**call, steps=5, checkpoint=tmp_path / "run")
+    assert first.stop.startswith("Convex(steps=5, G=0.0) (the default: the objective is not known")
+    longer = pp.minimize(**call, steps=12, checkpoint=tmp_path / "run")
+    assert longer.steps == 12
+    kept = "Convex(steps=5, G=0.0) (the rule that the run began with)"
+    assert longer.stop == kept
+    by_budget = pp.minimize(**call, budget=pp.Budget(seconds=1e-9), checkpoint=tmp_path / "run")
+    assert by_budget.stop == kept
+    whole = pp.minimize(**call, steps=12, stop=pp.Convex(5))
+    assert longer.w.tobytes() == whole.w.tobytes()
+    with pytest.raises(pp.CheckpointError, match=r"stop.steps was 5, now 20"):
+        pp.minimize(**call, steps=20, stop=pp.Convex(20), checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        (pp.ProxyProx(10.0), pp.ProxyProx(5.0), "method.eta was 10.0, now 5.0."),
+        (
+            pp.ProxyProx(1.0, correction=pp.EMA(0.5)), pp.ProxyProx(1.0, correction=pp.EMA(0.1)),
+            "method.correction.a was 0.5, now 0.1.",
+        ),
+        (pp.ProxyProx(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
+        (pp.ProxyProx(1.0), pp.ProxyProx("auto"), "method.eta was 1.0, now 'auto'"),
+        (pp.ProxyProx(1.0), pp.ProxyProx(math.exp), "method.eta was 1.0, now math.exp"),
+    ],
+)  # fmt: skip
+def test_the_setting_that_differs_is_named(was, now, words, tmp_path):
+    problem = pp.Problem((None, np.sinh), (lambda w: w @ w / 2, lambda w: w))
+    pp.minimize(problem, np.ones(3), method=was, steps=2, checkpoint=tmp_path / "run")
+    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
+        pp.minimize(problem, np.ones(3), method=now, steps=3, checkpoint=tmp_path / "run")
+    assert words in str(caught.value)
+    assert "settings" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A correction of the user's own, with the name of one of ours."""
+
+    two_points = False
+
+    def __call__(self, difference, before, estimate, k):
+        return difference if estimate is None else 0.9 * estimate + 0.1 * difference
+
+
+def test_a_users_class_is_never_exchanged_for_ours(tmp_path):
+    call = {"problem": problem(), "rng": 0, "checkpoint": tmp_path / "run"}
+    pp.minimize(**call, method=pp.ProxyProx(0.5, Mean()), steps=3)
+    assert type(pp.Run.load(tmp_path / "run", problem()).method.correction) is Mean
+    with pytest.raises(pp.CheckpointError, match=f"was {__name__}:Mean.*now proxyprox:Mean"):
+        pp.minimize(**call, method=pp.ProxyProx(0.5, pp.Mean()), steps=4)
+    whole = pp.minimize(problem(), rng=0, method=pp.ProxyProx(0.5, Mean()), steps=6)
+    resumed = pp.minimize(**call, method=pp.ProxyProx(0.5, Mean()), steps=6)
+    assert resumed.w.tobytes() == whole.w.tobytes()
+
+
+def test_a_class_of_a_module_that_is_not_imported_must_be_given(tmp_path, monkeypatch):
+    run = pp.Run(problem(), method=pp.ProxyProx(0.5, Mean()), rng=0)
+    run.save(tmp_path / "run")
+    monkeypatch.delitem(sys.modules, __name__)
+    with pytest.raises(pp.CheckpointError, match=r"Mean.*Import.*classes="):
+        pp.Run.load(tmp_path / "run", problem())
+    loaded = pp.Run.load(tmp_path / "run", problem(), classes=[Mean])
+    assert loaded.method == run.method
+    assert __name__ not in sys.modules
+
+
+def test_a_configuration_is_json():
+    run = pp.Run(problem(), method=pp.ProxyProx(lambda k: 0.1), stop=pp.SDane() | pp.Steps(3))
+    assert json.loads(json.dumps(run.config())) == run.config()
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+FACTOR = 2.0
+
+
+def digest_of(schedule):
+    """Return how a method is described that has this function for its step size."""
+    return checkpoint.describe(pp.SGD(schedule))
+
+
+def constant(value):
+    return lambda k: value
+
+
+def scaled(size, k):
+    return size / (k + 1)
+
+
+def helped(by):
+    def helper(k):
+        return by * k
+
+    return lambda k: helper(k)
+
+
+class Schedule:
+    def __init__(self, size):
+        self.size = size
+
+    def one(self, k):
+        return self.size
+
+    def other(self, k):
+        return self.size / 2
+
+
+DIFFERENT = {
+    "constants": (lambda k: 0.1, lambda k: 0.2),
+    "instructions": (lambda k: 1 / (k + 1), lambda k: 1 / (k - 1)),
+    "names": (lambda k: math.sqrt(k), lambda k: math.exp(k)),
+    "closures": (constant(0.1), constant(0.2)),
+    "types": (constant(1), constant(1.0)),
+    "arrays": (constant(np.ones(2)), constant(np.zeros(2))),
+    "defaults": (lambda k, a=1: a, lambda k, a=2: a),
+    "keywords": (lambda k, *, a=1: a, lambda k, *, a=2: a),
+    "inside": (lambda k: [j + 1 for j in range(k)], lambda k: [j + 2 for j in range(k)]),
+    "helpers": (helped(1), helped(2)),
+    "partials": (functools.partial(scaled, 1.0), functools.partial(scaled, 2.0)),
+    "methods": (Schedule(1).one, Schedule(1).other),
+}
+
+
+@pytest.mark.parametrize("pair", DIFFERENT.values(), ids=list(DIFFERENT))
+def test_different_functions(pair):
+    first, second = (digest_of(item) for item in pair)
+    assert first == digest_of(pair[0])
+    assert first != second
+
+
+def test_the_same_function_made_twice():
+    assert digest_of(constant(0.1)) == digest_of(constant(0.1))
+    assert digest_of(helped(2)) == digest_of(helped(2))
+    assert digest_of(functools.partial(scaled, 1.0)) == digest_of(functools.partial(scaled, 1.0))
+
+
+def test_globals_count(monkeypatch):
+    def schedule(k):
+        return FACTOR / (k + 1)
+
+    before = digest_of(schedule)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert digest_of(schedule) != before
+
+
+def test_what_a_schedule_keeps_for_itself_does_not():
+    calls, log = 0, []
+
+    def counting(k):
+        nonlocal calls
+        calls += 1
+        log.append(k)
+        return 1.0
+
+    def endless(k):
+        return endless(k - 1)
+
+    before = digest_of(counting)
+    counting(0)
+    assert digest_of(counting) == before
+    assert digest_of(endless) == digest_of(endless)
+
+
+def test_a_checkpoint_notices_another_lambda(tmp_path):
+    call = {"steps": 3, "rng": 0, "checkpoint": tmp_path / "run"}
+    pp.minimize(problem(), method=pp.ProxyProx(lambda k: 0.1), **call)
+    again = pp.minimize(problem(), method=pp.ProxyProx(lambda k: 0.1), **call)
+    assert "finished already" in again.message
+    with pytest.raises(pp.CheckpointError, match=r"method\.eta was another function"):
+        pp.minimize(problem(), method=pp.ProxyProx(lambda k: 0.2), **call)
+
+
+def test_functions_of_another_python_are_compared_by_name(tmp_path):
+    one, other = pp.ProxyProx(lambda k: 0.1), pp.ProxyProx(lambda k: 0.2)
+    run = pp.Run(problem(), method=one, rng=0)
+    tree = run.state_dict()
+    with pytest.raises(pp.CheckpointError, match="another function"):
+        pp.Run(problem(), method=other, rng=0).load_state_dict(tree)
+    tree["config"]["method"]["settings"]["eta"]["python"] = "3.0"
+    pp.Run(problem(), method=other, rng=0).load_state_dict(tree)
+    tree["config"]["method"]["settings"]["eta"]["function"] = "a:schedule"
+    with pytest.raises(pp.CheckpointError, match=r"was a\.schedule, now"):
+        pp.Run(problem(), method=other, rng=0).load_state_dict(tree)
