@@ -134,7 +134,7 @@ def test_verdicts_from_perfect_to_adversarial() -> None:
     class Negative(ScaledProxy):
         def __init__(self) -> None:
             super().__init__(free, 1.0)
-            self.scale = -1.0
+            self.weights = (-1.0,)
 
     expected = {
         "perfect": (free, Verdict.USE),
