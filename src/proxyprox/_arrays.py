@@ -22,10 +22,8 @@ def namespace(x: Any) -> Any:
     return np if is_numpy_array(x) else array_namespace(x)
 
 
-LEAST_SQUARE = {"float32": 1e-30, "float64": 1e-280}
-"""Squared norms below this have lost digits to underflow, by dtype."""
-
-SAFE_SQUARE = max(LEAST_SQUARE.values())
+LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280
+"""Squared norms below this may have lost digits to underflow, in float32 and in float64."""
 
 
 def dot(x: Vector, y: Vector) -> float:
@@ -40,10 +38,12 @@ def dot(x: Vector, y: Vector) -> float:
 def norm(x: Vector) -> float:
     """Return ‖x‖ as a Python float, right for all finite x: squares do not under- or overflow."""
     squared = float(x @ x)
-    if SAFE_SQUARE <= squared < math.inf:
+    if LEAST_SQUARE <= squared < math.inf:
         return math.sqrt(squared)
-    if LEAST_SQUARE.get(dtype_name(x), math.inf) <= squared < math.inf:
+    if LEAST_SQUARE_64 <= squared < math.inf and x.dtype.itemsize == 8:
         return math.sqrt(squared)
+    if squared == 0 and not bool(x.any()):
+        return 0.0
     u, e = _scaled(x)
     return math.sqrt(squared) if e is None else _times_power(math.sqrt(float(u @ u)), e)
 
@@ -107,7 +107,7 @@ def zeros_like(x: Vector) -> Vector:
 
 def copied(x: Vector) -> Vector:
     """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
-    if is_numpy_array(x):
+    if type(x) is np.ndarray or is_numpy_array(x):
         return x.copy()
     if hasattr(x, "detach"):
         return x.detach().clone()

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
@@ -76,7 +77,7 @@ class _Copying:
 
 
 def _vector_copied(x: Any) -> Any:
-    if is_numpy_array(x) or is_array_api_obj(x):
+    if type(x) is np.ndarray or is_array_api_obj(x):
         return copied(x) if x.ndim == 1 else x
     return x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -84,9 +85,8 @@ class MeteredProxy:
 
         It knows what is remembered here; what it remembers besides is its own.
         """
-        twin = MeteredProxy(self.proxy, self.ledger, by_content=True)
-        for point, gradient in self._known:
-            twin.remember(point, gradient)
+        twin = copy.copy(self)
+        twin.by_content, twin._known = True, list(self._known)
         return twin
 
     def snapshot(self) -> list[tuple[Vector, Vector]]:

@@ -112,7 +112,7 @@ def _sums(
 
 def _safe(square: float) -> bool:
     """Tell whether a square in single precision has neither under- nor overflowed."""
-    return LEAST_SQUARE["float32"] <= square < math.inf
+    return LEAST_SQUARE <= square < math.inf
 
 
 def _unmoved(blocks: Sequence[Block]) -> bool:

@@ -146,7 +146,7 @@ def _size(tensors: Tensors) -> float:
     """Return the norm of all entries together; this waits for the device."""
     norms = [size.double() for size in torch._foreach_norm(list(tensors))]
     size = float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
-    if LEAST_SQUARE["float32"] ** 0.5 <= size < math.inf:
+    if LEAST_SQUARE**0.5 <= size < math.inf:
         return size
     # Squares in single precision may have under- or overflowed.
     flat = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
