@@ -47,7 +47,7 @@ PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.fin
 FIRST, LAST = 8, 64
 """How many of the first and of the last answers are remembered."""
 
-CLEAR, OBVIOUS = 0.05, 0.5
+CLEAR, OBVIOUS = 0.1, 0.5
 """Shares of its parts by which a change must exceed zero: parts cancel, and so may their errors."""
 
 GROWN = 10.0
@@ -106,7 +106,7 @@ class Answer(NamedTuple):
     def higher(self, share: float) -> bool:
         """Tell whether the line and the path both say, clearly, that the loss is above x_0's."""
         line, path = self.straight + self.penalty, self.along + self.penalty
-        clear = path > share * (self.varied + abs(self.penalty)) or path > share * line
+        clear = path > share * (self.varied + abs(self.penalty)) or path > line / 2
         return line > share * self.parts and path > 0 and clear
 
 
@@ -241,7 +241,8 @@ class GradientPath:
             if not np.isfinite(numbers).all():
                 raise ValueError(f"path.{name} holds NaN or an infinity")
             answers[name] = [Answer._make(row) for row in numbers.tolist()]
-        return cls(**{name: tree[name] for name in (*VECTORS, "exact")}, **answers)
+        vectors = [tree[name] for name in VECTORS]
+        return cls(*vectors, tree["exact"], answers["first"], answers["last"])
 
     def _size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
@@ -251,7 +252,10 @@ class GradientPath:
     def _rises(self, steps: int) -> bool:
         """Tell whether the line and the path agree that the last exact answers lie higher."""
         few = self.last[-max(2, min(8, steps // 4)) :]
-        return self.exact and steps > 2 and all(one.higher(CLEAR) for one in few)
+        rises = [one.straight + one.penalty for one in self.last[-3:]]
+        # One more step as good as the last must not bring it below the start.
+        lasting = 2 * rises[-1] > min(rises[:-1])
+        return self.exact and steps > 2 and lasting and all(one.higher(CLEAR) for one in few)
 
     def _shoots_up(self, steps: int) -> bool:
         """Tell whether few answers leave no doubt: the last exact one, or two sampled ones.
@@ -362,7 +366,7 @@ def _status(
     if not status.success or len(trace) == 0:
         return status, ""
     if values is None and result.doubt is not None:
-        return result.doubt
+        return result.doubt.status, result.doubt.text
     if values is not None and _above(*values, _dtype(result.w)):
         text = f"The loss was {values[0]:.6g} at the start and is {values[1]:.6g} at the end."
         doubted = result.doubt is not None and result.doubt.status is Status.GREW
