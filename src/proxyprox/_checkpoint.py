@@ -51,7 +51,8 @@ class Checkpoint:
     made of plain functions only the target's value and the proxy's gradient at the start are
     compared, unless they have a ``fingerprint()``: a target that differs elsewhere, or has no
     value, is not noticed). The file is written whole or not at all, and is also written when the
-    run ends for any reason.
+    run ends for any reason: an error, Ctrl-C, SIGTERM or SIGHUP. One run writes it at a time: a
+    second is refused before anything is paid.
 
     Parameters
     ----------
