@@ -191,13 +191,14 @@ def start(setup: Callable[[Path], None], folder: Path, *, ignored: int | None = 
 def ended(pid: int) -> int:
     """Wait for a process and its group; return its exit status, negative for a signal."""
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    for _ in range(500):
+    for _ in range(2000):  # a worker notices its parent's death once it has imported the package
         try:
             os.killpg(pid, 0)
         except ProcessLookupError:
             return status
         time.sleep(0.02)
-    raise AssertionError(f"worker processes of {pid} are still there (status {status})")
+    left = os.popen(f"ps -o pid,stat,etimes,wchan:20,args -g {pid}").read()
+    raise AssertionError(f"processes of {pid} (status {status}) are still there:\n{left}")
 
 
 # -- what is checked -------------------------------------------------------------------------------

@@ -159,3 +159,43 @@ def test_no_command_prints_a_traceback_for_a_wrong_path(invoke: Invoke, tmp_path
         result = invoke(*args)
         assert result.exit_code == 2
         assert re.search(r"cannot be written to .*--output", result.stderr, re.S)
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "demo", "mushrooms", "labels", "cifar10"])
+def test_a_folder_that_another_process_writes_is_refused(
+    invoke: Invoke, config: Path, data_folder: Path, tmp_path: Path, command: str
+) -> None:
+    if command == "cifar10":
+        pytest.importorskip("torch")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    words = {
+        "run": ["run", config],
+        "audit": ["audit", config],
+        "demo": ["demo"],
+        "mushrooms": ["reproduce", "mushrooms", "--dataset", "tiny"],
+        "labels": ["reproduce", "labels", "--datasets", "breast_cancer", "--taught", "none"],
+        "cifar10": ["reproduce", "cifar10", "--tiny"],
+    }[command]
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        result = invoke(*words, "--output", folder)
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        other.communicate("")
+    assert result.exit_code == 2, result.output
+    shown = "".join(result.stderr.split())
+    assert "out'isbeingwritten" in shown
+    assert str(other.pid) in shown
+
+
+HOLD = """
+import sys
+from proxyprox._files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""

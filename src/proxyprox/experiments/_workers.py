@@ -71,6 +71,8 @@ def spread(
     if os.name != "nt":
         # The first spawned process would start it, and starting it lets interrupts through.
         resource_tracker.ensure_running()
+    # Unpacked only when the worker watches its parent: what it imports may take long.
+    task = pickle.dumps((play, config))
     processes: list[Any] = []
     pipes: list[Any] = []
     todo = iter(jobs)
@@ -79,7 +81,7 @@ def spread(
         with critical(), _not_for_children():
             for _ in range(min(workers, len(jobs))):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, play, config), daemon=True)
+                process = context.Process(target=_serve, args=(theirs, task), daemon=True)
                 process.start()
                 theirs.close()  # the worker holds the only other end: its death is an EOF here
                 processes.append(process)
@@ -139,10 +141,11 @@ def _end(processes: Sequence[Any], pipes: Sequence[Any], *, gently: bool) -> Non
         process.close()
 
 
-def _serve(pipe: Any, play: Callable[[Any, Any], Any], config: Any) -> None:
+def _serve(pipe: Any, task: bytes) -> None:
     """Answer jobs until the pipe ends: one thread, and Ctrl-C left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    play, config = pickle.loads(task)
     threadpool_limits(1)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while True:
