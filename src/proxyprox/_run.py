@@ -392,7 +392,7 @@ class Run:
                 same = bool((tree["w0"] == self._w0).all())
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
-                if identity is not None:
+                if about is not None and identity is not None:
                     found += checkpoint.other_identity(
                         about, identity, dtype=now["dtype"], same_start=same
                     )
@@ -457,8 +457,10 @@ class Run:
         if not self._why_stop or not isinstance(self.stop, PLANNED):
             return self.stop
         saved = tree["config"]["stop"]
-        ours = isinstance(saved, dict) and saved.get("class") in map(checkpoint.class_name, PLANNED)
-        return checkpoint.rebuild(saved) if ours else self.stop  # type: ignore[no-any-return]
+        rules = [checkpoint.class_name(rule) for rule in PLANNED]
+        if isinstance(saved, dict) and saved.get("class") in rules:
+            return checkpoint.rebuild(saved)  # type: ignore[no-any-return]
+        return self.stop
 
     def _identified(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.

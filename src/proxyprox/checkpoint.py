@@ -310,9 +310,8 @@ def conform(name: str, saved: Any, fresh: Any, *, own: bool = False) -> None:
 def _sort(item: Any) -> str:
     if field_names(type(item)) is not None:
         return class_name(type(item))
-    if isinstance(item, (list, tuple, dict, str)):
-        return {tuple: "list"}.get(type(item), type(item).__name__)
-    return "number or array"
+    names: dict[type, str] = {list: "list", tuple: "list", dict: "dict", str: "text"}
+    return names.get(type(item), "number or array")
 
 
 def require_array(name: str, array: Any, like: Any) -> None:
@@ -443,6 +442,8 @@ class _Encoder:
         small = kind is not int or all(abs(value) < 1 << 63 for value in values)
         if kind in (int, float, bool) and small:
             return self._array(np.array(values, {int: "<i8", float: "<f8"}.get(kind, "?")), where)
+        if kind is not None and issubclass(kind, np.number):
+            return {"$scalars": self._array(np.array(values), where)}
         return self.node(values, where)
 
     @staticmethod
@@ -509,7 +510,9 @@ class _Decoder:
                 raise ValueError(f"an array of {count} entries, more than the file holds")
             # A copy: it is aligned, may be changed, and does not keep the frame alive.
             flat = np.frombuffer(self._raw, dtype, count, start) if count else np.empty(0, dtype)
-            array = flat.reshape(shape, order={"C": "C", "F": "F"}[order]).copy(order="K")
+            if order not in ("C", "F"):
+                raise ValueError(f"an array in the order {order!r}")
+            array = flat.reshape(shape, order=order).copy(order="K")
             self._arrays[key] = in_library(array, kind, self._like)
         return self._arrays[key]
 
@@ -547,6 +550,7 @@ class _Decoder:
         "$tuple": lambda self, content, where: tuple(self.node(list(content), where)),
         "$dict": lambda self, content, where: _unique(self.node(list(content), where)),
         "$scalar": lambda self, content, where: self.node(content, where)[()],
+        "$scalars": lambda self, content, where: list(self.node(content, where).reshape(-1)),
         "$array": _array,
         "$record": _record,
         "$grown": _growth,
@@ -724,8 +728,8 @@ def class_name(cls: Any) -> str:
     >>> class_name(Mean), class_name(Path)
     ('proxyprox:Mean', 'pathlib:Path')
     """
-    module, name = getattr(cls, "__module__", None), getattr(cls, "__qualname__", None)
-    name = name or getattr(cls, "__name__", "?")
+    module = getattr(cls, "__module__", None)
+    name = str(getattr(cls, "__qualname__", None) or getattr(cls, "__name__", "?"))
     if str(module).startswith("proxyprox.") and "." not in name:
         package = sys.modules["proxyprox"]
         if name in package.__all__ and getattr(package, name) is cls:
@@ -910,9 +914,10 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     # Sums of the same data may be taken in another order on another machine.
     if same_start and _differ(saved["slope"], now["slope"], 1e-9 if "64" in dtype else 1e-3):
         found.append("the proxy's gradient at w0 is not that of the saved run")
-    values = saved["value"], now["value"]
-    if same_start and _differ(*([v] if isinstance(v, float) else None for v in values), 1e-9):
-        found.append(f"the loss at w0 was {values[0]!r}, now {values[1]!r}")
+    was, is_now = saved["value"], now["value"]
+    known = same_start and isinstance(was, float) and isinstance(is_now, float)
+    if known and _differ([was], [is_now], 1e-9):
+        found.append(f"the loss at w0 was {was!r}, now {is_now!r}")
     if None not in (saved["rng"], now["rng"]) and saved["rng"] != now["rng"]:
         found.append(f"rng was {saved['rng']!r}, now {now['rng']!r}")
     return found
