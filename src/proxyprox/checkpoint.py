@@ -503,6 +503,8 @@ class _Decoder:
             dtype = np.dtype(str(dtype_name))
             if dtype.kind not in self.KINDS or dtype.str != dtype_name or not dtype.itemsize:
                 raise ValueError(f"an array of {dtype_name!r}")
+            if len(shape) > 32:
+                raise ValueError(f"an array of {len(shape)} dimensions")
             for size in (start, *shape):
                 require_count("the size of an array", size)
             count = math.prod(shape)
