@@ -492,6 +492,16 @@ def test_a_save_adds_the_same_at_every_step(tmp_path):
     assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(60))
 
 
+def test_a_list_that_was_cut_back_is_saved_anew(tmp_path):
+    run, saver = started(4), pp.Checkpoint(tmp_path / "run", every_steps=1)
+    saver.save(run)
+    run.trace.rows[2:] = [row._replace(eta=0.125) for row in run.trace.rows[2:]]
+    saver.save(run)
+    assert (
+        pp.Run.load(tmp_path / "run", problem()).trace["eta"].tolist() == [0.5, 0.5] + [0.125] * 2
+    )
+
+
 def test_a_file_that_holds_mostly_old_states_is_written_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "SMALL", 20_000)
     run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []

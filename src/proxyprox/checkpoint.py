@@ -215,9 +215,16 @@ class Prefix(Sequence[Any]):
 
     def __init__(self, items: list[Any]) -> None:
         self.items, self.length = items, len(items)
+        self.last = items[-1] if items else None
 
     def __len__(self) -> int:
         return self.length
+
+    def continues(self, before: Prefix) -> bool:
+        """Tell whether an earlier one begins it, and was not cut back and filled again."""
+        if before.items is not self.items or before.length > self.length:
+            return False
+        return before.length == 0 or self.items[before.length - 1] is before.last
 
     def __getitem__(self, at: Any) -> Any:
         chosen = range(self.length)[at]
@@ -358,8 +365,8 @@ class _Encoder:
     will have. Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
 
-    def __init__(self, written: dict[str, tuple[list[Any], int]]) -> None:
-        self.written, self.lengths = written, dict[str, tuple[list[Any], int]]()
+    def __init__(self, written: dict[str, Prefix]) -> None:
+        self.written, self.lengths = written, dict[str, Prefix]()
         self.buffers: list[Any] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
@@ -423,10 +430,8 @@ class _Encoder:
         return node
 
     def _grown(self, item: Prefix, where: str) -> Any:
-        self.lengths[where] = (item.items, item.length)
-        known, first = self.written.get(where, (None, 0))
-        if known is not item.items or first > item.length:
-            first = 0
+        before, self.lengths[where] = self.written.get(where), item
+        first = 0 if before is None or not item.continues(before) else before.length
         added = item[first:]
         kinds = {type(part) for part in added}
         names = field_names(kinds.pop()) if len(kinds) == 1 else None
@@ -595,7 +600,7 @@ class _GrowingFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._stamp: tuple[int, ...] | None = None
-        self._written: dict[str, tuple[list[Any], int]] = {}
+        self._written: dict[str, Prefix] = {}
         self._digest = b""
         self._first = self._appended = 0
 
