@@ -470,6 +470,17 @@ def test_steps_and_seconds_between_saves(tmp_path):
     assert saved == [0, 1, 2, 3, 4, 5, 6, 7, 7]
 
 
+def test_every_number_of_a_trace_comes_back_as_it_was(tmp_path):
+    run = started(5, method=pp.ProxyProx(np.float64(0.5)))
+    big = run.trace.rows[2]._replace(target_gradients=2**62 + 1, held=None, residual=float("inf"))
+    run.trace.rows[2] = big
+    run.trace.rows[3] = run.trace.rows[3]._replace(inner_steps=2**70)
+    run.save(tmp_path / "run")
+    rows = list(pp.Run.load(tmp_path / "run", problem()).trace)
+    assert repr(rows) == repr(list(run.trace))
+    assert [list(map(type, row)) for row in rows] == [list(map(type, row)) for row in run.trace]
+
+
 def test_a_save_adds_the_same_at_every_step(tmp_path):
     run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []
     for _ in range(60):
@@ -479,6 +490,16 @@ def test_a_save_adds_the_same_at_every_step(tmp_path):
     assert added.min() > 0
     assert added[-1] < 1.1 * added[5]
     assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(60))
+
+
+def test_a_list_that_was_cut_back_is_saved_anew(tmp_path):
+    run, saver = started(4), pp.Checkpoint(tmp_path / "run", every_steps=1)
+    saver.save(run)
+    run.trace.rows[2:] = [row._replace(eta=0.125) for row in run.trace.rows[2:]]
+    saver.save(run)
+    assert (
+        pp.Run.load(tmp_path / "run", problem()).trace["eta"].tolist() == [0.5, 0.5] + [0.125] * 2
+    )
 
 
 def test_a_file_that_holds_mostly_old_states_is_written_anew(tmp_path, monkeypatch):

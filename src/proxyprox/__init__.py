@@ -20,8 +20,8 @@ else:
     # `proxyprox --version` may take. Type checkers must not see this `__getattr__`: they would
     # accept every misspelt name.
     _PARTS = (
-        "averaging", "checkpoint", "corrections", "diagnostics", "inner", "methods", "penalties", "problems",
-        "stepsizes", "stopping", "theory",
+        "averaging", "checkpoint", "corrections", "diagnostics", "inner", "methods", "penalties",
+        "problems", "stepsizes", "stopping", "theory",
     )  # fmt: skip
 
     def __getattr__(name):

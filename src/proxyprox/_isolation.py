@@ -82,35 +82,37 @@ def _vector_copied(x: Any) -> Any:
     return x
 
 
-def copied_tree(x: Any) -> Any:
-    """Return a copy of the arrays in a batch or a state, however they are nested.
+def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
+    """Return a copy of the arrays in a batch or a state, however nested; what was one stays one.
 
     Objects of unknown classes are shared.
     """
     if x is None or isinstance(x, (int, float, str, bytes)):
         return x
-    if is_numpy_array(x):
-        return x.copy()
+    done = {} if done is None else done
     if isinstance(x, dict):
         twin = copy.copy(x)
-        twin.update((key, copied_tree(item)) for key, item in x.items())
+        twin.update((key, copied_tree(item, done)) for key, item in x.items())
         return twin
     if isinstance(x, tuple):
-        items = [copied_tree(item) for item in x]
+        items = [copied_tree(item, done) for item in x]
         return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, list):
-        return [copied_tree(item) for item in x]
+        return [copied_tree(item, done) for item in x]
     if getattr(x, "requires_grad", False):
         # Its graph is the user's.
         return x
-    if is_array_api_obj(x):
-        return copied(x)
+    if is_numpy_array(x) or is_array_api_obj(x):
+        if id(x) not in done:
+            # The order of a matrix stays: products with it differ in the last bit.
+            done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copied(x)
+        return done[id(x)]
     if scipy.sparse.issparse(x) or hasattr(x, "iloc") or isinstance(x, (set, bytearray)):
         return x.copy()
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         same: Any = copy.copy(x)
         for field in dataclasses.fields(x):
             if hasattr(x, field.name):
-                object.__setattr__(same, field.name, copied_tree(getattr(x, field.name)))
+                object.__setattr__(same, field.name, copied_tree(getattr(x, field.name), done))
         return same
     return x

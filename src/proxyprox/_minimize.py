@@ -146,12 +146,14 @@ def minimize(
     work = partial(_minimised, run, driven, steps, limits, callback, saver, progress)
     if saver is None:
         return work()
-    with ending_signals():
+    with ending_signals(), contextlib.ExitStack() as held:
         try:
-            with locked(saver.path):
-                return work()
+            held.enter_context(locked(saver.path))
         except LockedError as error:
             raise CheckpointError(f"checkpoint {error}") from error
+        except OSError as error:
+            raise _not_writable(saver, error) from error
+        return work()
 
 
 def _minimised(
@@ -302,5 +304,9 @@ def _first_save(saver: Checkpoint, run: Driven) -> None:
     try:
         _save(saver, run)
     except OSError as error:
-        allowed = "a file that can be written"
-        raise ValueError(message("checkpoint", saver.path, allowed, f"{error}.")) from error
+        raise _not_writable(saver, error) from error
+
+
+def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:
+    reason = error.strerror or str(error)
+    return ValueError(message("checkpoint", saver.path, "a file that can be written", f"{reason}."))

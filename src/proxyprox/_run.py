@@ -356,21 +356,24 @@ class Run:
         self.settle()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._identified() if problem else None
-        points = {id(item) for item in checkpoint.walk(self._state)}
+        known = self._proxy.snapshot()
+        if not self._proxy.by_content:
+            points = {id(item) for item in checkpoint.walk(self._state)}
+            known = [pair for pair in known if id(pair[0]) in points]
         copies = {
             "config": self.config(),
             "identity": about,
             "w0": self._w0,
             "state": self._state,
             # The proxy's gradients are kept, not recomputed: counts and bits stay the same.
-            "known": [list(pair) for pair in self._proxy.snapshot() if id(pair[0]) in points],
+            "known": [list(pair) for pair in known],
             "memory": self._memory,
             "average": self._average,
             "path": None if self._path is None else self._path.as_tree(),
         }
         return {
             "kind": "Run",
-            **checkpoint.copied_tree(copies),
+            **copied_tree(copies),
             "share": self._share,
             "pending": None if self._pending is None else {"batch": self._pending.batch},
             "rng": self._rng.bit_generator.state,
@@ -485,7 +488,7 @@ class Run:
                 same = bool((tree["w0"] == self._w0).all())
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
-                if identity is not None:
+                if about is not None and identity is not None:
                     found += checkpoint.other_identity(
                         about, identity, dtype=now["dtype"], same_start=same
                     )
@@ -501,7 +504,7 @@ class Run:
     def _checked(self, tree: dict[str, Any]) -> Callable[[], None]:
         """Check a state of this configuration; return what puts the run into it."""
         names = ("w0", "state", "known", "memory", "average", "path")
-        arrays = checkpoint.copied_tree({name: tree[name] for name in names})
+        arrays = copied_tree({name: tree[name] for name in names})
         state, average, like = arrays["state"], arrays["average"], self._w0
         checkpoint.conform("state", state, self._state)
         checkpoint.require_count("k", state.k)
@@ -552,8 +555,10 @@ class Run:
         if not self._why_stop or not isinstance(self.stop, PLANNED):
             return self.stop
         saved = tree["config"]["stop"]
-        ours = isinstance(saved, dict) and saved.get("class") in map(checkpoint.class_name, PLANNED)
-        return checkpoint.rebuild(saved) if ours else self.stop  # type: ignore[no-any-return]
+        rules = [checkpoint.class_name(rule) for rule in PLANNED]
+        if isinstance(saved, dict) and saved.get("class") in rules:
+            return checkpoint.rebuild(saved)  # type: ignore[no-any-return]
+        return self.stop
 
     def _identified(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.

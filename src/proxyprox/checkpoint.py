@@ -33,7 +33,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
-from proxyprox._arrays import copied, namespace, to_numpy
+from proxyprox._arrays import namespace, to_numpy
 from proxyprox._checks import message, positive, require_finite, whole
 from proxyprox._files import atomic_output
 from proxyprox.problems._fingerprint import code_digest, digest, fingerprint
@@ -74,7 +74,8 @@ class Checkpoint:
     the proxy's gradient at the start are compared: a target that differs elsewhere, or has no
     value, is not noticed. A save appends to the file, costs the same at every step, and is lost
     alone if the machine stops in the middle of it. The file is also written when the run ends for
-    any reason.
+    any reason: an error, Ctrl-C, SIGTERM or SIGHUP. One run writes it at a time: a second is refused
+    before anything is paid.
 
     Parameters
     ----------
@@ -215,9 +216,16 @@ class Prefix(Sequence[Any]):
 
     def __init__(self, items: list[Any]) -> None:
         self.items, self.length = items, len(items)
+        self.last = items[-1] if items else None
 
     def __len__(self) -> int:
         return self.length
+
+    def continues(self, before: Prefix) -> bool:
+        """Tell whether an earlier one begins it, and was not cut back and filled again."""
+        if before.items is not self.items or before.length > self.length:
+            return False
+        return before.length == 0 or self.items[before.length - 1] is before.last
 
     def __getitem__(self, at: Any) -> Any:
         chosen = range(self.length)[at]
@@ -263,24 +271,6 @@ def record_classes(tree: Any) -> list[type]:
     return list({type(item) for item in walk(tree) if field_names(type(item)) is not None})
 
 
-def copied_tree(tree: Any, done: dict[int, Any] | None = None) -> Any:
-    """Return a tree with arrays of its own; arrays that were one stay one."""
-    done = {} if done is None else done
-    kind, names = type(tree), field_names(type(tree))
-    if names is not None:
-        return record(kind, [copied_tree(getattr(tree, name), done) for name in names])
-    if kind is dict:
-        return {key: copied_tree(value, done) for key, value in tree.items()}
-    if kind in (list, tuple):
-        return kind(copied_tree(value, done) for value in tree)
-    if not is_array_api_obj(tree) or isinstance(tree, np.generic):
-        return tree
-    if id(tree) not in done:
-        # The order of a matrix stays: products with it differ in the last bit.
-        done[id(tree)] = tree.copy(order="K") if is_numpy_array(tree) else copied(tree)
-    return done[id(tree)]
-
-
 def conform(name: str, saved: Any, fresh: Any, *, own: bool = False) -> None:
     """Refuse a state whose parts are not of the same sort as those of a fresh one.
 
@@ -310,9 +300,8 @@ def conform(name: str, saved: Any, fresh: Any, *, own: bool = False) -> None:
 def _sort(item: Any) -> str:
     if field_names(type(item)) is not None:
         return class_name(type(item))
-    if isinstance(item, (list, tuple, dict, str)):
-        return {tuple: "list"}.get(type(item), type(item).__name__)
-    return "number or array"
+    names: dict[type, str] = {list: "list", tuple: "list", dict: "dict", str: "text"}
+    return names.get(type(item), "number or array")
 
 
 def require_array(name: str, array: Any, like: Any) -> None:
@@ -359,8 +348,8 @@ class _Encoder:
     will have. Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
 
-    def __init__(self, written: dict[str, tuple[list[Any], int]]) -> None:
-        self.written, self.lengths = written, dict[str, tuple[list[Any], int]]()
+    def __init__(self, written: dict[str, Prefix]) -> None:
+        self.written, self.lengths = written, dict[str, Prefix]()
         self.buffers: list[Any] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
@@ -424,10 +413,8 @@ class _Encoder:
         return node
 
     def _grown(self, item: Prefix, where: str) -> Any:
-        self.lengths[where] = (item.items, item.length)
-        known, first = self.written.get(where, (None, 0))
-        if known is not item.items or first > item.length:
-            first = 0
+        before, self.lengths[where] = self.written.get(where), item
+        first = 0 if before is None or not item.continues(before) else before.length
         added = item[first:]
         kinds = {type(part) for part in added}
         names = field_names(kinds.pop()) if len(kinds) == 1 else None
@@ -443,6 +430,8 @@ class _Encoder:
         small = kind is not int or all(abs(value) < 1 << 63 for value in values)
         if kind in (int, float, bool) and small:
             return self._array(np.array(values, {int: "<i8", float: "<f8"}.get(kind, "?")), where)
+        if kind is not None and issubclass(kind, np.number):
+            return {"$scalars": self._array(np.array(values), where)}
         return self.node(values, where)
 
     @staticmethod
@@ -502,6 +491,8 @@ class _Decoder:
             dtype = np.dtype(str(dtype_name))
             if dtype.kind not in self.KINDS or dtype.str != dtype_name or not dtype.itemsize:
                 raise ValueError(f"an array of {dtype_name!r}")
+            if len(shape) > 32:
+                raise ValueError(f"an array of {len(shape)} dimensions")
             for size in (start, *shape):
                 require_count("the size of an array", size)
             count = math.prod(shape)
@@ -509,7 +500,9 @@ class _Decoder:
                 raise ValueError(f"an array of {count} entries, more than the file holds")
             # A copy: it is aligned, may be changed, and does not keep the frame alive.
             flat = np.frombuffer(self._raw, dtype, count, start) if count else np.empty(0, dtype)
-            array = flat.reshape(shape, order={"C": "C", "F": "F"}[order]).copy(order="K")
+            if order not in ("C", "F"):
+                raise ValueError(f"an array in the order {order!r}")
+            array = flat.reshape(shape, order=order).copy(order="K")
             self._arrays[key] = in_library(array, kind, self._like)
         return self._arrays[key]
 
@@ -547,6 +540,7 @@ class _Decoder:
         "$tuple": lambda self, content, where: tuple(self.node(list(content), where)),
         "$dict": lambda self, content, where: _unique(self.node(list(content), where)),
         "$scalar": lambda self, content, where: self.node(content, where)[()],
+        "$scalars": lambda self, content, where: list(self.node(content, where).reshape(-1)),
         "$array": _array,
         "$record": _record,
         "$grown": _growth,
@@ -589,7 +583,7 @@ class _GrowingFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._stamp: tuple[int, ...] | None = None
-        self._written: dict[str, tuple[list[Any], int]] = {}
+        self._written: dict[str, Prefix] = {}
         self._digest = b""
         self._first = self._appended = 0
 
@@ -724,8 +718,8 @@ def class_name(cls: Any) -> str:
     >>> class_name(Mean), class_name(Path)
     ('proxyprox:Mean', 'pathlib:Path')
     """
-    module, name = getattr(cls, "__module__", None), getattr(cls, "__qualname__", None)
-    name = name or getattr(cls, "__name__", "?")
+    module = getattr(cls, "__module__", None)
+    name = str(getattr(cls, "__qualname__", None) or getattr(cls, "__name__", "?"))
     if str(module).startswith("proxyprox.") and "." not in name:
         package = sys.modules["proxyprox"]
         if name in package.__all__ and getattr(package, name) is cls:
@@ -910,9 +904,10 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     # Sums of the same data may be taken in another order on another machine.
     if same_start and _differ(saved["slope"], now["slope"], 1e-9 if "64" in dtype else 1e-3):
         found.append("the proxy's gradient at w0 is not that of the saved run")
-    values = saved["value"], now["value"]
-    if same_start and _differ(*([v] if isinstance(v, float) else None for v in values), 1e-9):
-        found.append(f"the loss at w0 was {values[0]!r}, now {values[1]!r}")
+    was, is_now = saved["value"], now["value"]
+    known = same_start and isinstance(was, float) and isinstance(is_now, float)
+    if known and _differ([was], [is_now], 1e-9):
+        found.append(f"the loss at w0 was {was!r}, now {is_now!r}")
     if None not in (saved["rng"], now["rng"]) and saved["rng"] != now["rng"]:
         found.append(f"rng was {saved['rng']!r}, now {now['rng']!r}")
     return found
