@@ -133,22 +133,20 @@ class GradientPath:
         if self.start is None:
             self.start, self.start_gradient = point, gradient
         else:
-            before, change = self.last[-1], 0.0
-            way, step = point - self.start, point - self.point
-            distance, length = norm(way), norm(step)
-            if length > 0:
-                # Directions first: products of large numbers overflow.
-                step = step / length
-                change = length * (dot(gradient, step) + dot(self.gradient, step)) / 2
-            if distance > 0:
-                way = way / distance
-            numbers[1:4] = distance, dot(gradient, way), dot(self.start_gradient, way)
+            before, way = self.last[-1], point - self.start
+            distance = norm(way)
+            change = _product(self.gradient + gradient, point - self.point) / 2
+            numbers[1:4] = (
+                distance,
+                _product(gradient, way, distance),
+                _product(self.start_gradient, way, distance),
+            )
             numbers[4:6] = before.along + change, before.varied + abs(change)
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(self.start))
                 # A point outside the penalty's domain says nothing of a rise.
                 numbers[6] = added if math.isfinite(added) else -LARGEST
-        answer = Answer(*(min(max(number, -LARGEST), LARGEST) for number in numbers))
+        answer = Answer(*map(_bounded, numbers))
         self.point, self.gradient = point, gradient
         if len(self.first) < FIRST:
             self.first = [*self.first, answer]
@@ -241,8 +239,10 @@ class GradientPath:
             if not np.isfinite(numbers).all():
                 raise ValueError(f"path.{name} holds NaN or an infinity")
             answers[name] = [Answer._make(row) for row in numbers.tolist()]
-        vectors = [tree[name] for name in VECTORS]
-        return cls(*vectors, tree["exact"], answers["first"], answers["last"])
+        path = cls(exact=tree["exact"], first=answers["first"], last=answers["last"])
+        for name in VECTORS:
+            setattr(path, name, tree[name])
+        return path
 
     def _size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
@@ -373,7 +373,7 @@ def _status(
         grew = doubted or _grew(trace, away, *values)
         return Status.GREW if grew else Status.ABOVE_START, text
     dtype = _dtype(result.w)
-    still = away <= 1e3 * PRECISION[dtype] * size
+    still = away <= 10 * ROUNDING[dtype] * size
     failed = not still and _mostly_failed(trace, ROUNDING[dtype] * result.first_gradient)
     fell = result.fell if values is None else values[1] < values[0]
     if failed and not fell:
@@ -424,6 +424,22 @@ def _mostly_failed(trace: Trace, rounding: float) -> bool:
     failed = np.array([row.held is False for row in trace], dtype=bool)
     failed &= moved > STILL * moved.max(initial=0.0)
     return bool((failed & ~(trace["residual"] <= rounding)).sum() > len(trace) / 2)
+
+
+def _product(x: Vector, y: Vector, over: float = 1.0) -> float:
+    """Return ⟨x, y⟩/over, which may be finite where the product itself is not."""
+    if over == 0:
+        return 0.0
+    product = dot(x, y) / over
+    if math.isfinite(product):
+        return product
+    sizes = norm(x), norm(y)
+    return dot(x / sizes[0], y / sizes[1]) * (sizes[1] / over) * sizes[0]
+
+
+def _bounded(number: float) -> float:
+    """Return a number that a checkpoint can hold; infinities that cancelled out say nothing."""
+    return 0.0 if math.isnan(number) else min(max(number, -LARGEST), LARGEST)
 
 
 def _median(numbers: Iterable[float]) -> float:

@@ -74,8 +74,8 @@ class Checkpoint:
     the proxy's gradient at the start are compared: a target that differs elsewhere, or has no
     value, is not noticed. A save appends to the file, costs the same at every step, and is lost
     alone if the machine stops in the middle of it. The file is also written when the run ends for
-    any reason: an error, Ctrl-C, SIGTERM or SIGHUP. One run writes it at a time: a second is refused
-    before anything is paid.
+    any reason: an error, Ctrl-C, SIGTERM or SIGHUP. One run writes it at a time: a second one is
+    refused before anything is paid.
 
     Parameters
     ----------
