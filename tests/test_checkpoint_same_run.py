@@ -117,7 +117,7 @@ def test_nothing_is_hashed_without_a_checkpoint(monkeypatch):
         raise AssertionError("hashed")
 
     monkeypatch.setattr(pp.GLM, "fingerprint", hashed)
-    assert pp.minimize(problem(), steps=2, rng=0).success
+    assert pp.minimize(problem(), steps=2, rng=0).steps == 2
 
 
 def test_a_resumed_run_that_fails_was_not_finished(tmp_path):
