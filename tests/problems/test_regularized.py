@@ -17,7 +17,7 @@ from proxyprox import (
     poisson_regression,
     regularized,
 )
-from proxyprox.problems import Proxy, Regularized
+from proxyprox.problems import Regularized
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 3)), np.arange(12) % 2
@@ -80,7 +80,8 @@ def test_what_the_loss_lacks_stays_missing():
     assert bare.smoothness is None
     gradients_only = Regularized(FunctionObjective(lambda w: w), MU, CENTRE)
     assert gradients_only.value is None
-    assert not isinstance(gradients_only, Proxy)
+    with pytest.raises(TypeError, match="proxy must be"):
+        Problem(FunctionObjective(lambda w: w), gradients_only)
     assert Regularized(poisson_regression(X, Y), MU, CENTRE).smoothness == math.inf
 
 
