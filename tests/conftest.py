@@ -1,7 +1,23 @@
 """Settings that every test shares."""
 
+import signal
+
 from hypothesis import settings
 
 # A busy machine is not a bug, and a failure must come back when it is looked for.
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
+
+
+def pytest_configure(config):
+    """Undo what `nohup` and a shell's `&` do, which children inherit: tests send these signals."""
+    handlers = {
+        "SIGINT": signal.default_int_handler,
+        "SIGTERM": signal.SIG_DFL,
+        # Not the default: the suite itself survives a hang-up. Children start with the default.
+        "SIGHUP": lambda number, frame: None,
+    }
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
