@@ -26,7 +26,7 @@ def run_pytest(folder, *options, **settings):
 
 @pytest.mark.skipif(os.name == "nt", reason="ignored signals are inherited on POSIX only")
 def test_tests_may_send_signals_in_a_suite_that_was_started_with_nohup(tmp_path):
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    shutil.copy(ROOT / "conftest.py", tmp_path)
     (tmp_path / "test_signals.py").write_text(
         textwrap.dedent(
             """

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import (
     L1,
@@ -113,6 +112,7 @@ def test_solution_solves_the_regularised_equation(loss):
 
 
 def test_run_starts_in_the_library_of_the_data():
+    torch = pytest.importorskip("torch")
     tensor = logistic_regression(torch.tensor(X, dtype=torch.float32), Y)
     problem = Problem(tensor, tensor.label_free())
     centre = torch.ones(3, dtype=torch.float32)

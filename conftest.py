@@ -1,12 +1,16 @@
 """Settings that every test shares."""
 
 import signal
+from importlib.util import find_spec
 
 from hypothesis import settings
 
 # A busy machine is not a bug, and a failure must come back when it is looked for.
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
+
+TORCH = ["tests/torch", "src/proxyprox/torch", "src/proxyprox/experiments/cifar10"]
+collect_ignore = [] if find_spec("torch") else TORCH
 
 
 def pytest_configure(config):
