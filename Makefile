@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA := $(wildcard ../shared/data)
+# With these options a test that crashes its process fails alone: the worker is replaced.
+# (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test lint bench clean help
+.PHONY: demo test lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,19 +16,20 @@ help:            ## list the commands
 demo: $(VENV)/.demo    ## install the package and run the demonstration (no network needed once installed)
 	$(BIN)/proxyprox demo --output runs/demo
 
-test: $(VENV)/.dev     ## install what the tests need, lint, type-check and run them
+test: $(VENV)/.test    ## install what the tests need and run them
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST)
+
+lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" \
-	  $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-bench: $(VENV)/.dev    ## measure speed; prints a table and writes benchmarks/results/
-	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
-
-lint: $(VENV)/.dev     ## format and lint
+format: $(VENV)/.lint  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.test   ## measure speed; prints a table and writes benchmarks/results/
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
 
 clean:                 ## remove the virtual environment and everything generated
 	rm -rf $(VENV) runs benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -40,6 +44,10 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report]'
 	@touch $@
 
-$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[dev]'
+$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[report,data,lint]'
+	@touch $@

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox._arrays import (
     add_to_diagonal,
@@ -27,6 +26,7 @@ def positive_definite(size, seed=0):
 def native(request):
     dtype = np.float32 if request.param.endswith("32") else np.float64
     if request.param.startswith("torch"):
+        torch = pytest.importorskip("torch")
         return lambda x: torch.tensor(np.asarray(x, dtype=dtype))
     return lambda x: np.asarray(x, dtype=dtype)
 
@@ -97,11 +97,13 @@ def test_numpy_round_trip_keeps_dtype(native):
 
 
 def test_tensor_with_a_graph_is_detached():
+    torch = pytest.importorskip("torch")
     x = torch.ones(2, requires_grad=True) * 2
     assert to_numpy(x).tolist() == [2.0, 2.0]
 
 
 def test_tensor_from_numpy_does_not_share_memory():
+    torch = pytest.importorskip("torch")
     buffer = np.zeros(2)
     tensor = from_numpy(buffer, like=torch.zeros(2, dtype=torch.float64))
     buffer[0] = 7.0

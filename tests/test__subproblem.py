@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import L1, FunctionProxy, NonFiniteError, Quadratic, Subproblem, logistic_regression
 
@@ -94,6 +93,7 @@ def test_what_is_not_finite_ends_the_solve(phi, bad):
 
 
 def test_tensors_give_the_same_numbers():
+    torch = pytest.importorskip("torch")
     proxy = Quadratic(np.diag([1.0, 2.0, 3.0, 4.0]))
     tensors = [torch.tensor(x) for x in (LINEAR, CENTRE, W, V)]
     phi = Subproblem(proxy, LINEAR, CENTRE, 0.5)

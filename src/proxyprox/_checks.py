@@ -323,6 +323,16 @@ def has(oracle: Any, capability: str) -> bool:
     return math.isfinite(offered) if capability == "smoothness" else True
 
 
+def offers(given: Any, *methods: str) -> bool:
+    """Tell whether an object, not a class, has these methods, its own or by ``__getattr__``.
+
+    ``isinstance`` with a runtime protocol does not see the latter from Python 3.12 on.
+    """
+    return not isinstance(given, type) and all(
+        callable(getattr(given, method, None)) for method in methods
+    )
+
+
 def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: str) -> None:
     """Refuse, before the first step, a part whose oracle lacks what it needs."""
     missing = [CAPABILITIES[need] for need in needs if not has(oracle, need)]

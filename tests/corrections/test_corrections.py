@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import EMA, Mean, Plain, Storm
 
@@ -24,6 +23,7 @@ def run(request):
     def go(correction, differences=DIFFERENCES, before=BEFORE):
         if request.param == "numpy":
             return estimates(correction, differences, before)
+        torch = pytest.importorskip("torch")
         tensors = (torch.tensor(differences), torch.tensor(before))
         made = estimates(correction, *tensors)
         assert all(isinstance(m, torch.Tensor) for m in made)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import ClosedForm, Quadratic, Residual, Subproblem
 
@@ -16,7 +15,7 @@ def test_solution_of_the_linear_system(library, eta, solve):
     root = rng.normal(size=(7, 7))
     P = root @ root.T + 0.1 * np.eye(7)
     b, linear, centre, start = rng.normal(size=(4, 7))
-    make = torch.tensor if library == "torch" else np.array
+    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
     phi = Subproblem(Quadratic(make(P), make(b)), make(linear), make(centre), eta)
     want = np.linalg.solve(P + np.eye(7) / eta, centre / eta - b - linear)
     for begin in (centre, start):

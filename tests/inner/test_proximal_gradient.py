@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso
 
@@ -87,6 +86,7 @@ def test_proximal_subproblems_end_stationary(known, library, seed):
     phi = Subproblem(proxy, linear, centre, 2.0, L1(0.05))
     native = phi
     if library == "torch":
+        torch = pytest.importorskip("torch")
         tensor = logistic_regression(torch.tensor(X), Y > 0)
         native = Subproblem(tensor, torch.tensor(linear), torch.tensor(centre), 2.0, L1(0.05))
     if not known:

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import Quadratic, Relative, StochasticGradient, StronglyConvex, Subproblem
 from proxyprox.theory import inner_steps_sgd
@@ -81,6 +80,7 @@ def test_the_generator_decides_the_draws():
 
 
 def test_tensors_stay_tensors():
+    torch = pytest.importorskip("torch")
     proxy = Quadratic(torch.diag(torch.tensor(DIAGONAL)), noise=1.0)
     phi = Subproblem(proxy, torch.tensor(LINEAR), torch.tensor(CENTRE), 2.0)
     (native,) = results(StochasticGradient(30), phi, 1)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import (
     LBFGS,
@@ -76,6 +75,7 @@ def test_other_families_agree_with_each_other(solver, family, solve):
 
 @every_smooth
 def test_tensors_end_where_arrays_end(solver, solve, logistic_case):
+    torch = pytest.importorskip("torch")
     phi, exact = logistic_case(2)
     proxy = logistic_regression(torch.tensor(phi.proxy.design.X), phi.proxy.targets)
     native = Subproblem(proxy, torch.tensor(phi.linear), torch.tensor(phi.centre), phi.eta)
@@ -90,7 +90,7 @@ def test_tensors_end_where_arrays_end(solver, solve, logistic_case):
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_float32_stays_float32_and_reaches_its_accuracy(solver, library, solve, logistic_case):
     phi, exact = logistic_case(4)
-    make = torch.tensor if library == "torch" else np.array
+    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
     X, linear, centre = (
         make(np.asarray(x, dtype=np.float32)) for x in (phi.proxy.design.X, phi.linear, phi.centre)
     )

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import (
     DANE,
@@ -122,7 +121,7 @@ def test_auxmom_is_gradient_steps_on_the_corrected_proxy(a, library):
         for _ in range(4):
             y = y - gamma * (P @ y + m)
         w = y
-    make = torch.tensor if library == "torch" else np.array
+    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
     problem = Problem(Quadratic(make(A), make(B), noise=0.5), Quadratic(make(P)))
     got = minimize(
         problem, make(W0), method=AuxMom(a=a), steps=5, rng=7,

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from proxyprox import (
     DANE,
@@ -69,6 +68,7 @@ def test_objective_with_sampler_hands_the_batch_on():
 
 
 def test_torch_functions_keep_tensors_and_values_become_floats():
+    torch = pytest.importorskip("torch")
     target = torch.tensor([1.0, -2.0], dtype=torch.float64)
 
     def value(w):

@@ -5,7 +5,6 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 
 from proxyprox import linear_regression, logistic_regression
 
@@ -19,7 +18,7 @@ def test_float32_data_stays_float32(family, kind, intercept, regression, stored,
         sample_weight=rng.random(14),
     )  # fmt: skip
     w = loss.zeros()
-    wanted = torch.float32 if kind == "torch" else np.float32
+    wanted = pytest.importorskip("torch").float32 if kind == "torch" else np.float32
     batch = np.array([0, 2])
     for made in (
         w,

@@ -162,7 +162,7 @@ def rehearse(
         pencils = [_Curve.of_proxyprox(model, each, float(eta)) for each in matrices]
         excess = [pencil.excess(1.0) for pencil in pencils if pencil is not None]
         if len(excess) == len(matrices):
-            best = _better(best, float(eta), np.maximum.reduce(excess), epsilon, steps)
+            best = _better(best, float(eta), np.max(excess, axis=0), epsilon, steps)
     return best
 
 

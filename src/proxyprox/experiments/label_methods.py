@@ -82,7 +82,7 @@ def _fitted(method: str, drawn: Any, seed: int) -> Array:
         model.fit(X, y, X_proxy=drawn.X_proxy, y_proxy=drawn.answers)
     elif method in (YARDSTICK, BY_LOSS):
         scoring = "neg_log_loss" if method == BY_LOSS else None
-        folds = int(min(5, np.unique(y, return_counts=True)[1].min()))
+        folds = min(5, int(np.min(np.unique(y, return_counts=True)[1])))
         model = LogisticRegressionCV(cv=folds, scoring=scoring, max_iter=1000).fit(X, y)
     elif method == SELF:
         model = SelfTrainingClassifier(LogisticRegression(max_iter=1000))

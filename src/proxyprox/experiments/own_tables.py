@@ -190,7 +190,7 @@ def _built_in(name: str, features: Sequence[str] | None) -> Table:
 
 
 def _has_text(bunch: Any) -> bool:
-    return np.asarray(getattr(bunch, "target_names", [0])).dtype.kind == "U"
+    return bool(np.asarray(getattr(bunch, "target_names", [0])).dtype.kind == "U")
 
 
 def _widened(table: Table, names: tuple[str, ...]) -> Table:

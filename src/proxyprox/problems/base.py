@@ -27,7 +27,7 @@ capability              meaning
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,7 +37,6 @@ Batch = Any
 """Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
 
 
-@runtime_checkable
 class Objective(Protocol):
     """The expensive loss L: only stochastic gradients are required."""
 
@@ -48,7 +47,6 @@ class Objective(Protocol):
         """Return an unbiased estimate of ∇L(w) from a drawn batch."""
 
 
-@runtime_checkable
 class Proxy(Protocol):
     """The cheap loss L̂: values and full gradients."""
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from proxyprox._arrays import Vector
-from proxyprox._checks import has, message
+from proxyprox._checks import has, message, offers
 from proxyprox._isolation import isolated
 from proxyprox.problems._curvature import same_hessian
-from proxyprox.problems.base import Objective, Penalty, Proxy
+from proxyprox.problems.base import Penalty
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.zero import Zero
 
@@ -48,9 +48,7 @@ class Problem:
         """Wrap pairs of callables and check that both parts can do the least that is asked."""
         object.__setattr__(self, "objective", _as_objective(self.objective))
         object.__setattr__(self, "proxy", _as_proxy(self.proxy))
-        if isinstance(self.penalty, type) or not (
-            self.penalty is None or (has(self.penalty, "prox") and has(self.penalty, "distance"))
-        ):
+        if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
         dims = [d for d in (self._dim(self.objective), self._dim(self.proxy)) if d is not None]
@@ -90,7 +88,7 @@ class Problem:
 def _as_objective(given: Any) -> Any:
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
         return FunctionObjective(gradient=given[1], value=given[0])
-    if isinstance(given, Objective) and not isinstance(given, type):
+    if offers(given, "sample", "gradient"):
         return given
     allowed = "an Objective (sample and gradient) or a pair of callables (value, gradient)"
     raise TypeError(message("objective", given, allowed))
@@ -99,7 +97,7 @@ def _as_objective(given: Any) -> Any:
 def _as_proxy(given: Any) -> Any:
     if isinstance(given, tuple) and len(given) == 2 and all(callable(part) for part in given):
         return FunctionProxy(value=given[0], gradient=given[1])
-    if isinstance(given, Proxy) and not isinstance(given, type):
+    if offers(given, "value", "gradient"):
         return given
     allowed = "a Proxy (value and gradient) or a pair of callables (value, gradient)"
     raise TypeError(message("proxy", given, allowed))

@@ -39,7 +39,7 @@ def encoded_answers(family: Family, y_proxy: Any, rows: int) -> Array:
             raise ValueError(message("y_proxy", f"shape {given.shape}", "one number a row"))
         require_finite("y_proxy", answers)
         if family.neutral > 0 and (answers < 0).any():
-            raise ValueError(message("y_proxy", answers.min(), "zero or more in every row"))
+            raise ValueError(message("y_proxy", np.min(answers), "zero or more in every row"))
         return answers
     if given.ndim == 2:
         return _probabilities(given, len(classes), binary=isinstance(family, Logistic))
@@ -66,6 +66,7 @@ def _probabilities(given: Array, classes: int, *, binary: bool) -> Array:
         got = f"{answers.shape[1]} columns"
         raise ValueError(message("y_proxy", got, f"one column for each of the {classes} classes"))
     if (answers < 0).any() or not np.allclose(answers.sum(axis=1), 1.0, atol=1e-3):
-        got = f"rows that sum to {answers.sum(axis=1).min():g} … {answers.sum(axis=1).max():g}"
+        sums = answers.sum(axis=1)
+        got = f"rows that sum to {np.min(sums):g} … {np.max(sums):g}"
         raise ValueError(message("y_proxy", got, "probabilities that sum to one"))
     return answers[:, 1:] if binary else answers

@@ -178,7 +178,7 @@ def _averaged(task: Task, choice: Choice) -> Array:
     total, used = np.zeros(task.loss.dim), 0.0
     for candidate, shares in choice.shares.items():
         # What has no share to speak of need not be walked.
-        last = int(np.flatnonzero(shares > NEGLIGIBLE).max(initial=-1))
+        last = int(np.max(np.flatnonzero(shares > NEGLIGIBLE), initial=-1))
         if last < 0:
             continue
         walk = task.walk(candidate)

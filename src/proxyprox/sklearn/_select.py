@@ -104,7 +104,7 @@ def _splitting(labels: int, parameters: int) -> tuple[int, int]:
 
 def _default_folds(y: Array, splits: int, repeats: int, *, classifier: bool, seed: Any) -> Folds:
     n = len(y)
-    smallest = int(np.unique(y, return_counts=True)[1].min()) if classifier else n
+    smallest = int(np.min(np.unique(y, return_counts=True)[1])) if classifier else n
     splits = min(splits, n)
     if splits < 2:
         return []

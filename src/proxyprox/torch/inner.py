@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,13 +122,17 @@ class TorchStepper:
                 message("inner", factory, "an optimiser that needs no closure", "Use SGD or Adam.")
             )
         self.fresh = fresh
+        # Some optimisers (Adagrad before torch 2.13) make their state here and nowhere else.
+        self._initial = _copied(self.optimizer.state)
+        self._factory = factory
         self.name = described(factory, type(self.optimizer).__name__)
         self._pulls: list[float] = []
 
     def begin(self, k: int) -> None:
-        """Forget, if that is wanted."""
+        """Go back to the state of a new optimiser, if that is wanted."""
         if self.fresh:
             self.optimizer.state.clear()
+            self.optimizer.state.update(_copied(self._initial))
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient, step."""
@@ -161,6 +166,11 @@ class TorchStepper:
     def add_params(self, params: Sequence[Any]) -> None:
         """Give the inner optimiser a new group too."""
         self.optimizer.add_param_group({"params": list(params)})
+        if self._initial:  # add_param_group makes no state; a new optimiser does
+            made = _copied(self._factory([{"params": list(params)}]).state)
+            self._initial.update(made)
+            for p, state in _copied(made).items():
+                self.optimizer.state.setdefault(p, state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the inner optimiser's state, unless every subproblem starts without."""
@@ -170,6 +180,11 @@ class TorchStepper:
         """Restore the inner optimiser."""
         if state:
             self.optimizer.load_state_dict(dict(state))
+
+
+def _copied(state: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of an optimiser's state; the parameters that are its keys stay the same."""
+    return {p: copy.deepcopy(of_p) for p, of_p in state.items()}
 
 
 def described(setting: Any, otherwise: str = "a function") -> str:

@@ -22,7 +22,7 @@ from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.experiments.records import Point
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx, WeightAverage
-from proxyprox.torch.device_data import DeviceImages, Plans
+from proxyprox.torch.device_data import DeviceImages, Plans, image_layout
 from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
 
 SAVE_SECONDS = 60.0
@@ -60,7 +60,7 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model = ResNet18(config.width)
-        self.model.to(device=device, memory_format=torch.channels_last)
+        self.model.to(device=device, memory_format=image_layout(device))
         self.params = list(self.model.parameters())
         fast = device.type == "cuda"
         # Fixed shapes: kernels for any batch size are slower, and there are three sizes at most.

@@ -1,0 +1,27 @@
+"""Settings that every test shares."""
+
+import signal
+from importlib.util import find_spec
+
+from hypothesis import settings
+
+# A busy machine is not a bug, and a failure must come back when it is looked for.
+settings.register_profile("proxyprox", deadline=None, derandomize=True)
+settings.load_profile("proxyprox")
+
+TORCH = ["tests/torch", "src/proxyprox/torch", "src/proxyprox/experiments/cifar10"]
+collect_ignore = [] if find_spec("torch") else TORCH
+
+
+def pytest_configure(config):
+    """Undo what `nohup` and a shell's `&` do, which children inherit: tests send these signals."""
+    handlers = {
+        "SIGINT": signal.default_int_handler,
+        "SIGTERM": signal.SIG_DFL,
+        # Not the default: the suite itself survives a hang-up. Children start with the default.
+        "SIGHUP": lambda number, frame: None,
+    }
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)

@@ -1,0 +1,76 @@
+"""The test suite itself, on machines that are not the author's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_pytest(folder, *options, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=folder, capture_output=True, text=True, check=False, timeout=100, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="ignored signals are inherited on POSIX only")
+def test_tests_may_send_signals_in_a_suite_that_was_started_with_nohup(tmp_path):
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_signals.py").write_text(
+        textwrap.dedent(
+            """
+            import os, signal, subprocess, sys
+            import pytest
+
+            def test_here():
+                with pytest.raises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGHUP)
+
+            @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+            def test_in_a_child(number):
+                script = f"import signal; signal.raise_signal({int(number)})"
+                child = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE)
+                assert child.returncode == -number
+            """
+        )
+    )
+
+    def ignoring():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    ran = run_pytest(tmp_path, preexec_fn=ignoring)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_native_crash_fails_its_test_and_no_other(tmp_path):
+    """With the options of `make test`."""
+    pytest.importorskip("xdist")
+    options = re.search(r"-m pytest -q (.*)", (ROOT / "Makefile").read_text())[1].split()
+    (tmp_path / "test_crash.py").write_text(
+        textwrap.dedent(
+            """
+            import os
+            import pytest
+
+            @pytest.mark.parametrize("i", range(12))
+            def test_of_many(i):
+                if i in (3, 8, 9):
+                    os.abort()
+            """
+        )
+    )
+    ran = run_pytest(tmp_path, "-p", "no:faulthandler", "-p", "xdist", *options)
+    assert "3 failed, 9 passed" in ran.stdout
