@@ -314,7 +314,7 @@ CASES = {
         lambda: pp.FunctionProxy(None, lambda w: w), TypeError, ["value", "None", "function"]),
     "own objective": (lambda: unpaid(objective=Own()), TypeError, ["gradient(w, batch)"]),
     "own penalty": (
-        lambda: unpaid(penalty=Own(value=1, prox=1, distance=1)), TypeError, ["penalty", "method"]),
+        lambda: unpaid(penalty=Own(value=1, prox=1, distance=1)), TypeError, ["penalty", "prox"]),
     "progress text": (lambda: solve(progress="no"), TypeError, ["progress", "'no'", "True or"]),
     # -- files and rules
     "checkpoint empty": (lambda: solve(checkpoint=""), ValueError, ["checkpoint", "''", "file"]),

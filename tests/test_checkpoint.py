@@ -484,12 +484,13 @@ def test_every_number_of_a_trace_comes_back_as_it_was(tmp_path):
 
 def test_a_save_adds_the_same_at_every_step(tmp_path):
     run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []
-    for _ in range(60):
+    for _ in range(120):
         saver.save(advance(run, 1))
         sizes.append(os.path.getsize(tmp_path / "run"))
     added = np.diff(sizes)
     assert added.min() > 0
-    assert added[-1] < 1.1 * added[5]
+    # The gradients of the last 64 steps are kept to judge the outcome; the rest does not grow.
+    assert added[-1] < 1.1 * added[70]
     assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(60))
 
 

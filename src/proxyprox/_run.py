@@ -260,7 +260,7 @@ class Run:
         path = copy.copy(self._path)
         if path is not None:
             exact = query.batch is None or self.method.exact
-            path.add(query.points[0], answers[0], self.problem.penalty, exact=exact)
+            path.add(query.points[0], answers[0], isolated(self.problem.penalty), exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
         self._faults.end(k, self._proxy, self._state.w, held=held)
