@@ -491,7 +491,7 @@ def test_a_save_adds_the_same_at_every_step(tmp_path):
     assert added.min() > 0
     # The gradients of the last 64 steps are kept to judge the outcome; the rest does not grow.
     assert added[-1] < 1.1 * added[70]
-    assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(60))
+    assert pp.Run.load(tmp_path / "run", problem()).trace["k"].tolist() == list(range(120))
 
 
 def test_a_list_that_was_cut_back_is_saved_anew(tmp_path):

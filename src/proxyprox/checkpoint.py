@@ -46,6 +46,9 @@ HEAD = struct.Struct("<4sQI")
 
 KIND = b"save"
 DIGEST = 16
+DEEPEST = 200
+"""Levels of a tree; how deep Python itself can go depends on its version."""
+
 SMALL = 1 << 20
 """A file is written anew once its appended frames exceed this many bytes and its first frame."""
 
@@ -357,11 +360,12 @@ class _Encoder:
 
     def payload(self, tree: Tree) -> list[Any]:
         try:
-            text = json.dumps(self.node(tree, ""), allow_nan=False, separators=(",", ":"))
-        except RecursionError as error:
+            node = self.node(tree, "")
+            _require_shallow(node)
+        except (RecursionError, ValueError) as error:
             raise TypeError("a state that holds itself, or is nested too deep, cannot be saved") \
                 from error  # fmt: skip
-        skeleton = text.encode("ascii")
+        skeleton = json.dumps(node, allow_nan=False, separators=(",", ":")).encode("ascii")
         return [struct.pack("<Q", len(skeleton)), skeleton, *self.buffers]
 
     def node(self, item: Any, where: str) -> Any:
@@ -456,6 +460,7 @@ class _Decoder:
             raise ValueError(f"a skeleton of {length} bytes in a frame of {len(payload)}")
         text, self._raw = str(payload[8 : 8 + length], "ascii"), memoryview(payload)[8 + length :]
         self.skeleton = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        _require_shallow(self.skeleton)
         if not isinstance(self.skeleton, dict):
             raise ValueError("the state is not a table")
         self._grown, self._like, self._classes = grown, like, classes
@@ -545,6 +550,17 @@ class _Decoder:
         "$record": _record,
         "$grown": _growth,
     }
+
+
+def _require_shallow(node: Any) -> None:
+    """Refuse a tree of too many levels, without recursion."""
+    level, depth = [node], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"a state of more than {DEEPEST} levels")
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [part for items in inner for part in items if isinstance(part, (dict, list))]
 
 
 def _unique(pairs: list[Any]) -> dict[Any, Any]:
