@@ -731,8 +731,8 @@ def class_name(cls: Any) -> str:
     Examples
     --------
     >>> from proxyprox.corrections import Mean
-    >>> class_name(Mean), class_name(Path)
-    ('proxyprox:Mean', 'pathlib:Path')
+    >>> class_name(Mean), class_name(Prefix)
+    ('proxyprox:Mean', 'proxyprox.checkpoint:Prefix')
     """
     module = getattr(cls, "__module__", None)
     name = str(getattr(cls, "__qualname__", None) or getattr(cls, "__name__", "?"))

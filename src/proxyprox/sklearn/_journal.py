@@ -142,6 +142,10 @@ class Journal:
         if database is not None and os.getpid() == self._process:
             database.close()
 
+    def __del__(self) -> None:
+        with suppress(Exception):  # the constructor, or the interpreter, may have ended early
+            self.close()
+
     def __getstate__(self) -> dict[str, Any]:
         """Refuse to be copied or sent elsewhere: one process holds the file."""
         if self.path is not None:
