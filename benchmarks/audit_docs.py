@@ -16,7 +16,7 @@ import numpy as np
 from audit_truth import CAP, needed
 from proxyprox import GLM, Problem, datasets, logistic_regression, minimize
 from proxyprox.diagnostics import audit, plan
-from proxyprox.experiments._exact import minimiser
+from proxyprox.experiments.contest import minimiser
 from proxyprox.problems import ScaledProxy
 
 SHARE = 0.01

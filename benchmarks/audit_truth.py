@@ -24,7 +24,7 @@ import numpy as np
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
 from proxyprox.diagnostics import best_weights
-from proxyprox.experiments._exact import minimiser
+from proxyprox.experiments.contest import minimiser
 from proxyprox.problems import ScaledProxy
 
 SHARES = (0.05, 0.01)

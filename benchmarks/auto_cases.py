@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from proxyprox import datasets
-from proxyprox.experiments._exact import minimiser
+from proxyprox.experiments.contest import minimiser
 from proxyprox.problems.combination import ScaledProxy
 
 RELATIVE_L2 = 1e-6

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import proxyprox as pp
-from proxyprox._subproblem import NonFiniteError, Subproblem
 from proxyprox.inner import Auto
 from proxyprox.stopping import Residual
+from proxyprox.subproblem import NonFiniteError, Subproblem
 
 EXACT = 1e-7
 """``‖∇φ‖`` to which every subproblem is solved."""

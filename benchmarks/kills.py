@@ -119,7 +119,7 @@ def safeguard(folder: Path) -> None:
 def command(*arguments: str | int | Path) -> None:
     """Run the command line."""
     from proxyprox.cli import main
-    from proxyprox.experiments import publish
+    from proxyprox.experiments import page as publish
 
     publish.save_figures = lambda *_: []  # drawing takes longer than all the runs
     sys.argv = ["proxyprox", *map(str, arguments)]
@@ -332,9 +332,9 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    for module in ("audit_page", "audit_toml", "label_report", "logistic", "own_data", "own_fit"):
+    for module in ("labels", "logistic", "page", "study"):
         importlib.import_module(f"proxyprox.experiments.{module}")  # before the forks
-    importlib.import_module("proxyprox.cli._conduct")
+    importlib.import_module("proxyprox.cli.comparison")
     dice = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)

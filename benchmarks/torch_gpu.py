@@ -30,9 +30,8 @@ from torch.nn.functional import cross_entropy
 from proxyprox.experiments.cifar10.evaluate import half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.torch import EMA, ImplicitStep, ProxyProx
-from proxyprox.torch._modes import proxy_mode
-from proxyprox.torch.device_data import DeviceImages, Plans
-from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
+from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans
+from proxyprox.torch.proxy import proxy_mode
 
 GAMMA, ETA, DECAY = 0.01, 0.25, 0.1
 

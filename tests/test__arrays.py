@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox._arrays import (
+from proxyprox._util.arrays import (
     add_to_diagonal,
     all_finite,
     dot,

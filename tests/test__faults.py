@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._faults import Faults
+from proxyprox.run import Faults
 
 A, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
 TARGET = pp.FunctionObjective(lambda w: A @ w - B, value=lambda w: float(w @ A @ w / 2 - B @ w))

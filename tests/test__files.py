@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from proxyprox import _files
-from proxyprox._files import (
+from proxyprox._util import files as _files
+from proxyprox._util.files import (
     LockedError,
     atomic_output,
     atomic_write_bytes,
@@ -60,7 +60,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     ran = python(
-        "import resource, sys; from proxyprox._files import atomic_write_bytes\n"
+        "import resource, sys; from proxyprox._util.files import atomic_write_bytes\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "atomic_write_bytes(sys.argv[1], bytes(5000))",
         path,
@@ -177,7 +177,9 @@ def test_orphans_of_dead_processes_are_removed(tmp_path: Path) -> None:
 
 # -- locks -----------------------------------------------------------------------------------------
 
-TAKE = "import sys; from proxyprox._files import locked\nwith locked(sys.argv[1]): print('taken')"
+TAKE = (
+    "import sys; from proxyprox._util.files import locked\nwith locked(sys.argv[1]): print('taken')"
+)
 
 
 @pytest.mark.parametrize("name", ["file", "folder"])
@@ -230,7 +232,7 @@ def test_nesting_and_threads_are_refused_unless_asked_for(tmp_path: Path) -> Non
 def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "a"
     python(
-        "import os, sys; from proxyprox._files import locked\n"
+        "import os, sys; from proxyprox._util.files import locked\n"
         "locked(sys.argv[1]).__enter__(); os.kill(os.getpid(), 9)",
         path,
     )
@@ -241,7 +243,7 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
 @posix
 def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     ran = python(
-        "import os, sys, time; from proxyprox._files import locked\n"
+        "import os, sys, time; from proxyprox._util.files import locked\n"
         "locked(sys.argv[1]).__enter__()\n"
         "if not os.fork():\n"
         "    os.close(0); os.close(1); os.close(2); time.sleep(20)\n"

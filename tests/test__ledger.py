@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from proxyprox import Budget, Ledger, Problem, ProxyProx, Quadratic, minimize
-from proxyprox._ledger import as_budget
+from proxyprox.result import as_budget
 
 
 def test_a_fresh_ledger_is_empty():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._signals import critical, ending_signals, step_first
+from proxyprox._util.signals import critical, ending_signals, step_first
 
 ROOT = Path(pp.__file__).parent
 posix = pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
@@ -272,7 +272,7 @@ def test_runs_killed_at_random_moments_go_on_bit_for_bit():
 
 # -- interrupts between any two lines --------------------------------------------------------------
 
-FILES = ("_run.py", "_safeguard.py", "_minimize.py", "_trace.py", "_faults.py", "_ledger.py")
+FILES = ("run.py", "safeguard.py", "minimization.py", "result.py")
 
 
 def interrupted_at(line, function):
@@ -281,7 +281,7 @@ def interrupted_at(line, function):
 
     def trace(frame, event, argument):
         if not frame.f_code.co_filename.endswith(FILES):
-            return None if frame.f_code.co_filename.endswith("_signals.py") else trace
+            return None if frame.f_code.co_filename.endswith("signals.py") else trace
         if event == "line":
             left[0] -= 1
             if left[0] == 0:

@@ -20,29 +20,19 @@ ROOT = Path(proxyprox.__file__).parent
 
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
-    ["_signals", "_arrays", "_digests", "_files", "_extras", "_text"],
-    ["_checks", "_isolation"],
-    [
-        "problems",
-        "penalties",
-        "corrections",
-        "stopping",
-        "averaging",
-        "theory",
-        "_ledger",
-        "_trace",
-    ],
-    ["_subproblem", "stepsizes"],
+    ["_util"],
+    ["problems", "penalties", "corrections", "stopping", "averaging", "theory"],
+    ["result", "subproblem", "stepsizes"],
     ["inner"],
     ["methods"],
-    ["_oracles", "_door", "_result", "_exchange", "_evidence"],
-    ["checkpoint", "_faults"],
-    ["_outcome"],
-    ["_run"],
-    ["_erm", "_gap", "_progress", "_purse", "_safeguard"],
-    ["_minimize"],
-    ["_scipy"],
-    ["sklearn", "privacy", "diagnostics", "torch", "simulation", "datasets"],
+    ["oracles", "setup"],
+    ["checkpoint"],
+    ["outcome"],
+    ["run"],
+    ["safeguard"],
+    ["minimization"],
+    ["scipy"],
+    ["sklearn", "diagnostics", "torch", "datasets"],
     ["_public"],
     ["experiments"],
     ["cli", "__main__"],
@@ -101,7 +91,7 @@ def test_imports_point_one_way(path):
         if other not in RANK:
             # A public name of the package: only the parts above the driver take those.
             assert other in proxyprox.__all__ or other == "__version__", other
-            assert RANK[here] > RANK["_scipy"], f"{here} imports the package itself"
+            assert RANK[here] > RANK["scipy"], f"{here} imports the package itself"
             continue
         assert RANK[other] <= RANK[here], f"{here} imports {other}, which is built on it"
         assert (here, other) not in APART
@@ -109,8 +99,8 @@ def test_imports_point_one_way(path):
 
 def test_the_check_sees_an_import_that_points_back(tmp_path):
     wrong = tmp_path / "x.py"
-    wrong.write_text("def f():\n    from proxyprox._run import Run\n    import proxyprox.cli\n")
-    assert list(imported(wrong)) == ["_run", "cli"]
+    wrong.write_text("def f():\n    from proxyprox.run import Run\n    import proxyprox.cli\n")
+    assert list(imported(wrong)) == ["run", "cli"]
 
 
 def at_import(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -153,7 +143,7 @@ def test_any_module_can_be_imported_first():
         parts = ["proxyprox", *path.relative_to(ROOT).with_suffix("").parts]
         sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
     needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
-    assert "proxyprox._subproblem" in needed["proxyprox.inner.lbfgs"]
+    assert "proxyprox.subproblem" in needed["proxyprox.inner.lbfgs"]
     TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
 
 
@@ -267,7 +257,7 @@ import proxyprox
 sys.setswitchinterval(1e-5)
 asked = [
     lambda: proxyprox.minimize,
-    lambda: proxyprox.theory.plan,
+    lambda: proxyprox.theory.plans,
     lambda: importlib.import_module("proxyprox.inner").LBFGS,
     lambda: importlib.import_module("proxyprox.problems.glm").GLM,
     lambda: dir(proxyprox),

@@ -1,13 +1,5 @@
 """The public names, loaded together when the first of them is used."""
 
-from proxyprox._exchange import Query, Step
-from proxyprox._ledger import Budget, Ledger
-from proxyprox._minimize import OracleError, minimize
-from proxyprox._result import Result, Status
-from proxyprox._run import Run
-from proxyprox._scipy import scipy_method
-from proxyprox._subproblem import NonFiniteError, Subproblem
-from proxyprox._trace import StepRecord, Trace
 from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
 from proxyprox.checkpoint import Checkpoint, CheckpointError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
@@ -25,6 +17,8 @@ from proxyprox.inner import (
     StochasticGradient,
 )
 from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.minimization import OracleError, minimize
+from proxyprox.oracles import Query, Step
 from proxyprox.penalties import L1, ElasticNet
 from proxyprox.problems import (
     GLM,
@@ -42,6 +36,9 @@ from proxyprox.problems import (
     regularized,
     softmax_regression,
 )
+from proxyprox.result import Budget, Ledger, Result, Status, StepRecord, Trace
+from proxyprox.run import Run
+from proxyprox.scipy import scipy_method
 from proxyprox.stopping import (
     Convex,
     NonConvex,
@@ -52,6 +49,7 @@ from proxyprox.stopping import (
     Steps,
     StronglyConvex,
 )
+from proxyprox.subproblem import NonFiniteError, Subproblem
 
 __all__ = [
     "DANE",

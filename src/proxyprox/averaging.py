@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxyprox._checks import nonnegative
+from proxyprox._util.validation import nonnegative
 
 
 class Averaging(Protocol):

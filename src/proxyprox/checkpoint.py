@@ -33,10 +33,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
-from proxyprox._arrays import namespace, to_numpy
-from proxyprox._checks import message, positive, require_finite, whole
-from proxyprox._files import atomic_output
-from proxyprox.problems._fingerprint import code_digest, digest, fingerprint
+from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.digests import code_digest, digest, fingerprint
+from proxyprox._util.files import atomic_output
+from proxyprox._util.validation import message, positive, require_finite, whole
 
 Tree = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from proxyprox._checks import fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import fraction, message, nonnegative, positive, whole
 
 
 class Progress(NamedTuple):

@@ -37,7 +37,7 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; the demo's test draws."""
-    monkeypatch.setattr("proxyprox.experiments.publish.save_figures", lambda *_: [])
+    monkeypatch.setattr("proxyprox.experiments.page.save_figures", lambda *_: [])
 
 
 @pytest.fixture

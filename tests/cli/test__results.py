@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from proxyprox.cli._results import panels, print_panels
+from proxyprox.cli.comparison import panels, print_panels
 
 
 def rows() -> list[dict[str, Any]]:

@@ -14,9 +14,10 @@ import pytest
 import typer
 
 import proxyprox
-from proxyprox.cli import _errors, app
-from proxyprox.cli._errors import CommandError, described, guarded
-from proxyprox.experiments._workers import WorkerLostError
+from proxyprox.cli import app
+from proxyprox.cli import console as _errors
+from proxyprox.cli.console import CommandError, described, guarded
+from proxyprox.experiments.tournament import WorkerLostError
 
 Invoke = Callable[..., Any]
 COMMANDS = [
@@ -96,11 +97,11 @@ def test_interrupted_while_a_command_is_imported(
 ) -> None:
     class Interrupting:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "proxyprox.cli._plan":
+            if name == "proxyprox.cli.promise":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "proxyprox.cli._plan", raising=False)
-    monkeypatch.delattr("proxyprox.cli._plan", raising=False)
+    monkeypatch.delitem(sys.modules, "proxyprox.cli.promise", raising=False)
+    monkeypatch.delattr("proxyprox.cli.promise", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     result = invoke("plan", "--delta=1", "--sigma=0", "--H=2", "--B=1", "--epsilon=0.1")
     assert result.exit_code == 130
@@ -194,7 +195,7 @@ def test_a_folder_that_another_process_writes_is_refused(
 
 HOLD = """
 import sys
-from proxyprox._files import locked
+from proxyprox._util.files import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

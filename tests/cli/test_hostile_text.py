@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxyprox.experiments._display import LineDisplay, LiveDisplay
+from proxyprox.experiments.tournament import LineDisplay, LiveDisplay
 
 Invoke = Callable[..., Any]
 
@@ -24,7 +24,7 @@ def shows(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
 
     def call(*args: str | Path) -> str:
         monkeypatch.setenv("COLUMNS", "2000")
-        monkeypatch.setattr("proxyprox.cli._console.WIDEST", 2000)
+        monkeypatch.setattr("proxyprox.cli.console.WIDEST", 2000)
         output = str(invoke(*args).output)
         assert not ACTING.search(output)
         assert "should not happen" not in output

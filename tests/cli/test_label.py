@@ -342,7 +342,7 @@ def test_an_interruption_between_questions_says_what_is_kept(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proxyprox.cli._label_report.summary", interrupted)
+    monkeypatch.setattr("proxyprox.cli.labelling.summary", interrupted)
     done = label(rows, "up\n\n")
     assert done.exit_code == 130
     assert "1 answers are kept in" in " ".join(done.output.split())

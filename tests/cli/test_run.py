@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxyprox.experiments.own_config import Config
-from proxyprox.experiments.own_example import EXAMPLE
-from proxyprox.experiments.own_toml import SECTIONS, parse_config
+from proxyprox.experiments.study_config import EXAMPLE, SECTIONS, Config, parse_config
 
 Invoke = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_figures")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.corrections.paired import Paired, tuned_power
+from proxyprox.corrections import Paired, tuned_power
 
 
 def test_power_zero_is_the_target_and_one_the_rectified_proxy():

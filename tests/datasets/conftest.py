@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from proxyprox.datasets import _load, _registry
-from proxyprox.datasets._svmlight import content_digest
+from proxyprox.datasets import library as _load
+from proxyprox.datasets import library as _registry
+from proxyprox.datasets.tables import content_digest
 
 TEXT = b"".join(b"%d 1:%d 3:0.5 \n" % (1 + i % 2, i + 1) for i in range(20))
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxyprox.datasets import _download
-from proxyprox.datasets._download import DownloadError, check_url, download
+from proxyprox.datasets import library as _download
+from proxyprox.datasets.library import DownloadError, check_url, download
 
 
 @pytest.mark.parametrize(

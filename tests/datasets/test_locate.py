@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyprox.datasets._locate import cache_folder, find_in, user_folder
+from proxyprox.datasets.library import cache_folder, find_in, user_folder
 
 
 @pytest.fixture(autouse=True)

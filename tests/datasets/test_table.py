@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxyprox._extras import MissingExtraError
+from proxyprox._util.extras import MissingExtraError
 from proxyprox.datasets import DataError, read_table
 
 GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.diagnostics._lanczos import lanczos, random_direction, relative_gap, spectrum_limits
+from proxyprox.diagnostics.curvature import lanczos, random_direction, relative_gap, spectrum_limits
 
 
 def symmetric(rng: np.random.Generator, size: int) -> np.ndarray:

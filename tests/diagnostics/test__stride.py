@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._ledger import Ledger
-from proxyprox.diagnostics._samples import Sampler
-from proxyprox.diagnostics._stride import stride
-from proxyprox.diagnostics._target import MeteredTarget
+from proxyprox.diagnostics.evidence import stride
+from proxyprox.diagnostics.sampling import MeteredTarget, Sampler
+from proxyprox.result import Ledger
 
 W = np.array([50.0, 20.0])
 

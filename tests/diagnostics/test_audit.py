@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._subproblem import NonFiniteError
 from proxyprox.diagnostics import Verdict, audit
 from proxyprox.problems import MixedProxy, ScaledProxy
+from proxyprox.subproblem import NonFiniteError
 
 
 def data(seed: int = 0, n: int = 400, d: int = 12) -> tuple[np.ndarray, np.ndarray]:

@@ -3,9 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.diagnostics._spectrum import Spectrum, spectrum_of_matrix
-from proxyprox.diagnostics.similarity import similarity
-from proxyprox.diagnostics.smoothness import smoothness, strong_convexity
+from proxyprox.diagnostics.curvature import (
+    Spectrum,
+    similarity,
+    smoothness,
+    spectrum_of_matrix,
+    strong_convexity,
+)
 
 MATRIX = np.diag([-0.5, 1.0, 4.0])
 

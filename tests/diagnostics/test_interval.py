@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from proxyprox.diagnostics.interval import Interval, largest, smallest
+from proxyprox.diagnostics.sampling import Interval, largest, smallest
 
 
 def test_membership_includes_both_limits() -> None:

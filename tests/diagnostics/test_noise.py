@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.diagnostics.noise import noise_level
+from proxyprox.diagnostics.sampling import noise_level
 
 
 @pytest.mark.parametrize("n", [8, 16])

@@ -23,7 +23,7 @@ def found(target: pp.GLM) -> Audit:
 
 
 def best_value(target: pp.GLM) -> float:
-    from proxyprox.experiments._exact import minimiser
+    from proxyprox.experiments.contest import minimiser
 
     return target.value(minimiser(target, target.zeros(), tol=1e-10))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from proxyprox.diagnostics.scaling import best_weights
+from proxyprox.diagnostics.rehearsal import best_weights
 
 
 def positive_matrix(rng: np.random.Generator, size: int = 8) -> np.ndarray:

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from proxyprox.diagnostics.prediction import Prediction
-from proxyprox.diagnostics.rehearsal import Rehearsal
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal
 from proxyprox.diagnostics.verdict import Verdict, decide, headline, worth_saying
 
 

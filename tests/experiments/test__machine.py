@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyprox.experiments._machine import machine, versions, without_home
+from proxyprox.experiments.records import machine, versions, without_home
 
 
 def test_nothing_names_a_person_or_a_host() -> None:

@@ -11,7 +11,7 @@ from operator import floordiv, pow  # workers import by name; a test module has 
 
 import pytest
 
-from proxyprox.experiments._workers import WorkerLostError, _portable, spread
+from proxyprox.experiments.tournament import WorkerLostError, _portable, spread
 
 
 class OddError(Exception):
@@ -56,7 +56,7 @@ def test_a_lost_worker_is_noticed() -> None:
 def test_the_first_workers_of_a_process_never_see_an_interrupt() -> None:
     """Not even while they still import, before they can say that they ignore it."""
     script = (
-        "import signal; from proxyprox.experiments._workers import spread\n"
+        "import signal; from proxyprox.experiments.tournament import spread\n"
         "if __name__ == '__main__':\n"
         "    (_, masks), = spread([()], signal.pthread_sigmask, signal.SIG_BLOCK, workers=1)\n"
         "    print(signal.SIGINT in masks)"

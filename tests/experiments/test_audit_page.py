@@ -11,8 +11,8 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.diagnostics import Audit, audit, plan
-from proxyprox.experiments.audit_figures import path_figure, prediction_figure, spectra_figure
-from proxyprox.experiments.audit_page import audit_values, write_audit_page
+from proxyprox.experiments.figures import path_figure, prediction_figure, spectra_figure
+from proxyprox.experiments.page import audit_values, write_audit_page
 
 EVIL = '</script><script>alert("x")</script>&<b>'
 

@@ -8,7 +8,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.diagnostics import RunPlan, audit, plan
-from proxyprox.experiments.audit_toml import plan_toml
+from proxyprox.experiments.study import plan_toml
 from proxyprox.problems import ScaledProxy
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxyprox import GradientDescent, Problem, Steps, logistic_regression, minimize
-from proxyprox.experiments.contenders import ERM, GRID, exact, named, published, yardstick
+from proxyprox.experiments.contest import ERM, GRID, exact, named, published, yardstick
 
 
 def test_equal_tuning_effort() -> None:

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from proxyprox import L1, SGD, Budget, Problem, Uniform, linear_regression, poisson_regression
-from proxyprox.experiments._exact import minimiser
-from proxyprox.experiments.contenders import Contender, published, yardstick
-from proxyprox.experiments.contest import LEDGER_FIELDS, marks, play, play_and_keep
+from proxyprox.experiments.contest import (
+    LEDGER_FIELDS,
+    Contender,
+    marks,
+    minimiser,
+    play,
+    play_and_keep,
+    published,
+    yardstick,
+)
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 3))

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxyprox.experiments.contenders import ERM
-from proxyprox.experiments.findings import sentences, to_reach
+from proxyprox.experiments.contest import ERM
+from proxyprox.experiments.summary import sentences, to_reach
 
 
 def curve(method: str, values: list[float | None], panel: str = "batch 8") -> list[dict[str, Any]]:

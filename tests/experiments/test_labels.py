@@ -10,8 +10,15 @@ from typer.testing import CliRunner
 
 from proxyprox.cli import app
 from proxyprox.experiments import labels
-from proxyprox.experiments.label_methods import ALONE, OURS, TAUGHT, YARDSTICK, loss_of
-from proxyprox.experiments.label_report import differences, sentences
+from proxyprox.experiments.labels import (
+    ALONE,
+    OURS,
+    TAUGHT,
+    YARDSTICK,
+    differences,
+    loss_of,
+    sentences,
+)
 from proxyprox.experiments.tournament import Job
 
 

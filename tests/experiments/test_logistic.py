@@ -11,8 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from proxyprox import Problem, datasets
 from proxyprox.experiments import logistic
-from proxyprox.experiments.contenders import ERM, exact
-from proxyprox.experiments.contest import play
+from proxyprox.experiments.contest import ERM, exact, play
 from proxyprox.experiments.tournament import Job
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxyprox.experiments.own_config import Config, ConfigError
-from proxyprox.experiments.own_methods import lineup
-from proxyprox.experiments.own_toml import parse_config
+from proxyprox.experiments.study import lineup
+from proxyprox.experiments.study_config import Config, ConfigError, parse_config
 
 
 def settings(family: str, **sections: dict[str, Any]) -> Config:

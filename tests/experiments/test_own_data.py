@@ -13,12 +13,10 @@ import pytest
 import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
-from proxyprox.experiments import own_data
-from proxyprox.experiments._display import NoDisplay
-from proxyprox.experiments.own_config import METHODS, Config
-from proxyprox.experiments.own_toml import parse_config
-from proxyprox.experiments.own_weights import raw_weights, write_weights
-from proxyprox.experiments.tournament import Job, hold
+from proxyprox.experiments import study as own_data
+from proxyprox.experiments.study import raw_weights, write_weights
+from proxyprox.experiments.study_config import METHODS, Config, parse_config
+from proxyprox.experiments.tournament import Job, NoDisplay, hold
 
 NAMES = ("age", "income", "height")
 FAMILIES = ("linear", "logistic", "softmax", "poisson")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxyprox.experiments.own_fit import whose
+from proxyprox.experiments.study import whose
 
 
 def ends(**values: float | None) -> list[dict[str, Any]]:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from proxyprox.datasets import DataError
-from proxyprox.experiments import own_data
-from proxyprox.experiments.own_config import Config
-from proxyprox.experiments.own_toml import parse_config
+from proxyprox.experiments import study as own_data
+from proxyprox.experiments.study_config import Config, parse_config
 
 ROWS = """age,income,height,label
 1,20,3,no

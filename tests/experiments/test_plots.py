@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxyprox._extras import MissingExtraError
-from proxyprox.experiments.plots import draw_panels, save_figures
+from proxyprox._util.extras import MissingExtraError
+from proxyprox.experiments.figures import draw_panels, save_figures
 from proxyprox.experiments.summary import summarise
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxyprox._extras import MissingExtraError
-from proxyprox.experiments import publish as module
+from proxyprox._util.extras import MissingExtraError
+from proxyprox.experiments import page as module
 from proxyprox.experiments.contest import LEDGER_FIELDS
-from proxyprox.experiments.publish import ledger_rows, publish
+from proxyprox.experiments.page import ledger_rows, publish
 from proxyprox.experiments.tournament import Outcome
 
 

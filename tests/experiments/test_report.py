@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from proxyprox._extras import MissingExtraError
-from proxyprox.experiments.report import write_report
+from proxyprox._util.extras import MissingExtraError
+from proxyprox.experiments.page import write_report
 from proxyprox.experiments.summary import end_points, summarise
 
 EVIL = '</script><script>alert("x")</script>&<b>'

@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from proxyprox.experiments import logistic
-from proxyprox.experiments._display import LineDisplay, NoDisplay
 from proxyprox.experiments.records import RecordsError, read_records
-from proxyprox.experiments.tournament import TUNING_SEED, Entry, Job, cores, hold
+from proxyprox.experiments.tournament import (
+    TUNING_SEED,
+    Entry,
+    Job,
+    LineDisplay,
+    NoDisplay,
+    cores,
+    hold,
+)
 
 
 @dataclass(frozen=True)

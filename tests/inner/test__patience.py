@@ -3,7 +3,7 @@
 import numpy as np
 
 from proxyprox import Quadratic, Subproblem
-from proxyprox.inner._patience import Patience, next_to_rounding
+from proxyprox.inner.base import Patience, next_to_rounding
 
 
 def steps_borne(patience, residual):

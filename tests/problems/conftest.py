@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox import (
-    linear_regression,
-    logistic_regression,
-    poisson_regression,
-    softmax_regression,
-)
+from proxyprox import linear_regression, logistic_regression, poisson_regression, softmax_regression
 
 FAMILIES = {
     "linear": linear_regression,

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
+from proxyprox._util.digests import digest, fingerprint
 from proxyprox.problems import MixedProxy, Regularized, ScaledProxy
-from proxyprox.problems._fingerprint import digest, fingerprint
 from proxyprox.problems.combination import PairedLoss, Tilted
 
 RNG = np.random.default_rng(0)

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
-from proxyprox import (
-    linear_regression,
-    logistic_regression,
-    poisson_regression,
-    softmax_regression,
-)
+from proxyprox import linear_regression, logistic_regression, poisson_regression, softmax_regression
 
 
 def minimiser(loss):

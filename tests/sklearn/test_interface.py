@@ -156,7 +156,7 @@ def test_skops_round_trip(binary, tmp_path):
     model = ProxyLogisticRegression(cv=2).partial_fit(X[:80], y[:80], X_proxy=X[80:])
     io.dump(model, tmp_path / "model.skops")
     trusted = io.get_untrusted_types(file=tmp_path / "model.skops")
-    assert trusted == ["proxyprox.sklearn.logistic.ProxyLogisticRegression"]
+    assert trusted == ["proxyprox.sklearn.estimators.ProxyLogisticRegression"]
     again = io.load(tmp_path / "model.skops", trusted=trusted)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     again.partial_fit(X[80:100], y[80:100])

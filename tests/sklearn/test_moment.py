@@ -9,9 +9,10 @@ import scipy.sparse
 from proxyprox import GLM, softmax_regression
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
-from proxyprox.sklearn import ProxyLogisticRegression, _moment, _reduce
-from proxyprox.sklearn._moment import mixture, moment_of, pooled
-from proxyprox.sklearn._start import label_free
+from proxyprox.sklearn import ProxyLogisticRegression
+from proxyprox.sklearn import fitting as _reduce
+from proxyprox.sklearn import moments as _moment
+from proxyprox.sklearn.moments import label_free, mixture, moment_of, pooled
 
 
 def dense(moment):
@@ -103,11 +104,11 @@ def test_reduction_changes_nothing(monkeypatch, classes, teacher):
     used = []
     plain = _reduce.reduced
     monkeypatch.setattr(
-        "proxyprox.sklearn._learn.reduced", lambda *a, **k: used.append(plain(*a, **k)) or used[-1]
+        "proxyprox.sklearn.fitting.reduced", lambda *a, **k: used.append(plain(*a, **k)) or used[-1]
     )
     small = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
     assert used[-1] is not None
-    monkeypatch.setattr("proxyprox.sklearn._learn.reduced", lambda *a, **k: None)
+    monkeypatch.setattr("proxyprox.sklearn.fitting.reduced", lambda *a, **k: None)
     whole = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
     np.testing.assert_allclose(small.coef_, whole.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(small.intercept_, whole.intercept_, rtol=1e-6, atol=1e-9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox.sklearn._resemblance import ProxyWarning, warn_if_suspicious
+from proxyprox.sklearn.inputs import ProxyWarning, warn_if_suspicious
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(10, 4), (10, 30), (40, 1), (40, 30)])

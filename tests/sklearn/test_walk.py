@@ -7,9 +7,8 @@ import pytest
 
 from proxyprox import DANE, Problem, Quadratic, logistic_regression, minimize
 from proxyprox.problems.design import Design
-from proxyprox.sklearn._moment import moment_of
-from proxyprox.sklearn._start import label_free
-from proxyprox.sklearn._walk import Walk
+from proxyprox.sklearn.fitting import Walk
+from proxyprox.sklearn.moments import label_free, moment_of
 
 
 @pytest.fixture

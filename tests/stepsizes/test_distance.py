@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.stepsizes import auto, distance
+from proxyprox.stepsizes import auto
 from proxyprox.stepsizes.base import Signals
 
 
@@ -35,17 +35,17 @@ def separable():
 def test_the_limit_is_the_distance_over_the_root_of_the_summed_squares():
     memory = fresh(average=np.array([3.0, 4.0]), square=0.25, proven=2.0)
     expected = 1.2 * 5 / math.sqrt(8 * 0.25)
-    assert distance.limit(memory, signals(k=7)) == pytest.approx(expected)
+    assert auto.distance_limit(memory, signals(k=7)) == pytest.approx(expected)
     lagging = {**memory, "lag": 1e-9}
-    assert distance.limit(lagging, signals(k=7)) == pytest.approx(2 * expected)
-    assert distance.limit(fresh(), signals(k=7)) == math.inf
+    assert auto.distance_limit(lagging, signals(k=7)) == pytest.approx(2 * expected)
+    assert auto.distance_limit(fresh(), signals(k=7)) == math.inf
 
 
 def test_the_mean_of_squares_is_that_of_equal_gradients_and_forgets_a_steep_start():
     memory = fresh()
     for k in range(50):
         g = np.array([100.0, 0.0]) if k < 3 else np.array([0.6, 0.8])
-        memory = distance.with_gradient(memory, signals(k, gradient=g), None)
+        memory = auto.distance_observed(memory, signals(k, gradient=g), None)
     # A plain mean would still be 600.
     assert 1 <= memory["square"] < 5
 
@@ -54,9 +54,9 @@ def test_the_lag_is_positive_where_the_average_stands_higher_than_the_iterates()
     # One-dimensional descent: the gradient at w points back to where the average still is.
     descending = fresh(average=np.array([1.0, 0.0]))
     here = signals(w=np.array([0.5, 0.0]), gradient=np.array([0.1, 0.0]))
-    assert distance.with_gradient(descending, here, None)["lag"] > 0
+    assert auto.distance_observed(descending, here, None)["lag"] > 0
     bouncing = fresh(average=np.array([0.0, 0.0]))
-    assert distance.with_gradient(bouncing, here, None)["lag"] < 0
+    assert auto.distance_observed(bouncing, here, None)["lag"] < 0
 
 
 def test_a_penaltys_pull_is_read_off_the_last_step():
@@ -64,7 +64,7 @@ def test_a_penaltys_pull_is_read_off_the_last_step():
     step, at = np.array([-0.2, 0.0]), np.array([0.8, 0.0])
     memory = fresh(eta=0.5, average=np.array([1.8, 0.0]))
     seen = signals(k=1, w=at, gradient=np.array([0.3, 0.0]), step=step)
-    found = distance.with_gradient(memory, seen, np.zeros(2))
+    found = auto.distance_observed(memory, seen, np.zeros(2))
     # <0.3 + 0.4, 1.8 - 0.8>, with the share of the second of all.
     assert found["lag"] == pytest.approx(0.7 * 16 / 17)
     assert found["square"] == pytest.approx(0.09 * 4 / 5)
@@ -79,10 +79,10 @@ def test_the_answer_is_the_short_mean_only_where_the_average_lags():
 
 
 def test_a_proxy_is_left_to_the_other_rule():
-    assert not distance.applies(auto.begin(np.zeros(2), None), None)
-    assert distance.applies(fresh(), None)
-    assert distance.applies(fresh(), 0.3)
-    assert not distance.applies(fresh(), 0)
+    assert not auto.distance_applies(auto.begin(np.zeros(2), None), None)
+    assert auto.distance_applies(fresh(), None)
+    assert auto.distance_applies(fresh(), 0.3)
+    assert not auto.distance_applies(fresh(), 0)
 
 
 # -- runs -----------------------------------------------------------------------------------

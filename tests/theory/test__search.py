@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyprox.theory._search import smallest_integer
+from proxyprox.theory.plans import smallest_integer
 
 
 @given(first=st.integers(1, 10**40), start=st.floats(0, 1e40))

@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyprox.theory import (
-    inner_steps_gradient_descent,
-    inner_steps_nesterov,
-    inner_steps_sgd,
-)
+from proxyprox.theory import inner_steps_gradient_descent, inner_steps_nesterov, inner_steps_sgd
 
 SOLVERS = [inner_steps_gradient_descent, inner_steps_nesterov]
 

@@ -8,7 +8,7 @@ from proxyprox.theory import (
     nonconvex_guarantee_as_printed,
     nonconvex_noise_factor,
 )
-from proxyprox.theory.theorem_nonconvex import PRINTED_NOISE_FACTOR
+from proxyprox.theory.guarantees import PRINTED_NOISE_FACTOR
 
 BASE = {"eta": 0.5, "steps": 24, "initial_gap": 3.0, "sigma": 0.5, "delta": 0.0}
 

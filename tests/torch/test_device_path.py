@@ -9,8 +9,14 @@ from torch.nn.functional import cross_entropy
 
 from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
 from proxyprox.torch.averaging import refreshed_batchnorm
-from proxyprox.torch.device_data import DeviceImages, DeviceTensors, Plans, image_layout
-from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
+from proxyprox.torch.device import (
+    CapturedGradient,
+    DeviceImages,
+    DeviceTensors,
+    GraphedProxy,
+    Plans,
+    image_layout,
+)
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, Storm
-from proxyprox.torch._gather import anchor_estimate, gather, join_points, update_correction
+from proxyprox.torch.step import anchor_estimate, gather, join_points, update_correction
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proxyprox.torch import EMA, Mean, Plain, Storm
-from proxyprox.torch._linear import Coefficients, anchor_share, coefficients, combine, remembers
+from proxyprox.torch.corrections import Coefficients, anchor_share, coefficients, combine, remembers
 
 
 def lists(seed: int):

@@ -18,7 +18,7 @@ from proxyprox.torch import (
     RandomProxyWarning,
     Storm,
 )
-from proxyprox.torch._modes import proxy_mode
+from proxyprox.torch.proxy import proxy_mode
 
 
 def network(dropout: float = 0.0):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from proxyprox.torch import ImplicitStep, Proxy, ProxyProx
-from proxyprox.torch._proxy import rows
+from proxyprox.torch.proxy import rows
 
 
 def test_a_full_pass_is_the_mean_over_rows_of_unequal_batches(toy):

@@ -120,7 +120,7 @@ def test_a_loader_that_saves_itself_is_asked_to(make_toy):
 WORKER = """
 import os, sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
-from proxyprox._files import atomic_output
+from proxyprox._util.files import atomic_output
 from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx
 
 path, steps, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

@@ -12,10 +12,9 @@ from typing import Annotated
 import typer
 
 from proxyprox import __version__
-from proxyprox._signals import ending_signals
+from proxyprox._util.signals import ending_signals
 from proxyprox.cli import audit, demo, label, plan, reproduce, run
-from proxyprox.cli._errors import EscapingGroup
-from proxyprox.cli._help import examples, prose
+from proxyprox.cli.console import EscapingGroup, examples, prose
 
 __all__ = ["app", "main"]
 

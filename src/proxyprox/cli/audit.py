@@ -10,11 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._console import emit, say, stdout
-from proxyprox.cli._errors import guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, Output
+from proxyprox.cli.console import Json, Output, command_line, emit, examples, guarded, say, stdout
 
 EPILOG = examples(
     "proxyprox run --example > my.toml",
@@ -64,10 +60,10 @@ def _audit(
 ) -> None:
     from proxyprox.diagnostics import audit as judge
     from proxyprox.diagnostics import plan
-    from proxyprox.experiments import own_data
-    from proxyprox.experiments.audit_page import audit_values, write_audit_page
-    from proxyprox.experiments.audit_toml import plan_toml
-    from proxyprox.experiments.own_toml import read_config
+    from proxyprox.experiments import study as own_data
+    from proxyprox.experiments.page import audit_values, write_audit_page
+    from proxyprox.experiments.study import plan_toml
+    from proxyprox.experiments.study_config import read_config
 
     settings, base = read_config(path), path.parent.absolute()
     with _kept_only_if_used(folder):
@@ -95,7 +91,7 @@ def _audit(
 @contextmanager
 def _kept_only_if_used(folder: Path) -> Iterator[None]:
     """Make the folder, and take it away again if nothing came of it."""
-    from proxyprox.cli._conduct import output_folder
+    from proxyprox.cli.comparison import output_folder
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -121,6 +117,6 @@ def _shown(settings: dict[str, Any]) -> dict[str, Any]:
 def _write_json(path: Path, values: dict[str, Any]) -> None:
     import json
 
-    from proxyprox._files import atomic_write_text
+    from proxyprox._util.files import atomic_write_text
 
     atomic_write_text(path, json.dumps(values, indent=1, allow_nan=False) + "\n")

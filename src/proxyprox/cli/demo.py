@@ -7,10 +7,7 @@ from pathlib import Path
 
 import typer
 
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._errors import guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, Output, Seeds, Workers
+from proxyprox.cli.console import Json, Output, Seeds, Workers, command_line, examples, guarded
 
 EPILOG = examples(
     "proxyprox demo",
@@ -39,7 +36,7 @@ def demo(
     Prints how many target gradients each method needs and what the proxy cost, and writes
     records, a summary, figures and a report. Finished runs found in the folder are used.
     """
-    from proxyprox.cli._conduct import Contest, conduct, present
+    from proxyprox.cli.comparison import Contest, conduct, present
     from proxyprox.experiments import logistic
 
     config = replace(logistic.DEMO, seeds=seeds)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxyprox.cli._errors import INTERRUPTED, CommandError, guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json
+from proxyprox.cli.console import INTERRUPTED, CommandError, Json, examples, guarded
 
 if TYPE_CHECKING:
-    from proxyprox.cli._label import Questions
+    from proxyprox.cli.labelling import Questions
     from proxyprox.sklearn import LabelBudget
 
 EPILOG = examples(
@@ -65,13 +63,18 @@ def label(
     A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
     labels would bring, is printed at the end.
     """
-    from proxyprox._digests import file_digest
-    from proxyprox.cli._console import emit, say, stderr, stdout
-    from proxyprox.cli._label import Questions, answers_file
-    from proxyprox.cli._label_export import export as write_table
-    from proxyprox.cli._label_export import refuse_foreign, refuse_losing, same_file
-    from proxyprox.cli._label_pool import read_pool
-    from proxyprox.cli._label_report import summary
+    from proxyprox._util.digests import file_digest
+    from proxyprox.cli.console import emit, say, stderr, stdout
+    from proxyprox.cli.labelling import (
+        Questions,
+        answers_file,
+        read_pool,
+        refuse_foreign,
+        refuse_losing,
+        same_file,
+        summary,
+    )
+    from proxyprox.cli.labelling import export as write_table
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
     names = tuple(name.strip() for name in classes.split(",") if name.strip())
@@ -120,7 +123,7 @@ def label(
 
 def _ask_and_tell(bought: LabelBudget, asked: Questions) -> None:
     """Ask until the budget is spent or the person has had enough."""
-    from proxyprox.cli._label import Back
+    from proxyprox.cli.labelling import Back
 
     last: int | None = next(reversed(bought.labels), None)
     again: int | None = None

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from proxyprox.cli._errors import guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json
+from proxyprox.cli.console import Json, examples, guarded
 
 EPILOG = examples(
     "proxyprox plan --delta 0.1 --sigma 0 --mu 0.01 --H 10 --B 1 --epsilon 1e-3",
@@ -36,8 +34,8 @@ def plan(
     Left out or zero, μ gives the convex case. The orders of magnitude leave constants out: compare
     them with each other, not with K.
     """
-    from proxyprox.cli._console import emit, stdout
-    from proxyprox.cli._plan import print_promise, promise
+    from proxyprox.cli.console import emit, stdout
+    from proxyprox.cli.promise import print_promise, promise
 
     found = promise(
         delta=delta,

@@ -9,11 +9,20 @@ from typing import Annotated
 
 import typer
 
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._console import say, stderr, stdout, tell_path
-from proxyprox.cli._errors import BAD_RUN, CommandError, guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, Output, Workers
+from proxyprox.cli.console import (
+    BAD_RUN,
+    CommandError,
+    Json,
+    Output,
+    Workers,
+    command_line,
+    examples,
+    guarded,
+    say,
+    stderr,
+    stdout,
+    tell_path,
+)
 
 EPILOG = examples(
     "proxyprox run --example > my.toml",
@@ -51,7 +60,7 @@ def run(
 
     Without --output the folder is runs/ and the name of the configuration.
     """
-    from proxyprox.experiments.own_example import EXAMPLE
+    from proxyprox.experiments.study_config import EXAMPLE
 
     if example:
         typer.echo(EXAMPLE, nl=False)
@@ -65,18 +74,17 @@ def run(
 
 
 def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli._conduct import output_folder
+    from proxyprox.cli.comparison import output_folder
 
     with output_folder(folder):
         _fitted(path, folder, command, workers, as_json)
 
 
 def _fitted(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli._conduct import Contest, conduct, present
-    from proxyprox.experiments import own_data
-    from proxyprox.experiments.own_fit import whose
-    from proxyprox.experiments.own_toml import read_config
-    from proxyprox.experiments.own_weights import prediction_rule, write_weights
+    from proxyprox.cli.comparison import Contest, conduct, present
+    from proxyprox.experiments import study as own_data
+    from proxyprox.experiments.study import prediction_rule, whose, write_weights
+    from proxyprox.experiments.study_config import read_config
     from proxyprox.experiments.summary import end_points
 
     settings, base = read_config(path), path.parent.absolute()

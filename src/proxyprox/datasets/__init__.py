@@ -5,16 +5,15 @@ public home. `read_table` reads CSV, Parquet, svmlight and npz files with messag
 row and the column at fault.
 """
 
-from proxyprox.datasets._errors import (
+from proxyprox.datasets.library import Dataset, cache_folder, load, names
+from proxyprox.datasets.tables import (
     DataError,
     DatasetCorruptError,
     DatasetError,
     DatasetNotFoundError,
+    Table,
+    read_table,
 )
-from proxyprox.datasets._load import Dataset, load
-from proxyprox.datasets._locate import cache_folder
-from proxyprox.datasets._registry import names
-from proxyprox.datasets.table import Table, read_table
 
 __all__ = [
     "DataError",

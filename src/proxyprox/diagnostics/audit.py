@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Vector
-from proxyprox._checks import generator, listed, message, positive, whole
-from proxyprox._door import starting_point
-from proxyprox._ledger import Ledger
-from proxyprox._oracles import MeteredProxy
-from proxyprox.diagnostics._budget import share_out, source_for
-from proxyprox.diagnostics._conclude import Question, conclude
-from proxyprox.diagnostics._gather import gather
-from proxyprox.diagnostics._report import Audit
-from proxyprox.diagnostics._samples import Sampler
-from proxyprox.diagnostics._target import MeteredTarget
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import generator, listed, message, positive, whole
+from proxyprox.diagnostics.conclusion import Question, conclude
+from proxyprox.diagnostics.evidence import gather, share_out, source_for
+from proxyprox.diagnostics.report import Audit
+from proxyprox.diagnostics.sampling import MeteredTarget, Sampler
+from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem, Zero
+from proxyprox.result import Ledger
+from proxyprox.setup import starting_point
 
 __all__ = ["audit"]
 

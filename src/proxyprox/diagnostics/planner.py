@@ -1,4 +1,4 @@
-"""From an audit to a run: step size, steps, averaging, inner accuracy, and the expected bill."""
+"""A plan for a run: method, step size, steps and their cost."""
 
 from __future__ import annotations
 
@@ -8,21 +8,109 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxyprox import theory
-from proxyprox._checks import flag, instance, listed, message, positive
-from proxyprox._ledger import Budget, as_budget
+from proxyprox._util.validation import flag, instance, listed, message, positive
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
-from proxyprox.diagnostics._alarm import NO_VERDICT
-from proxyprox.diagnostics._bill import Bill, affordable_steps, step_bill
-from proxyprox.diagnostics._report import Audit
-from proxyprox.diagnostics._rough import why_rough
-from proxyprox.diagnostics.prediction import counted
-from proxyprox.diagnostics.rehearsal import Rehearsal, rehearse
+from proxyprox.diagnostics.evidence import NO_VERDICT
+from proxyprox.diagnostics.rehearsal import Rehearsal, counted, rehearse
+from proxyprox.diagnostics.report import Audit
 from proxyprox.diagnostics.verdict import Verdict
 from proxyprox.methods import SGD, ProxyProx
 from proxyprox.problems import Problem
+from proxyprox.result import Budget, as_budget
+from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
-__all__ = ["Bill", "RunPlan", "WhatIf", "plan"]
+
+@dataclass(frozen=True)
+class Bill:
+    """What a run is expected to cost.
+
+    Attributes
+    ----------
+    target_gradients, target_samples : float
+        Accesses to the target, and samples in their batches.
+    cost : float or None
+        In the objective's own unit, where it names one.
+    proxy_gradients : float
+        Passes over the proxy, Hessian products counted as one each.
+    seconds : float
+        Time, at the speed seen in the audit.
+    """
+
+    target_gradients: float
+    target_samples: float
+    cost: float | None
+    proxy_gradients: float
+    seconds: float
+
+    def times(self, steps: int) -> Bill:
+        """Return the bill of so many such steps."""
+        return Bill(
+            self.target_gradients * steps,
+            self.target_samples * steps,
+            None if self.cost is None else self.cost * steps,
+            self.proxy_gradients * steps,
+            self.seconds * steps,
+        )
+
+
+def step_bill(audit: Audit, problem: Problem, eta: float, stop: Criterion | None) -> Bill:
+    """Return what one outer step costs.
+
+    The subproblem is solved once, here, with the gradient that the audit has paid for: no guess
+    at the inner solver's work comes near its own count.
+    """
+    passes, seconds = 0.0, audit.batch.seconds
+    if stop is not None:
+        run = Run(problem, audit.points[0].w, method=ProxyProx(eta), stop=stop, rng=0)
+        run.ask()
+        run.tell(audit.start_gradient)
+        used = run.ledger
+        passes = float(
+            used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
+        )
+        seconds += used.seconds
+    return Bill(1.0, audit.batch.samples, audit.batch.cost, passes, seconds)
+
+
+def affordable_steps(limits: Budget | None, per_step: Bill) -> float:
+    """Return the steps that every limit allows; infinitely many without limits."""
+    most = math.inf
+    for name in ("target_gradients", "target_samples", "cost", "proxy_gradients", "seconds"):
+        limit, each = getattr(limits, name, None), getattr(per_step, name)
+        if limit is not None and each:
+            most = min(most, float(math.floor(limit / each)))
+    return most
+
+
+BENT = 0.4
+"""Share by which H may change between start and end before the plan is said to be rough."""
+
+
+def why_rough(audit: Audit, *, guaranteed: bool) -> list[str]:
+    """Return the notes that say so; none where the plan is as good as plans are.
+
+    Parameters
+    ----------
+    audit : Audit
+        What the plan is made of.
+    guaranteed : bool
+        Whether it is the corollary's, which does without the quadratic model.
+    """
+    notes = []
+    if audit.doubts:
+        held = "its constants hold at the points visited only" if guaranteed else "this is rough"
+        notes.append(
+            f"The audit has its doubts (audit.doubts), and {held}: the run may need several times "
+            "these steps, or few of them. minimize(..., safeguard=True) has SGD run along."
+        )
+    if audit.model.bend > BENT and not guaranteed:
+        notes.append(
+            f"H changes by {audit.model.bend:.0%} on the way: the quadratic model is rough, and "
+            'the run may need several times these steps. eta="auto" finds its own way.'
+        )
+    return notes
+
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Batch sizes of the what-if table, in units of the batch that was audited."""

@@ -1,4 +1,6 @@
-r"""How many steps a method takes on the quadratic model of the target, in closed form.
+r"""A rehearsal on the quadratic model of the target: what each choice would need.
+
+How many steps a method takes on the quadratic model of the target, in closed form.
 
 With the target's Hessian A, the proxy's P and the gradient noise ξ, an exact ProxyProx step on
 quadratics is
@@ -46,7 +48,8 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox._checks import instance, listed, positive, square_matrix, whole
+from proxyprox import theory
+from proxyprox._util.validation import instance, listed, positive, square_matrix, whole
 
 Matrix = np.ndarray[Any, Any]
 
@@ -286,3 +289,158 @@ def _better(
             if (count, left) < (best.steps, best.excess):
                 best = Rehearsal(eta, count, left, bool(averaged))
     return best
+
+
+_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
+
+
+def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
+    r"""Return the weights s ≥ 0 that minimise ``δ(s) = ‖A − Σ s_i P_i‖``, and that δ.
+
+    δ(s) is convex: the largest of :math:`\pm v^\top(A - \sum_i s_iP_i)v` over unit vectors v.
+    Each round solves the linear program of the vectors met so far, then adds the extreme
+    eigenvectors at its solution (Kelley's cutting planes), until both agree to 10⁻⁴.
+
+    Parameters
+    ----------
+    target : array of shape (m, m)
+        The target's Hessian A, or its projection.
+    proxies : sequence of arrays of shape (m, m)
+        The proxies' Hessians P_i.
+
+    Returns
+    -------
+    weights : tuple of float
+        The s_i; all zero when no proxy brings the Hessians closer.
+    delta : float
+        δ at these weights.
+
+    Examples
+    --------
+    >>> weights, delta = best_weights(np.diag([1.0, 2.0]), [np.diag([10.0, 20.0])])
+    >>> round(weights[0], 3), delta < 1e-3
+    (0.1, True)
+    """
+    target = square_matrix("target", target)
+    wanted = listed("proxies", proxies, "a list of matrices")
+    proxies = [square_matrix("proxies", P, len(target)) for P in wanted]
+    size = float(np.linalg.norm(target, 2))
+    sizes = [float(np.linalg.norm(P, 2)) for P in proxies]
+    if size == 0.0 or not any(sizes):
+        return (0.0,) * len(proxies), size
+    A = target / size
+    units = [P / s if s > 0 else P for P, s in zip(proxies, sizes, strict=True)]
+    rows: list[np.ndarray[Any, Any]] = []
+    limits: list[float] = []
+    best_u, best = np.zeros(len(units)), 1.0
+    u = best_u
+    for _ in range(_ROUNDS):
+        values, vectors = np.linalg.eigh(A - _mixed(units, u))
+        met = float(max(-values[0], values[-1]))
+        if met < best:
+            best_u, best = u, met
+        for v, sign in ((vectors[:, 0], -1.0), (vectors[:, -1], 1.0)):
+            # sign·vᵀ(A − Σ u_i P_i)v ≤ t, as a row of the program in (u, t).
+            rows.append(np.array([*(-sign * float(v @ P @ v) for P in units), -1.0]))
+            limits.append(-sign * float(v @ A @ v))
+        program = scipy.optimize.linprog(
+            c=[0.0] * len(units) + [1.0], A_ub=np.array(rows), b_ub=np.array(limits),
+            bounds=[(0.0, _MOST)] * len(units) + [(0.0, None)], method="highs",
+        )  # fmt: skip
+        if not program.success or best - float(program.x[-1]) <= _GAP:
+            break
+        u = program.x[:-1]
+    weights = tuple(
+        float(value) * size / s if s > 0 else 0.0 for value, s in zip(best_u, sizes, strict=True)
+    )
+    return weights, best * size
+
+
+def _mixed(proxies: Sequence[Matrix], weights: Any) -> Matrix:
+    return np.asarray(sum(w * P for w, P in zip(weights, proxies, strict=True)))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Target gradients to the accuracy ε.
+
+    Attributes
+    ----------
+    epsilon : float
+        Wanted suboptimality.
+    regime : str
+        ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
+    sgd, accelerated, proxyprox : float
+        The paper's orders of magnitude, constants left out: for comparison with one another.
+    rehearsed_sgd, rehearsed_proxyprox : Rehearsal
+        Tuned SGD and tuned ProxyProx on the quadratic model of this very target.
+    rehearsed_best : Rehearsal
+        ProxyProx with the proxy that is offered (scaled or mixed); the same as
+        ``rehearsed_proxyprox`` when nothing is.
+    """
+
+    epsilon: float
+    regime: str
+    sgd: float
+    accelerated: float
+    proxyprox: float
+    rehearsed_sgd: Rehearsal
+    rehearsed_proxyprox: Rehearsal
+    rehearsed_best: Rehearsal
+
+    @property
+    def saved(self) -> float:
+        """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
+        return ratio(self.rehearsed_sgd, self.rehearsed_best)
+
+
+def ratio(one: Rehearsal, other: Rehearsal) -> float:
+    """Return how many times as many steps ``one`` takes as ``other``; 1 if neither arrives."""
+    if math.isinf(one.steps) and math.isinf(other.steps):
+        return 1.0
+    return one.steps / other.steps
+
+
+def counted(steps: float) -> str:
+    """Return a number of steps to read.
+
+    Examples
+    --------
+    >>> counted(12345.0), counted(math.inf)
+    ('12,345', 'more than ten million')
+    """
+    return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
+
+
+def theory_counts(
+    *, epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
+) -> tuple[str, float, float, float]:
+    """Return the regime and the paper's counts for SGD, accelerated SGD and ProxyProx.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy.
+    H, mu, delta, sigma, B : float
+        Constants of the problem; ``mu`` of zero or less selects the convex statements.
+
+    Examples
+    --------
+    >>> theory_counts(epsilon=0.5, H=8.0, mu=0.0, delta=2.0, sigma=1.0, B=1.0)
+    ('convex', 20.0, 8.0, 8.0)
+    """
+    common = {"epsilon": epsilon, "B": B, "sigma": sigma}
+    if mu > 0:
+        H = max(H, mu)
+        return (
+            "strongly convex",
+            theory.sgd_steps_strongly_convex(H=H, mu=mu, **common),
+            theory.lower_bound_strongly_convex(H=H, mu=mu, **common),
+            theory.proxyprox_steps_strongly_convex(delta=delta, mu=mu, **common),
+        )
+    return (
+        "convex",
+        theory.sgd_steps_convex(H=H, **common),
+        theory.lower_bound_convex(H=H, **common),
+        theory.proxyprox_steps_convex(delta=delta, **common),
+    )

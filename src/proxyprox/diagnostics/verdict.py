@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from proxyprox.diagnostics.prediction import Prediction, counted, ratio
-from proxyprox.diagnostics.rehearsal import Rehearsal
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, counted, ratio
 
 GAIN = 1.3
 """How many times fewer target gradients a proxy must promise before it is worth its trouble."""

@@ -12,10 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from proxyprox import GLM, Problem, datasets, logistic_regression
-from proxyprox._checks import fraction, message, positive, whole
-from proxyprox.experiments._exact import minimiser
-from proxyprox.experiments.contenders import exact, named, published, yardstick
-from proxyprox.experiments.contest import marks, play
+from proxyprox._util.validation import fraction, message, positive, whole
+from proxyprox.experiments.contest import exact, marks, minimiser, named, play, published, yardstick
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.tournament import Entry, Job
 

@@ -1,4 +1,6 @@
-"""Records of runs that survive a kill at any moment.
+"""Records of runs that survive a kill at any moment, and what they were made with.
+
+Records of runs that survive a kill at any moment.
 
 While an experiment runs, each finished run is one line of a journal beside the final file: the
 line's newline is the proof that the run is complete, so a torn last line is a run to be redone.
@@ -8,18 +10,152 @@ does not depend on which worker finished first.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from proxyprox._files import atomic_write_text, sync_folder
-from proxyprox._signals import critical
-from proxyprox.experiments._config_guard import RecordsError, check_config
+from proxyprox._util.files import atomic_write_text, sync_folder
+from proxyprox._util.signals import critical
 
-__all__ = ["KEY", "Point", "RecordStore", "RecordsError", "read_records"]
+_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib", "plotly")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed.
+
+    Examples
+    --------
+    >>> sorted(versions())[0]
+    'Python'
+    """
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Return processor, cores and system; no host name, no user name.
+
+    Examples
+    --------
+    >>> list(machine())
+    ['processor', 'cores', 'system']
+    """
+    return {
+        "processor": _processor(),
+        "cores": str(_cores()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def without_home(text: str) -> str:
+    """Replace the user's home folder at the start of a word by ``~``.
+
+    Parameters
+    ----------
+    text : str
+        A command line or a path.
+
+    Examples
+    --------
+    >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
+    'proxyprox demo --out ~/runs'
+    """
+    home = str(Path.home())
+    if len(home) <= 1:
+        return text
+    return re.sub(rf"(^|\s){re.escape(home)}(?=[/\\]|\s|$)", r"\1~", text)
+
+
+def _cores() -> int:
+    # The cores this process may use, which in a container are fewer than the machine has.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        if sys.platform == "linux":
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+                if line.lower().startswith("model name"):
+                    return line.partition(":")[2].strip()
+        if sys.platform == "darwin":
+            command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+            return answer.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        pass
+    return platform.processor() or platform.machine() or "unknown"
+
+
+class RecordsError(ValueError):
+    """Records on disk are damaged, or belong to another configuration."""
+
+
+def check_config(path: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
+    """Write `config` to `path` the first time; afterwards insist that it is the same.
+
+    Parameters
+    ----------
+    path : Path
+        JSON file beside the records.
+    config : mapping
+        What the records depend on, as JSON values.
+    fresh : bool
+        True when the folder holds no records yet.
+
+    Raises
+    ------
+    RecordsError
+        When the records there were made under another configuration, or under an unknown one.
+    """
+    wanted = json.loads(json.dumps(config))
+    if fresh:
+        atomic_write_text(path, json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+        return
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordsError(
+            f"{path.parent} holds records, but what made them cannot be read from {path.name} "
+            f"({error}): choose an empty folder."
+        ) from error
+    there, now = dict(_flat(held)), dict(_flat(wanted))
+    # A setting that is not there and one that is None are the same.
+    if all(there.get(name) == now.get(name) for name in there.keys() | now.keys()):
+        return
+    differing = ", ".join(
+        f"{name} (there {there.get(name)!r}, now {now.get(name)!r})"
+        for name in sorted(there.keys() | now.keys())
+        if there.get(name) != now.get(name)
+    )
+    raise RecordsError(
+        f"{path.parent} holds records of another configuration; they differ in {differing}. "
+        "Choose another folder (--output), or repeat the command that made them."
+    )
+
+
+def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Name nested settings with dots, so that a difference is shown where it lies."""
+    if not isinstance(tree, dict):
+        yield prefix[:-1], tree
+        return
+    for name, value in tree.items():
+        yield from _flat(value, f"{prefix}{name}.")
+
 
 Point: TypeAlias = dict[str, Any]
 RunKey: TypeAlias = tuple[Any, ...]
@@ -49,7 +185,8 @@ class RecordStore:
 
     Notes
     -----
-    One process appends, which holds the folder's lock (:class:`proxyprox._files.locked`); parallel
+    One process appends, which holds the folder's lock
+    (:class:`proxyprox._util.files.locked`); parallel
     workers hand their points to it. Numbers that are not finite (a
     diverged run) are stored as ``null``, which every JSON reader understands.
 

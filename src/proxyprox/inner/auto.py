@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from proxyprox._checks import has
+from proxyprox._util.validation import has
 from proxyprox.inner.closed_form import ClosedForm
 from proxyprox.inner.lbfgs import LBFGS
-from proxyprox.inner.newton_cg import NewtonCG
-from proxyprox.inner.proximal_gradient import ProximalGradient
+from proxyprox.inner.newton import NewtonCG
+from proxyprox.inner.proximal import ProximalGradient
 from proxyprox.inner.quasi_newton import QuasiNewton
 
 DENSE_LIMIT = 600

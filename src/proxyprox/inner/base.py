@@ -1,14 +1,16 @@
-"""What an inner solver is given and what it returns."""
+"""What an inner solver is."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from proxyprox._arrays import Vector
-from proxyprox._subproblem import Subproblem
+from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox.stopping import Criterion, Progress
+from proxyprox.subproblem import NonFiniteError, Subproblem
 
 Memory = dict[str, Any]
 """What a solver keeps from one outer step to the next: arrays and numbers, saved with the run."""
@@ -67,3 +69,147 @@ def needs_of(solver: Any) -> tuple[str, ...]:
     if getattr(solver, "step_size", None) is not None:
         asked = tuple(need for need in asked if need != "smoothness")
     return asked
+
+
+EPSILON = 2.0**-52
+FEW_DIGITS = 1e4
+
+
+class Patience:
+    """Counts steps without a new smallest residual.
+
+    On a smooth convex function the gradient of each step of descent is shorter than the last, so
+    many steps without a new minimum mean that only rounding moves it (or that the step size
+    diverges). A rule that asks for more than rounding allows would otherwise never be met.
+
+    Parameters
+    ----------
+    steps : int
+        Steps to bear; a tenth of them where the residual is next to rounding anyway.
+    rounding : float
+        A residual that is next to rounding, see :func:`next_to_rounding`.
+    """
+
+    def __init__(self, steps: int, rounding: float = 0.0) -> None:
+        self._allowed, self._waited, self._best = steps, 0, math.inf
+        self._rounding = rounding
+
+    def lost(self, residual: float) -> bool:
+        """Take note of a residual and tell whether to give up."""
+        self._waited = 0 if residual < self._best else self._waited + 1
+        self._best = min(self._best, residual)
+        near = self._best <= self._rounding
+        return self._waited >= (self._allowed // 10 if near else self._allowed)
+
+
+def next_to_rounding(phi: Subproblem, w: Vector, smoothness: float) -> float:
+    """Return a residual that is within a few digits of what the terms of ∇φ cancel to.
+
+    At a minimiser of the target ∇L̂ and m are each other's negative: what is left of them is
+    rounding, of the size of m's and of that which w's own causes.
+    """
+    return FEW_DIGITS * EPSILON * (norm(phi.linear) + smoothness * norm(w))
+
+
+SHRINK = 0.5
+SUFFICIENT = 1e-4
+SHORTEST = 1e-12
+
+
+class Point(NamedTuple):
+    """A point with its gradient."""
+
+    w: Vector
+    gradient: Vector
+    residual: float
+
+
+def descend(
+    phi: Subproblem,
+    start: Vector,
+    stop: Criterion,
+    max_steps: int,
+    step: Callable[[Point, float], Point | None],
+) -> InnerResult:
+    """Take steps until the criterion is met, none helps, or there were enough.
+
+    Parameters
+    ----------
+    phi : Subproblem
+        What to minimise.
+    start : array
+        Where to begin.
+    stop : Criterion
+        When it is good enough.
+    max_steps : int
+        Steps at most.
+    step : callable
+        Takes the point and the residual at the start; returns the next point, or None when no
+        step helps.
+    """
+    gradient = phi.gradient(start)
+    point = Point(start, gradient, norm(gradient))
+    first = None
+    for t in range(max_steps + 1):
+        progress = phi.progress(point.w, point.gradient, t, first)
+        first = progress.start_residual
+        if stop(progress) or t == max_steps:
+            break
+        moved = step(point, first)
+        if moved is None:
+            break
+        point = moved
+    return InnerResult(point.w, progress)
+
+
+def damped_step(
+    phi: Subproblem, at: Point, direction: Vector, *, convex: bool = True
+) -> Point | None:
+    """Move from a point along a descent direction, by the full step if that pays.
+
+    The full step is taken when it halves the gradient: the usual case, and one that costs no
+    values. Otherwise the step is halved until φ decreases sufficiently (Armijo). Where rounding
+    hides the decrease, a smaller gradient is accepted instead. Where φ is known not to be convex
+    a smaller gradient may lie uphill, and only values count.
+
+    Returns
+    -------
+    Point or None
+        The new point, or None when no step along the direction helps.
+
+    Raises
+    ------
+    NonFiniteError
+        If no step helps because the proxy answers with NaN or infinities.
+    """
+    full = _measured(phi, at.w + direction)
+    if convex and full is not None and full.residual <= at.residual / 2:
+        return full
+    slope = dot(at.gradient, direction)
+    if not slope < 0:
+        return None
+    here = phi.value(at.w)
+    if not math.isfinite(here):
+        raise NonFiniteError("the proxy's value is not finite where its gradient is")
+    step, faulty = 1.0, False
+    while step > SHORTEST:
+        trial = at.w + step * direction
+        value = phi.value(trial)
+        if math.isfinite(value) and value <= here + SUFFICIENT * step * slope:
+            point = full if step == 1.0 else _measured(phi, trial)
+            # A value that did not move is rounding: only a smaller gradient is progress then.
+            if point is not None and (value < here or point.residual < at.residual):
+                return point
+            faulty = faulty or point is None
+        step *= SHRINK
+    if convex and full is not None and full.residual < at.residual:
+        return full
+    if faulty:
+        raise NonFiniteError("the proxy's gradient is not finite where its value is")
+    return None
+
+
+def _measured(phi: Subproblem, w: Vector) -> Point | None:
+    gradient = phi.gradient(w)
+    residual = norm(gradient)
+    return Point(w, gradient, residual) if math.isfinite(residual) else None

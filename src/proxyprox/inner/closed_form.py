@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from proxyprox._arrays import Vector
-from proxyprox._subproblem import Subproblem
+from proxyprox._util.arrays import Vector
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
+from proxyprox.subproblem import Subproblem
 
 
 @dataclass(frozen=True)

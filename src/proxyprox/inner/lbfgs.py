@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from proxyprox._arrays import Vector, from_numpy, power_of_two, to_numpy
-from proxyprox._checks import whole
-from proxyprox._subproblem import NonFiniteError, Subproblem
+from proxyprox._util.arrays import Vector, from_numpy, power_of_two, to_numpy
+from proxyprox._util.validation import whole
 from proxyprox.inner.base import InnerResult, Memory
 from proxyprox.stopping import Criterion
+from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, dot, inverse_positive, namespace, norm
-from proxyprox._checks import whole
-from proxyprox._subproblem import Subproblem
-from proxyprox.inner._descent import Point, damped_step
-from proxyprox.inner.base import InnerResult, Memory
+from proxyprox._util.arrays import Matrix, Vector, dot, inverse_positive, namespace, norm
+from proxyprox._util.validation import whole
+from proxyprox.inner.base import InnerResult, Memory, Point, damped_step
 from proxyprox.inner.newton import newton_step
 from proxyprox.stopping import Criterion
+from proxyprox.subproblem import Subproblem
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
 """Outer methods: what is asked of the target, and what is done with the answer."""
 
-from proxyprox.methods.auxmom import AuxMom
-from proxyprox.methods.auxmvr import AuxMVR
 from proxyprox.methods.base import Answers, Method
-from proxyprox.methods.dane import DANE
-from proxyprox.methods.proxyprox import ProxyProx
+from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.sgd import SGD
 from proxyprox.methods.sliding import AcceleratedSliding
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-from proxyprox._arrays import Vector
-from proxyprox._checks import message, positive
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import message, positive
 from proxyprox.stepsizes import Memory
 
 Eta = float | Callable[[int], float] | Literal["auto"]

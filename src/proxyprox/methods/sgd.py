@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from proxyprox._arrays import Vector
+from proxyprox._util.arrays import Vector
 from proxyprox.corrections import Plain
-from proxyprox.methods._corrected import best, points, start
-from proxyprox.methods._measured import measured_step
 from proxyprox.methods.base import Eta, Solve, State, checked_eta, eta_at
+from proxyprox.methods.proxyprox import best, measured_step, points, start
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class SGD:
     ----------
     eta : float, callable or "auto"
         Step size η > 0, or a function of the outer step; "auto" takes the distance travelled over
-        the gradients, with one target gradient more; see :mod:`proxyprox.stepsizes.distance`.
+        the gradients, with one target gradient more; see :mod:`proxyprox.stepsizes.auto`.
     """
 
     eta: Eta

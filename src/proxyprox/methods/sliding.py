@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from proxyprox._arrays import Vector, norm
-from proxyprox._checks import message, nonnegative, positive
+from proxyprox._util.arrays import Vector, norm
+from proxyprox._util.validation import message, nonnegative, positive
 from proxyprox.methods.base import Solve
 from proxyprox.stepsizes import Memory
 

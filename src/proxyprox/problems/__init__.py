@@ -1,18 +1,17 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
-from proxyprox.problems.base import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
-from proxyprox.problems.glm import GLM
-from proxyprox.problems.problem import Problem
-from proxyprox.problems.quadratic import Quadratic
-from proxyprox.problems.regressions import (
+from proxyprox.problems.glm import (
+    GLM,
     linear_regression,
     logistic_regression,
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.problems.zero import Zero
+from proxyprox.problems.problem import Problem
+from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
+from proxyprox.problems.quadratic import Quadratic, Zero
 
 __all__ = [
     "GLM",

@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector, add_to_diagonal, dot
-from proxyprox._checks import has, listed, message, nonnegative, positive, require
-from proxyprox._checks import vector as checked_vector
-from proxyprox._isolation import copied_tree, isolated
-from proxyprox.corrections.paired import Paired
-from proxyprox.problems._curvature import IDENTITY, hessian_terms, same_hessian
-from proxyprox.problems._fingerprint import combined
-from proxyprox.problems.base import Batch
-from proxyprox.problems.problem import Problem
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot
+from proxyprox._util.digests import combined
+from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.validation import has, listed, message, nonnegative, positive, require
+from proxyprox._util.validation import vector as checked_vector
+from proxyprox.corrections import Paired
+from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
+from proxyprox.problems.protocols import Batch
 
 SUMMED = ("value", "hvp", "hessian")
 KEPT = ("sample", "everything", "samples", "halves", "cost", "epsilon")

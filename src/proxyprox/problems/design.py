@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse
 from array_api_compat import is_numpy_array
 
-from proxyprox._arrays import from_numpy, namespace, to_numpy
-from proxyprox._checks import (
+from proxyprox._util.arrays import from_numpy, namespace, to_numpy
+from proxyprox._util.validation import (
     INSTEAD,
     Words,
     flag,

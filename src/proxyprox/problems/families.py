@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from proxyprox._arrays import namespace, to_numpy
-from proxyprox._checks import INSTEAD, Words, listed, message, short, unmasked
+from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.validation import INSTEAD, Words, listed, message, short, unmasked
 
 Array = Any
 

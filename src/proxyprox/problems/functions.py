@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from proxyprox._arrays import Matrix, Vector
-from proxyprox._checks import flag, message, nonnegative, positive, require_takes, takes
-from proxyprox._isolation import with_copies
-from proxyprox.problems.base import Batch
+from proxyprox._util.arrays import Matrix, Vector
+from proxyprox._util.isolation import with_copies
+from proxyprox._util.validation import flag, message, nonnegative, positive, require_takes, takes
+from proxyprox.problems.protocols import Batch
 
 
 class FunctionObjective:

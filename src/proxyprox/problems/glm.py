@@ -1,26 +1,106 @@
-"""Generalised linear models with canonical link, as objective and as proxy."""
+"""Generalised linear models, as objective and as proxy."""
 
 from __future__ import annotations
 
+import difflib
 import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
-from proxyprox._arrays import Matrix, Vector, copied, dot, to_numpy
-from proxyprox._checks import Words, generator, message, nonnegative, require_point, whole
-from proxyprox.problems._fingerprint import digest
-from proxyprox.problems.base import Batch
-from proxyprox.problems.design import Design
-from proxyprox.problems.families import Family, Linear
-from proxyprox.problems.labels import (
-    as_targets,
-    encoded,
-    pulled_targets,
-    random_labels,
-    row_weights,
+from proxyprox._util.arrays import Matrix, Vector, copied, dot, to_numpy
+from proxyprox._util.digests import digest
+from proxyprox._util.validation import (
+    Words,
+    generator,
+    message,
+    nonnegative,
+    real_array,
+    require_point,
+    whole,
 )
+from proxyprox.problems.design import Design
+from proxyprox.problems.families import (
+    Family,
+    Linear,
+    Logistic,
+    Poisson,
+    Softmax,
+    binary_classes,
+    checked_classes,
+    label_array,
+    many_classes,
+)
+from proxyprox.problems.protocols import Batch
+
+Array = np.ndarray[Any, Any]
+
+
+def encoded(family: Family, y: Any, rows: int) -> Array:
+    """Return labels as the family's targets, one for each row."""
+    y = label_array(y)
+    if y.ndim != 1 or len(y) != rows:
+        got = Words(f"an array of shape {tuple(y.shape)}")
+        remedy = "Use y.ravel()." if y.ndim == 2 and y.size == rows else ""
+        raise ValueError(message("y", got, f"one label for each of the {rows} rows", remedy))
+    targets: Array = family.encode(y)
+    return targets
+
+
+def as_targets(design: Design, family: Family, codes: Array) -> Any:
+    """Return encoded labels in the shape of A'(z): one-hot rows for softmax."""
+    if family.outputs == 1:
+        return design.asarray(codes)
+    return design.asarray(np.eye(family.outputs)[codes])
+
+
+def pulled_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
+    """Return ``Xᵀ(s·t)/n``: labels enter every full gradient through this vector alone."""
+    if targets is None:
+        one = to_numpy(design.pull(design.asarray(weights * family.neutral)))
+        pulled = one[:, None] * np.ones(family.outputs)
+    elif family.outputs == 1:
+        with np.errstate(over="ignore", invalid="ignore"):
+            pulled = to_numpy(design.pull(design.asarray(weights * targets)))
+    else:
+        # Class by class: a dense one-hot matrix could outweigh the data.
+        shape = (design.rows, family.outputs)
+        onehot = scipy.sparse.csc_array((weights, (np.arange(design.rows), targets)), shape=shape)
+        columns = [onehot[:, [c]].toarray().ravel() for c in range(family.outputs)]
+        pulled = np.stack([to_numpy(design.pull(design.asarray(c))) for c in columns], axis=1)
+    return design.asarray(np.ravel(pulled) / design.rows)
+
+
+def random_labels(family: Family, rows: int, rng: np.random.Generator) -> Any:
+    """Return labels that mean nothing, as in the paper's experiment."""
+    classes = getattr(family, "classes", None)
+    if classes is not None:
+        return np.asarray(classes)[rng.integers(len(classes), size=rows)]
+    return rng.poisson(size=rows) if isinstance(family, Poisson) else rng.normal(size=rows)
+
+
+def row_weights(sample_weight: Any | None, rows: int) -> Array:
+    """Return weights with mean one."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), (rows,))
+    allowed = f"one weight for each of the {rows} rows"
+    weights: Array = to_numpy(real_array("sample_weight", sample_weight, allowed))
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float64, copy=False)
+    if weights.shape != (rows,):
+        got = Words(f"an array of shape {weights.shape}")
+        raise ValueError(message("sample_weight", got, allowed))
+    largest = weights.max()
+    if not np.isfinite(weights).all() or (weights < 0).any() or not largest > 0:
+        got = Words(f"weights from {weights.min():g} to {largest:g}")
+        raise ValueError(message("sample_weight", got, "finite, zero or more, not all zero"))
+    if not rows / np.finfo(np.float64).max < largest < np.finfo(np.float64).max / rows:
+        # Their sum would overflow, or its inverse.
+        weights = weights / largest
+    scaled: Array = weights * (rows / weights.sum())
+    return scaled
 
 
 class GLM:
@@ -331,3 +411,87 @@ class GLM:
 def _rows_drawn(batch_size: Any) -> int | None:
     # More rows than memory can hold row numbers of are a slip, not a batch.
     return None if batch_size is None else whole("batch_size", batch_size, most=2**31)
+
+
+OPTIONS = ("l2", "intercept", "sample_weight", "batch_size")
+
+
+def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
+    """Return the least-squares loss ``mean (xᵀw − y)²/2``; options as in :class:`GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = linear_regression(np.eye(2), [1.0, 2.0])
+    >>> loss.value(np.zeros(2))
+    1.25
+    """
+    return GLM(X, y, Linear(), **_known("linear_regression", options))
+
+
+def logistic_regression(
+    X: Any, y: Any = None, *, classes: tuple[Any, Any] | None = None, **options: Any
+) -> GLM:
+    """Return the logistic loss for labels of two classes; options as in :class:`GLM`.
+
+    The larger of the two labels is the positive class, whether they are {0, 1}, {−1, 1}, {1, 2}
+    or two strings; ``classes=(negative, positive)`` says otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = logistic_regression(np.array([[1.0], [-1.0]]), ["yes", "no"])
+    >>> round(loss.value(np.zeros(1)), 6)
+    0.693147
+    """
+    _known("logistic_regression", options, "classes")
+    if classes is None:
+        classes = (0, 1) if y is None else binary_classes(y)
+    return GLM(X, y, Logistic(checked_classes(classes, 2, 2)), **options)
+
+
+def softmax_regression(
+    X: Any, y: Any = None, *, classes: tuple[Any, ...] | None = None, **options: Any
+) -> GLM:
+    """Return the multinomial logistic loss; options as in :class:`GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = softmax_regression(np.eye(3), ["a", "b", "c"])
+    >>> loss.dim, round(loss.value(np.zeros(9)), 6)
+    (9, 1.098612)
+    """
+    _known("softmax_regression", options, "classes")
+    if classes is None:
+        if y is None:
+            remedy = "Without labels the number of classes is unknown."
+            raise ValueError(message("classes", None, "the tuple of all classes", remedy))
+        classes = many_classes(y)
+    return GLM(X, y, Softmax(checked_classes(classes, 2)), **options)
+
+
+def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
+    """Return the Poisson loss ``mean exp(xᵀw) − y xᵀw``; options as in :class:`GLM`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = poisson_regression(np.ones((2, 1)), [0, 3])
+    >>> loss.value(np.zeros(1))
+    1.0
+    """
+    return GLM(X, y, Poisson(), **_known("poisson_regression", options))
+
+
+def _known(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
+    """Refuse an option that no regression has, in the name of the function that was called."""
+    allowed = (*OPTIONS, *more)
+    for name in options:
+        if name not in allowed:
+            close = difflib.get_close_matches(name.lower(), allowed, n=1)
+            meant = f" Use {close[0]}." if close else ""
+            raise TypeError(
+                f"{function} has no option {name!r}; its options are {', '.join(allowed)}.{meant}"
+            )
+    return options

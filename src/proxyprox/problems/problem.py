@@ -1,4 +1,4 @@
-"""An objective, its proxy and the penalty they share: what ``minimize`` is given."""
+"""An objective, its proxy and the penalty they share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,47 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from proxyprox._arrays import Vector
-from proxyprox._checks import has, message, offers
-from proxyprox._isolation import isolated
-from proxyprox.problems._curvature import same_hessian
-from proxyprox.problems.base import Penalty
+from proxyprox._util.arrays import Vector
+from proxyprox._util.isolation import isolated
+from proxyprox._util.validation import has, message, offers
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
-from proxyprox.problems.zero import Zero
+from proxyprox.problems.protocols import Penalty
+from proxyprox.problems.quadratic import Zero
+
+IDENTITY = "identity"
+"""Stands for the matrix I among the terms of a Hessian."""
+
+ROUNDING = 1e-12
+
+
+def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
+    """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
+    own = getattr(loss, "hessian_terms", None)
+    return own() if callable(own) else [(1.0, loss)]
+
+
+def same_hessian(one: Any, other: Any) -> bool:
+    """Tell whether the terms of two losses' Hessians cancel."""
+    found: list[list[Any]] = []
+    for sign, loss in ((1.0, one), (-1.0, other)):
+        for factor, leaf in hessian_terms(loss):
+            group = next((g for g in found if _same_leaf(g[0], leaf)), None)
+            if group is None:
+                found.append([leaf, sign * factor, abs(factor)])
+            else:
+                group[1] += sign * factor
+                group[2] += abs(factor)
+    return all(abs(net) <= ROUNDING * size for _, net, size in found)
+
+
+def _same_leaf(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    for asked, about in ((one, other), (other, one)):
+        compare = getattr(asked, "same_curvature", None)
+        if callable(compare) and bool(compare(about)):
+            return True
+    return False
 
 
 @dataclass(frozen=True)

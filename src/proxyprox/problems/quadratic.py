@@ -1,16 +1,18 @@
-"""Quadratic losses: the proxy whose outer step is a preconditioned gradient step."""
+"""Quadratic losses, and the zero proxy."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from proxyprox import _arrays as arrays
-from proxyprox._arrays import Matrix, Vector, namespace, to_numpy
-from proxyprox._checks import (
+from proxyprox._util import arrays
+from proxyprox._util.arrays import Matrix, Vector, namespace, to_numpy, zeros_like
+from proxyprox._util.digests import digest
+from proxyprox._util.validation import (
     Words,
     message,
     nonnegative,
@@ -19,9 +21,8 @@ from proxyprox._checks import (
     require_finite,
     require_point,
 )
-from proxyprox._checks import vector as checked_vector
-from proxyprox.problems._fingerprint import digest
-from proxyprox.problems.base import Batch
+from proxyprox._util.validation import vector as checked_vector
+from proxyprox.problems.protocols import Batch
 
 
 class NotConvexError(ValueError):
@@ -156,3 +157,40 @@ class Quadratic:
     def fingerprint(self) -> str:
         """Return a text that only equal losses share."""
         return digest("Quadratic", self.P, self.b, self.noise)
+
+
+@dataclass(frozen=True)
+class Zero:
+    """``L̂ ≡ 0``, which turns every outer step into ``w − η g``."""
+
+    smoothness: float = 0.0
+    strong_convexity: float = 0.0
+
+    def value(self, w: Vector) -> float:
+        """Return 0."""
+        return 0.0
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the zero vector."""
+        return zeros_like(w)
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return the zero vector."""
+        return zeros_like(v)
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return the zero matrix."""
+        zero = zeros_like(w)
+        return zero[:, None] * zero[None, :]
+
+    def solve_shifted(self, v: Vector, eta: float) -> Vector:
+        """Return ``η v``."""
+        return eta * v
+
+    def hessian_terms(self) -> list[tuple[float, Any]]:
+        """Return nothing: the Hessian is zero."""
+        return []
+
+    def fingerprint(self) -> str:
+        """Return a text that only equal losses share."""
+        return "zero"

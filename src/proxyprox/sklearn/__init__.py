@@ -1,12 +1,9 @@
 """scikit-learn estimators for few labels and many inputs."""
 
-from proxyprox.sklearn._interval import Interval
-from proxyprox.sklearn._journal import JournalError
-from proxyprox.sklearn._resemblance import ProxyWarning
-from proxyprox.sklearn.budget import LabelBudget
-from proxyprox.sklearn.logistic import ProxyLogisticRegression
-from proxyprox.sklearn.poisson import ProxyPoissonRegressor
-from proxyprox.sklearn.ridge import ProxyRidge
+from proxyprox.sklearn.estimators import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+from proxyprox.sklearn.inference import Interval
+from proxyprox.sklearn.inputs import ProxyWarning
+from proxyprox.sklearn.labelling import JournalError, LabelBudget
 from proxyprox.sklearn.scoring import labelled_only
 
 __all__ = [

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing
 
-from proxyprox._checks import message
-from proxyprox.sklearn._marks import mark_of, read_labels
+from proxyprox._util.validation import message
+from proxyprox.sklearn.inputs import mark_of, read_labels
 
 Array = Any
 

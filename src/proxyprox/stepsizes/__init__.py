@@ -3,6 +3,7 @@
 from proxyprox.stepsizes.auto import (
     answer,
     begin,
+    horizon,
     moved,
     observed,
     overshot,
@@ -11,9 +12,9 @@ from proxyprox.stepsizes.auto import (
     tracked,
     wants_secant,
     wants_shaking,
+    with_damping,
 )
 from proxyprox.stepsizes.base import Memory, Signals
-from proxyprox.stepsizes.geometry import horizon, with_damping
 
 __all__ = [
     "Memory",

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from proxyprox._arrays import Vector, dot, norm
+from proxyprox._util.arrays import Vector, dot, norm
 
 Memory = dict[str, Any]
 """Numbers and arrays by name: all that a rule knows, so that a saved run goes on bit for bit."""

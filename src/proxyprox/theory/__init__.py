@@ -19,35 +19,31 @@ Where a printed constant does not follow from its proof, the function gives the 
 and its docstring says so.
 """
 
-from proxyprox.theory.corollary_convex import plan_convex
-from proxyprox.theory.corollary_strongly_convex import plan_strongly_convex
-from proxyprox.theory.inner_steps import (
+from proxyprox.theory.complexity import (
+    Work,
     inner_steps_gradient_descent,
     inner_steps_nesterov,
     inner_steps_sgd,
-)
-from proxyprox.theory.oracle_complexity import (
     lower_bound_convex,
     lower_bound_strongly_convex,
     proxyprox_steps_convex,
     proxyprox_steps_strongly_convex,
     sgd_steps_convex,
     sgd_steps_strongly_convex,
-)
-from proxyprox.theory.plan import Plan
-from proxyprox.theory.similarity_threshold import (
     similarity_threshold_convex,
     similarity_threshold_strongly_convex,
+    total_work,
 )
-from proxyprox.theory.step_size import largest_step_size
-from proxyprox.theory.theorem_convex import convex_guarantee, convex_regularization
-from proxyprox.theory.theorem_nonconvex import (
+from proxyprox.theory.guarantees import (
+    convex_guarantee,
+    convex_regularization,
+    largest_step_size,
     nonconvex_guarantee,
     nonconvex_guarantee_as_printed,
     nonconvex_noise_factor,
+    strongly_convex_guarantee,
 )
-from proxyprox.theory.theorem_strongly_convex import strongly_convex_guarantee
-from proxyprox.theory.work import Work, total_work
+from proxyprox.theory.plans import Plan, plan_convex, plan_strongly_convex
 
 __all__ = [
     "Plan",

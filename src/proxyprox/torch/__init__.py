@@ -19,14 +19,14 @@
 True
 """
 
-from proxyprox._subproblem import NonFiniteError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.torch._flat import FlatLoss
-from proxyprox.torch._optimizer import ProxyProx
-from proxyprox.torch._probe import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
-from proxyprox.torch._proxy import Proxy
+from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
+from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
+from proxyprox.torch.flat import FlatLoss
 from proxyprox.torch.inner import ImplicitStep
+from proxyprox.torch.optimizer import ProxyProx
+from proxyprox.torch.proxy import Proxy
 
 __all__ = [
     "EMA",

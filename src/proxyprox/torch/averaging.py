@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._checks import fraction, listed, message
-from proxyprox.torch._block import copy_of
+from proxyprox._util.validation import fraction, listed, message
+from proxyprox.torch.parameters import copy_of
 
 
 class WeightAverage:

@@ -1,17 +1,25 @@
-"""How one inner step is taken: the implicit step, or any of torch's optimisers."""
+"""Inner steps: plain, implicit, or a torch optimiser's."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from proxyprox._checks import message, positive
-from proxyprox.torch._block import Block
+from proxyprox._util.arrays import LEAST_SQUARE, norm
+from proxyprox._util.validation import message, positive
+from proxyprox.result import Ledger, StepRecord
+from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.subproblem import NonFiniteError
+from proxyprox.torch.checks import depends, probe
+from proxyprox.torch.corrections import Tensors
+from proxyprox.torch.parameters import Block, forget_casts, swap
+from proxyprox.torch.proxy import Oracle
 
 StepSize = float | Callable[[int], float]
 """A number, or a function of the outer step k = 0, 1, …"""
@@ -212,3 +220,287 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
         remedy = f"Write ImplicitStep({inner})." if number else ""
         raise TypeError(message("inner", inner, allowed, remedy))
     return TorchStepper(inner, groups, fresh=fresh)
+
+
+def progress(
+    blocks: Sequence[Block],
+    corrections: Sequence[Sequence[Any]],
+    weight: float,
+    steps: int,
+    start_residual: float | None,
+    proxy_decrease: Callable[[], float],
+) -> Progress:
+    """Measure, with the full ∇L̂(w) in ``.grad``.
+
+    One parameter at a time: the temporary is then one layer, not a fourth copy of the network.
+
+    Parameters
+    ----------
+    blocks : list of Block
+        The subproblem.
+    corrections : list of lists of tensors
+        m on each block; unlike ``Block.linear`` it is relative to the full ∇L̂(w_k).
+    weight : float
+        Weight of the correction.
+    steps : int
+        Inner steps taken.
+    start_residual : float, optional
+        The residual of the start; this one's if it is the start.
+    proxy_decrease : callable
+        Returns L̂(w_k) − L̂(w).
+    """
+    residual, displacement, slope = _sums(blocks, corrections, weight)
+    squares = float(residual), float(sum(displacement))
+    size, moved = (math.sqrt(square) for square in squares)
+    if not (_safe(squares[0]) and (_safe(squares[1]) or _unmoved(blocks))):
+        size, moved = _sizes(blocks, corrections, weight)
+    if not (math.isfinite(size) and math.isfinite(moved)):
+        raise NonFiniteError("the proxy's gradient is not finite at a trial point")
+
+    def decrease() -> float:
+        quadratic = sum(
+            block.pull / 2 * float(square)
+            for block, square in zip(blocks, displacement, strict=True)
+        )
+        return proxy_decrease() - weight * float(slope) - quadratic
+
+    return Progress(
+        steps=steps,
+        residual=size,
+        displacement=moved,
+        # Several step sizes: the largest makes every rule stricter, never laxer.
+        eta=max(block.eta for block in blocks),
+        start_residual=size if start_residual is None else start_residual,
+        decrease=decrease,
+    )
+
+
+def step_record(
+    k: int, eta: float, steps: int, seen: Progress | None, rule: Criterion, ledger: Ledger
+) -> StepRecord:
+    """Return an outer step's numbers; NaN and None where nothing was measured."""
+    bound = None if seen is None else rule.threshold(seen)
+    verdict = None if seen is None else rule.holds(seen)
+    return StepRecord(
+        k=k,
+        eta=eta,
+        residual=math.nan if seen is None else seen.residual,
+        threshold=math.nan if bound is None else bound,
+        held=verdict,
+        inner_steps=steps,
+        displacement=math.nan if seen is None else seen.displacement,
+        target_gradients=ledger.target_gradients,
+        proxy_gradients=ledger.proxy_gradients,
+        seconds=ledger.seconds,
+    )
+
+
+def _sums(
+    blocks: Sequence[Block], corrections: Sequence[Sequence[Any]], weight: float
+) -> tuple[Any, list[Any], Any]:
+    """Return ‖∇φ(w)‖², each block's ‖w − c‖², and ⟨m, w − c⟩, in double precision."""
+    residual: Any = 0.0
+    slope: Any = 0.0
+    displacement: list[Any] = []
+    for block, correction in zip(blocks, corrections, strict=True):
+        square: Any = 0.0
+        for p, c, m in zip(block.params, block.centre, correction, strict=True):
+            away = p - c
+            slope = _plus(slope, _dot(m, away))
+            square = _plus(square, _dot(away, away))
+            gradient = away.mul_(block.pull).add_(m, alpha=weight)
+            if p.grad is not None:
+                gradient.add_(p.grad)
+            residual = _plus(residual, _dot(gradient, gradient))
+        displacement.append(square)
+    return residual, displacement, slope
+
+
+def _safe(square: float) -> bool:
+    """Tell whether a square in single precision has neither under- nor overflowed."""
+    return LEAST_SQUARE <= square < math.inf
+
+
+def _unmoved(blocks: Sequence[Block]) -> bool:
+    """Tell whether w is the centre, as it is at the start of every solve."""
+    return all(
+        torch.equal(p, c)
+        for block in blocks
+        for p, c in zip(block.params, block.centre, strict=True)
+    )
+
+
+def _sizes(
+    blocks: Sequence[Block], corrections: Sequence[Sequence[Any]], weight: float
+) -> tuple[float, float]:
+    """Return ‖∇φ(w)‖ and ‖w − c‖, right for all finite numbers, in double precision."""
+    residuals, moves = [0.0], [0.0]
+    for block, correction in zip(blocks, corrections, strict=True):
+        for p, c, m in zip(block.params, block.centre, correction, strict=True):
+            away = _double(p) - _double(c)
+            moves.append(norm(away))
+            gradient = away.mul_(block.pull).add_(_double(m), alpha=weight)
+            if p.grad is not None:
+                gradient.add_(_double(p.grad))
+            residuals.append(norm(gradient))
+    return math.hypot(*residuals), math.hypot(*moves)
+
+
+def _double(x: Any) -> Any:
+    x = x.detach()
+    return (torch.view_as_real(x) if x.is_complex() else x).double().reshape(-1)
+
+
+def _dot(x: Any, y: Any) -> Any:
+    if x.is_complex():  # pairs of real numbers, as torch's gradients have it
+        x, y = torch.view_as_real(x), torch.view_as_real(y)
+    if x.dtype not in (torch.float32, torch.float64):
+        x, y = x.float(), y.float()  # products of half-precision numbers overflow
+    return torch.sum(x * y, dtype=torch.float64)
+
+
+def _plus(total: Any, term: Any) -> Any:
+    # Layers may lie on several devices; on one, nothing waits for the device here.
+    return total + (term.to(total.device) if isinstance(total, torch.Tensor) else term)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings that an inner solve obeys.
+
+    Attributes
+    ----------
+    stop : Criterion
+        When it is good enough; a random rule is drawn already.
+    max_steps : int
+        When to give up.
+    check_every : int
+        Inner steps between two looks at the residual, for rules that ask for it.
+    measure : bool
+        Measure the residual at the end even if no rule asks for it.
+    weight : float
+        Weight of the correction.
+    paired : bool
+        Evaluate every minibatch at w_k too.
+    pair_weight : float
+        How much of that second gradient is subtracted.
+    probe : bool
+        Look once whether the proxy is deterministic and finite.
+    first : bool
+        The first inner gradient is the first of all: look whether it reaches the parameters.
+    """
+
+    stop: Criterion
+    max_steps: int
+    check_every: int
+    measure: bool
+    weight: float
+    paired: bool = False
+    pair_weight: float = 1.0
+    probe: bool = False
+    first: bool = False
+
+
+class InnerSolve:
+    """The minimisation of one subproblem by a stepper, counted in a ledger.
+
+    Parameters
+    ----------
+    blocks : list of Block
+        The groups that move, at their centres.
+    corrections : list of lists of tensors
+        m on each block, for measuring.
+    oracle : Oracle
+        The proxy.
+    stepper : Stepper
+        Takes the steps.
+    rules : Rules
+        When to stop, what to measure.
+    ledger : Ledger
+        Counts the proxy's gradients.
+    anchor_value : tensor, optional
+        L̂(w_k), if the full gradient at w_k is in ``.grad`` already.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        corrections: Sequence[Tensors],
+        oracle: Oracle,
+        stepper: Stepper,
+        rules: Rules,
+        ledger: Ledger,
+        anchor_value: Any | None,
+    ) -> None:
+        self.blocks = blocks
+        self.corrections = corrections
+        self.oracle = oracle
+        self.stepper = stepper
+        self.rules = rules
+        self.ledger = ledger
+        self.params = [p for block in blocks for p in block.params]
+        self.centre = [c for block in blocks for c in block.centre]
+        self._anchor_value = anchor_value
+        self._value = anchor_value
+        self._full_at = 0 if anchor_value is not None else -1
+        self._first: float | None = None
+
+    def run(self) -> tuple[int, Progress | None]:
+        """Solve; return the number of steps and, where it was measured, the end's progress."""
+        fixed = self.rules.stop.steps if isinstance(self.rules.stop, Steps) else None
+        seen: Progress | None = None
+        t = 0
+        while t < (self.rules.max_steps if fixed is None else fixed):
+            if fixed is None and t % self.rules.check_every == 0:
+                seen = self.measure(t)
+                if self.rules.stop(seen):
+                    return t, seen
+            self._gradient(t)
+            self.stepper.step(self.blocks, t)
+            forget_casts()
+            t += 1
+        if self.rules.measure or fixed is None:
+            seen = self.measure(t)
+        return t, seen
+
+    def measure(self, t: int) -> Progress:
+        """Measure ‖∇φ(w)‖ with the whole proxy."""
+        self._full_gradient(t)
+        seen = progress(
+            self.blocks, self.corrections, self.rules.weight, t, self._first, self._proxy_decrease
+        )
+        self._first = seen.start_residual
+        return seen
+
+    def _gradient(self, t: int) -> None:
+        if not self.oracle.sampled:
+            self._full_gradient(t)
+            self._full_at = -1  # the step may overwrite it
+            return
+        batch = self.oracle.sample()
+        if self.rules.probe and t == 0:
+            probe(self.oracle, batch)
+        self._full_at = -1
+        self.oracle.partial(batch, self.params)
+        if self.rules.first and t == 0:
+            depends(self.params)
+        self.ledger.proxy_sampled_gradients += 1
+        if self.rules.paired:
+            swap(self.params, self.centre)
+            try:
+                self.oracle.subtract(batch, self.params, self.rules.pair_weight)
+            finally:
+                swap(self.params, self.centre)
+            self.ledger.proxy_sampled_gradients += 1
+
+    def _full_gradient(self, t: int) -> None:
+        if self._full_at == t:
+            return
+        self._value = self.oracle.full(self.params)
+        self.ledger.proxy_gradients += 1
+        self._full_at = t
+
+    def _proxy_decrease(self) -> float:
+        if self._anchor_value is None or self._value is None:
+            return math.nan
+        return float(self._anchor_value) - float(self._value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from proxyprox.cli._help import prose
+from proxyprox.cli.console import prose
 from proxyprox.cli.reproduce import cifar10, labels, mushrooms
 
 app = typer.Typer(

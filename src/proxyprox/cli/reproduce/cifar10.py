@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
-from proxyprox._extras import require
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._errors import INTERRUPTED, CommandError, guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, Output
+from proxyprox._util.extras import require
+from proxyprox.cli.console import (
+    INTERRUPTED,
+    CommandError,
+    Json,
+    Output,
+    command_line,
+    examples,
+    guarded,
+)
 
 EPILOG = examples(
     "proxyprox reproduce cifar10 --tiny",
@@ -53,8 +58,8 @@ def cifar10(
     passes over the target data.
     """
     require("torch", extra="torch", purpose="training a network")
-    from proxyprox.cli._conduct import output_folder
-    from proxyprox.cli._console import emit, say, stderr, stdout, tell_path
+    from proxyprox.cli.comparison import output_folder
+    from proxyprox.cli.console import emit, say, stderr, stdout, tell_path
     from proxyprox.experiments.cifar10 import TINY, Config
     from proxyprox.experiments.cifar10.run import run, sentences
 

@@ -9,10 +9,17 @@ from typing import Annotated
 
 import typer
 
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._errors import guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, NoDownload, Output, Seeds, Workers, listed
+from proxyprox.cli.console import (
+    Json,
+    NoDownload,
+    Output,
+    Seeds,
+    Workers,
+    command_line,
+    examples,
+    guarded,
+    listed,
+)
 
 EPILOG = examples(
     "proxyprox reproduce labels",
@@ -46,9 +53,9 @@ def labels(
     The same labels for every method, paired differences with intervals over seeds, and teachers
     that are good, mediocre and useless. About ten minutes on one core, five on two.
     """
-    from proxyprox.cli._conduct import output_folder
-    from proxyprox.cli._console import emit, say, stdout
-    from proxyprox.cli._labels import held, print_differences
+    from proxyprox.cli.comparison import output_folder
+    from proxyprox.cli.console import emit, say, stdout
+    from proxyprox.cli.reproduce.label_tables import held, print_differences
     from proxyprox.experiments import labels as experiment
 
     config = experiment.Config(
@@ -62,7 +69,7 @@ def labels(
     command = command_line(context)
     with output_folder(folder):
         records = held(config, folder=folder, workers=workers, command=command, as_json=as_json)
-        from proxyprox.experiments.label_report import publish
+        from proxyprox.experiments.labels import publish
 
         shown = {**asdict(config), "data": experiment.facts(config)}
         gaps, said = publish(folder, records, command=command, config=shown)

@@ -9,10 +9,17 @@ from typing import Annotated
 
 import typer
 
-from proxyprox.cli._command_line import command_line
-from proxyprox.cli._errors import guarded
-from proxyprox.cli._help import examples
-from proxyprox.cli._options import Json, NoDownload, Output, Seeds, Workers, listed
+from proxyprox.cli.console import (
+    Json,
+    NoDownload,
+    Output,
+    Seeds,
+    Workers,
+    command_line,
+    examples,
+    guarded,
+    listed,
+)
 
 EPILOG = examples(
     "proxyprox reproduce mushrooms",
@@ -54,7 +61,7 @@ def mushrooms(
     Three panels (batch 1024, batch 256, and proxies made of a part of the rows), every step size
     tuned on a grid, median and quartiles over seeds. Finished runs found in the folder are used.
     """
-    from proxyprox.cli._conduct import Contest, conduct, output_folder, present
+    from proxyprox.cli.comparison import Contest, conduct, output_folder, present
     from proxyprox.experiments import logistic
 
     config = logistic.Config(

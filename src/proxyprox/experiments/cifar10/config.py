@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from proxyprox._checks import fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import fraction, message, nonnegative, positive, whole
 
 OPTIMIZERS = ("proxyprox", "sgd", "adamw")
 CORRECTIONS = ("plain", "ema", "mean")

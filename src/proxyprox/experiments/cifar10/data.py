@@ -19,10 +19,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from proxyprox._extras import require
-from proxyprox._files import atomic_output
+from proxyprox._util.extras import require
+from proxyprox._util.files import atomic_output
 from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError, cache_folder
-from proxyprox.datasets._locate import DATA_VARIABLE, user_folder
+from proxyprox.datasets.library import DATA_VARIABLE, user_folder
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from proxyprox.torch import WeightAverage, refreshed_batchnorm
-from proxyprox.torch.device_data import DeviceImages, Plans
+from proxyprox.torch.device import DeviceImages, Plans
 
 LARGE = 2000
 """Images of an evaluation batch."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proxyprox._extras import require
-from proxyprox._files import atomic_write_bytes
-from proxyprox.experiments._style import in_order, styles
+from proxyprox._util.extras import require
+from proxyprox._util.files import atomic_write_bytes
+from proxyprox.experiments.figures import in_order, styles
 from proxyprox.experiments.summary import Row, summarise
 
 METRICS = {

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxyprox._files import locked
-from proxyprox._signals import ending_signals
+from proxyprox._util.files import locked
+from proxyprox._util.signals import ending_signals
 from proxyprox.experiments.cifar10 import data as cifar10
 from proxyprox.experiments.cifar10.config import Config, Recipe
 from proxyprox.experiments.cifar10.figures import COSTS, METRICS, panel_rows, save_panels
 from proxyprox.experiments.cifar10.training import Training
+from proxyprox.experiments.page import write_report
 from proxyprox.experiments.records import Point, RecordStore
-from proxyprox.experiments.report import write_report
 from proxyprox.experiments.summary import Row, end_points, write_summary
-from proxyprox.torch.device_data import DeviceImages
+from proxyprox.torch.device import DeviceImages
 
 KEY = ("method", "seed")
 

@@ -14,16 +14,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
-from proxyprox._files import atomic_output
-from proxyprox._signals import critical, ending_signals, step_first
+from proxyprox._util.files import atomic_output
+from proxyprox._util.signals import critical, ending_signals, step_first
 from proxyprox.corrections import Correction
 from proxyprox.experiments.cifar10.config import Config, Recipe
 from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.experiments.records import Point
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx, WeightAverage
-from proxyprox.torch.device_data import DeviceImages, Plans, image_layout
-from proxyprox.torch.graphs import CapturedGradient, GraphedProxy
+from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans, image_layout
 
 SAVE_SECONDS = 60.0
 

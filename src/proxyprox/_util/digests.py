@@ -1,0 +1,167 @@
+"""What tells one loss or table from another: a digest of its data and settings."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import hashlib
+import os
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from array_api_compat import is_array_api_obj
+
+from proxyprox._util.arrays import to_numpy
+
+BLOCK = 1 << 22
+"""Entries that are hashed at a time: no copy of the data is made."""
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return 16 hex digits that another content of the file would change."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def text_digest(text: str) -> str:
+    """Return 16 hex digits of a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def data_digest(X: Any) -> str:
+    """Return 16 hex digits that other values, another order or another shape would change.
+
+    Parameters
+    ----------
+    X : array, DataFrame or CSR matrix
+        Inputs; their precision and memory layout do not matter.
+    """
+    found = hashlib.blake2b(digest_size=8)
+    found.update(repr(("csr" if scipy.sparse.issparse(X) else "dense", *X.shape)).encode())
+    if scipy.sparse.issparse(X):
+        X = X if X.has_sorted_indices else X.sorted_indices()
+        for part, kind in ((X.indptr, np.int64), (X.indices, np.int64), (X.data, np.float64)):
+            _update(found, part, kind)
+    else:
+        X = np.asarray(X)
+        try:
+            _update(found, X, np.float64)
+        except (TypeError, ValueError):
+            # Text, which a Pipeline makes numbers of.
+            found.update(repr(X.tolist()).encode())
+    return found.hexdigest()
+
+
+def _update(found: Any, array: Any, kind: Any) -> None:
+    step = max(1, BLOCK // max(1, int(np.prod(array.shape[1:]))))
+    for start in range(0, len(array), step):
+        found.update(np.ascontiguousarray(array[start : start + step], dtype=kind))
+
+
+def fingerprint(loss: Any) -> str | None:
+    """Return a text that only equal losses share, or None where the loss cannot give one."""
+    offered = getattr(loss, "fingerprint", None)
+    given = offered() if callable(offered) else None
+    return None if given is None else str(given)
+
+
+def combined(kind: str, losses: Any, *settings: Any) -> str | None:
+    """Return the fingerprint of a loss made of others, if each of them has one."""
+    parts = [fingerprint(loss) for loss in losses]
+    return None if None in parts else digest(kind, *parts, *settings)
+
+
+def digest(*items: Any) -> str:
+    """Return a digest of arrays, sparse matrices, numbers and texts, in their order."""
+    state = hashlib.blake2b(digest_size=16)
+    for item in items:
+        if scipy.sparse.issparse(item):
+            rows = item.tocsr()
+            state.update(f"sparse {rows.shape}".encode())
+            for part in (rows.data, rows.indices, rows.indptr):
+                _add(state, part)
+        elif is_array_api_obj(item) and not isinstance(item, np.generic):
+            _add(state, to_numpy(item))
+        else:
+            state.update(f"{type(item).__name__} {item!r};".encode())
+    return state.hexdigest()
+
+
+def _add(state: Any, array: np.ndarray[Any, Any]) -> None:
+    state.update(f"{array.dtype.str} {array.shape};".encode())
+    # As bytes, without a copy of what is contiguous already.
+    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def code_digest(item: Any) -> str:
+    """Return what tells one function from another of the same name, such as two lambdas.
+
+    Its instructions, constants, defaults, and the numbers, texts, tuples, arrays and functions of
+    its own module that it sees around it count. What it could be changing (lists, dicts, variables
+    that it sets itself) and what objects hold does not: a schedule that counts its calls is still
+    the same.
+
+    Examples
+    --------
+    >>> first, second, third = lambda k: 0.1, lambda k: 0.2, lambda n: 0.1
+    >>> code_digest(first) == code_digest(second), code_digest(first) == code_digest(third)
+    (False, True)
+    """
+    return digest(*_code_parts(item, set()))
+
+
+def _code_parts(item: Any, seen: set[int]) -> Iterator[Any]:
+    plain = (type(None), bool, int, float, complex, str, bytes, type(...), np.generic)
+    if isinstance(item, plain) or is_array_api_obj(item):
+        yield item
+    elif isinstance(item, tuple):
+        yield f"{len(item)} items"
+        for part in item:
+            yield from _code_parts(part, seen)
+    elif isinstance(item, frozenset):
+        yield sorted(map(repr, item))
+    elif isinstance(item, MethodType):
+        yield f"method of {type(item.__self__).__qualname__}"
+        yield from _code_parts(item.__func__, seen)
+    elif isinstance(item, functools.partial):
+        keywords = tuple(sorted(item.keywords.items()))
+        yield from _code_parts(("partial", item.func, item.args, keywords), seen)
+    elif isinstance(item, CodeType):
+        yield from (item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names)
+        yield from (item.co_code, item.co_exceptiontable)
+        yield from _code_parts(item.co_consts, seen)
+    elif isinstance(item, FunctionType) and id(item) not in seen:
+        seen.add(id(item))
+        code, keywords = item.__code__, tuple(sorted((item.__kwdefaults__ or {}).items()))
+        constants = tuple(None if part == item.__doc__ else part for part in code.co_consts)
+        around = tuple(_surroundings(item))
+        parts = (code.replace(co_consts=constants), item.__defaults__, keywords, around)
+        yield from _code_parts(parts, seen)
+    else:
+        yield f"a {type(item).__qualname__}"
+
+
+def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that a function reads from around it and never sets, by name."""
+    code = function.__code__
+    read, written = _names(code, "LOAD_GLOBAL"), _names(code, "STORE_GLOBAL", "STORE_DEREF")
+    around = {name: function.__globals__.get(name) for name in read}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not set yet
+            around[name] = cell.cell_contents
+    for name in sorted(around.keys() - written):
+        value = around[name]
+        if isinstance(value, FunctionType) and value.__module__ != function.__module__:
+            value = value.__qualname__
+        yield name, value
+
+
+def _names(code: CodeType, *operations: str) -> set[str]:
+    """Return the names that operations of a function, or of those inside it, refer to."""
+    inside = (part for part in code.co_consts if isinstance(part, CodeType))
+    found = {str(op.argval) for op in dis.get_instructions(code) if op.opname in operations}
+    return found.union(*(_names(part, *operations) for part in inside))

@@ -1,0 +1,286 @@
+"""Signals that end a process: what is under way is finished or undone, saved, and then it ends.
+
+Inside :func:`ending_signals` SIGTERM and SIGHUP raise in the main thread as Ctrl-C does, and when
+everything is saved the process ends by that very signal. Code that must not be cut in two says so:
+
+* :class:`critical`: no signal raises inside; it raises at the end. For commits and files.
+* :class:`step_first`: the first signal waits for the end, the second does not, nor does the first
+  after some seconds. For work that has been paid for.
+
+Python calls a handler between two instructions of the main thread, so plain counters suffice.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PATIENCE = 3.0
+"""Seconds that a step gets to end after a signal; schedulers kill ten or more after SIGTERM."""
+
+BURST = 0.3
+"""Signals within so many seconds of the one that raised belong to it: they disturb no saving."""
+
+_PROTECTED: set[CodeType] = set()
+_watch: _Watch | None = None
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came; the process ends by it when :class:`ending_signals` is left."""
+
+
+def protected(function: F) -> F:
+    """Let no signal raise before the first statement of a function, which must be critical."""
+    _PROTECTED.add(function.__code__)
+    return function
+
+
+class _Watch:
+    """The handlers that are set, and what has come."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, Any] = {}
+        self.hard = self.soft = 0
+        self.patience: float | None = None
+        self.waiting: list[int] = []
+        self.ending: int | None = None
+        self.raised_at = -BURST
+
+    def set_up(self) -> None:
+        """Take over the signals that have their default handlers."""
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # Ignored signals stay ignored (nohup), and another's handler is left alone.
+            if number is None or signal.getsignal(number) not in _DEFAULTS:
+                continue
+            self.before[number] = signal.getsignal(number)
+            signal.signal(number, self.handle)
+
+    def take_down(self) -> None:
+        """Put the default handlers back, unless somebody has set others meanwhile."""
+        for number, handler in self.before.items():
+            if signal.getsignal(number) == self.handle:
+                signal.signal(number, handler)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Note the signal, and raise unless something must be finished first."""
+        if self.before[number] is signal.SIG_DFL:
+            self.ending = number
+        if self.hard or (frame is not None and frame.f_code in _PROTECTED):
+            self.waiting.append(number)
+        elif self.soft and not self.waiting:
+            self.waiting.append(number)
+            if self.patience is not None:
+                self._remind(number, self.patience)
+        elif time.monotonic() - self.raised_at >= BURST:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Raise what the signals mean."""
+        self.waiting = []
+        self.raised_at = time.monotonic()
+        if self.ending is not None:
+            raise Terminated(signal.Signals(self.ending).name)
+        raise KeyboardInterrupt
+
+    def due(self) -> None:
+        """Raise what has waited, if nothing is in its way any more."""
+        if not self.waiting or self.hard or (self.soft and len(self.waiting) < 2):
+            return
+        if time.monotonic() - self.raised_at < BURST:
+            self.waiting = []
+        else:
+            self.deliver()
+
+    def _remind(self, number: int, patience: float) -> None:
+        """Send the signal again later: a block that is not done by then is broken off."""
+        waiting = self.waiting
+
+        def remind() -> None:
+            time.sleep(patience)
+            if _watch is self and self.waiting is waiting:
+                if hasattr(signal, "pthread_kill"):  # this wakes a system call, too
+                    signal.pthread_kill(threading.main_thread().ident or 0, number)
+                else:
+                    _thread.interrupt_main(signal.Signals(number))
+
+        # Not a threading.Thread, whose locks the interrupted code may hold.
+        _thread.start_new_thread(remind, ())
+
+
+_DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+
+
+class ending_signals:  # noqa: N801 - used like a function
+    """Save on SIGTERM and SIGHUP as on Ctrl-C: they raise inside the block, and end the process.
+
+    The block saves what it must when :class:`KeyboardInterrupt` (or its subclass
+    :class:`Terminated`) passes through; on leaving it the process ends by the signal that came,
+    with the usual exit status. Handlers are set in the main thread only and put back; a signal
+    that is ignored or that has another handler is left alone. Inside another such block it does
+    nothing.
+
+    Examples
+    --------
+    >>> with ending_signals():
+    ...     signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    False
+    >>> signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    True
+    """
+
+    _own: _Watch | None = None
+
+    @protected
+    def __enter__(self) -> None:
+        global _watch
+        if _watch is not None:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            return
+        watch = _Watch()
+        watch.hard = 1
+        try:
+            watch.set_up()
+        except ValueError:  # the main thread of another interpreter
+            return
+        self._own = _watch = watch
+        if watch.waiting:
+            self.__exit__(None, None, None)
+        watch.hard = 0
+
+    @protected
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        global _watch
+        watch = self._own
+        if watch is None:
+            outer = _of_this_thread()
+            if outer is not None:
+                outer.due()
+            return
+        watch.hard += 1
+        watch.take_down()
+        self._own = _watch = None
+        if watch.ending is not None:
+            signal.raise_signal(watch.ending)
+        if watch.waiting and not isinstance(error, KeyboardInterrupt):
+            watch.deliver()
+
+
+class critical:  # noqa: N801 - used like a function
+    """Let no signal raise inside the block; one that comes raises at its end."""
+
+    __slots__ = ("_entered",)
+
+    def __enter__(self) -> None:
+        self._entered = watch = _of_this_thread()
+        if watch is not None:
+            watch.hard += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        watch = self._entered
+        if watch is not None:
+            watch.hard -= 1
+            watch.due()
+
+
+class step_first:  # noqa: N801 - used like a function
+    """Let the first signal wait for the end of the block; a second, or patience, breaks it off.
+
+    Parameters
+    ----------
+    patience : float or None
+        Seconds that the block gets after the first signal; None for all that it needs.
+
+    Yields
+    ------
+    asked : callable
+        Tells whether a signal waits; for a block of several steps.
+
+    Examples
+    --------
+    >>> try:
+    ...     with ending_signals(), step_first() as asked:
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("finished", asked())
+    ... except KeyboardInterrupt:
+    ...     print("interrupted")
+    finished True
+    interrupted
+    """
+
+    __slots__ = ("_entered", "_patience")
+
+    def __init__(self, patience: float | None = PATIENCE) -> None:
+        self._patience = patience
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._entered = watch = _of_this_thread()
+        if watch is None:
+            return lambda: False
+
+        def asked() -> bool:
+            return bool(watch.waiting)
+
+        if not watch.soft:
+            watch.patience = self._patience
+        watch.soft += 1  # the last: what raises before it leaves nothing behind
+        return asked
+
+    @protected
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        watch = self._entered
+        if watch is not None:
+            watch.soft -= 1
+            watch.due()
+
+
+def raise_if_ending() -> None:
+    """Raise again for a signal that ends the process, if somebody has caught its exception."""
+    watch = _of_this_thread()
+    if watch is not None and watch.ending is not None and not watch.waiting:
+        watch.deliver()
+
+
+def _of_this_thread() -> _Watch | None:
+    watch = _watch
+    if watch is None or threading.current_thread() is not threading.main_thread():
+        return None
+    return watch
+
+
+def _forget_in_child() -> None:
+    """Give a child made by fork the default handlers: it has nothing to save."""
+    global _watch
+    watch, _watch = _watch, None
+    if watch is not None:
+        watch.hard += 1
+        watch.take_down()
+        watch.ending = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,75 @@
+"""Text of the user, shown and never obeyed."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+
+_UNSEEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, delete, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of writing
+    "\u2028\u2029\ufeff"
+    "\U000e0000-\U000e007f"  # tags, which no terminal shows
+    "\ud800-\udfff"
+    "]"
+)
+"""Characters that act on a terminal, or that make text look like other text."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a cell begins that a spreadsheet may compute, with the wide forms of the signs."""
+
+
+def printable(text: str) -> str:
+    r"""Return text with every character that acts on a terminal written as an escape.
+
+    Newlines and tabs stay, and the line ends of Windows become newlines.
+
+    Parameters
+    ----------
+    text : str
+        Anything: a cell, the name of a file, a message.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[31mred"))
+    \x1b[31mred
+    """
+    return _UNSEEN.sub(_escaped, str(text).replace("\r\n", "\n"))
+
+
+def escape_html(text: str) -> str:
+    """Return text for a page: its own characters, no elements, nothing that changes direction."""
+    return html.escape(printable(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def without_formula(cell: object) -> object:
+    """Return a cell of a table so that no spreadsheet takes it for a formula.
+
+    Text that begins like a formula gets an apostrophe in front; numbers stay what they are.
+
+    Parameters
+    ----------
+    cell : object
+        A cell or the name of a column.
+
+    Examples
+    --------
+    >>> without_formula("=1+1"), without_formula("-1.5"), without_formula("a")
+    ("'=1+1", '-1.5', 'a')
+    """
+    if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(_FORMULA):
+        return cell
+    try:
+        number = "_" not in cell and math.isfinite(float(cell))
+    except ValueError:
+        number = False
+    return cell if number else f"'{cell}"

@@ -1,0 +1,367 @@
+"""Checks of arguments, and the messages of what is refused."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from array_api_compat import is_array_api_obj, is_numpy_array
+
+from proxyprox._util.arrays import Matrix, Vector, namespace, to_numpy
+from proxyprox._util.text import printable
+
+CAPABILITIES = {
+    "value": "values, value(w)",
+    "gradient": "gradients, gradient(w)",
+    "hvp": "Hessian-vector products, hvp(w, v)",
+    "hessian": "the Hessian, hessian(w)",
+    "smoothness": "a finite smoothness constant H, the attribute smoothness",
+    "solve_shifted": "a closed form, solve_shifted(v, eta)",
+    "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
+    "everything": "full gradients, everything() and gradient(w, batch)",
+}
+"""What each optional capability is called in messages."""
+
+
+class Words(str):
+    """What was got, in words: shown as they are, where a value would be quoted."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
+    """Compose the one sentence every error of the package follows."""
+    # Arguments may be named after columns, and what is allowed may list a user's classes.
+    return printable(
+        f"{argument} must be {allowed}, got {short(got, 80)}." + (f" {remedy}" if remedy else "")
+    )
+
+
+def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
+    """Return ``value`` as a float if it is a positive number."""
+    allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
+    number = _number(argument, value, allowed, remedy)
+    if not number > 0 or (math.isinf(number) and not allow_inf):
+        raise ValueError(message(argument, value, allowed, remedy))
+    return number
+
+
+def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
+    """Return ``value`` as a float if it is a finite number ≥ 0."""
+    allowed = "a finite number, zero or more"
+    number = _number(argument, value, allowed, remedy)
+    if not (0 <= number < math.inf):
+        raise ValueError(message(argument, value, allowed, remedy))
+    return number
+
+
+def fraction(argument: str, value: Any, remedy: str = "") -> float:
+    """Return ``value`` as a float if it lies in (0, 1]."""
+    allowed = "a number in (0, 1]"
+    number = _number(argument, value, allowed, remedy)
+    if not 0 < number <= 1:
+        raise ValueError(message(argument, value, allowed, remedy))
+    return number
+
+
+LARGEST_WHOLE = 2**53
+"""The largest whole number up to which floats, JSON and 64-bit integers agree."""
+
+
+def whole(
+    argument: str, value: Any, least: int = 1, remedy: str = "", *, most: int = LARGEST_WHOLE
+) -> int:
+    """Return ``value`` as an int if it is a whole number from ``least`` to ``most``."""
+    allowed = f"a whole number, {least} or more"
+    exact = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not exact:
+        raise TypeError(message(argument, value, allowed, remedy))
+    if value < least:
+        raise ValueError(message(argument, value, allowed, remedy))
+    if value > most:
+        raise ValueError(message(argument, value, f"{allowed} and at most {most:,}", remedy))
+    return int(value)
+
+
+def _number(argument: str, value: Any, allowed: str, remedy: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(message(argument, value, allowed, remedy))
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(message(argument, value, allowed, remedy)) from error
+
+
+def flag(argument: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(message(argument, value, "True or False"))
+    return bool(value)
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return the randomness of a run or a draw from what the user gave."""
+    kinds = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
+    if rng is None or isinstance(rng, kinds):
+        return np.random.default_rng(rng)
+    remedy = "Pass a seed to make it repeatable."
+    return np.random.default_rng(whole("rng", rng, 0, remedy, most=2**128))
+
+
+def file_path(argument: str, value: Any) -> Path:
+    """Return ``value`` as a path if it names a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(message(argument, value, "a path: text or a pathlib.Path"))
+    if not str(value) or "\0" in str(value):
+        raise ValueError(message(argument, value, "the name of a file"))
+    return Path(value)
+
+
+def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the names."""
+    names = list(names)
+    if not isinstance(value, str) or value not in names:
+        raise ValueError(message(argument, value, f"one of {', '.join(map(repr, names))}"))
+    return value
+
+
+def listed(argument: str, value: Any, allowed: str) -> list[Any]:
+    """Return the entries of a list, a tuple or another collection that is no text."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return list(value)
+    except TypeError as error:
+        raise TypeError(message(argument, value, allowed)) from error
+
+
+def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
+    """Return ``value`` as a finite square matrix of float32 or float64."""
+    matrix = real_array(argument, value, "a square matrix of numbers")
+    shape = tuple(matrix.shape)
+    allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0 or size not in (None, shape[0]):
+        raise ValueError(message(argument, Words(f"an array of shape {shape}"), allowed))
+    matrix = floating(argument, matrix)
+    require_finite(argument, matrix)
+    return matrix
+
+
+def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
+    """Refuse ``value`` unless it is an instance of ``kind``; the commonest slip is the class."""
+    if isinstance(value, kind):
+        return
+    remedy = "Add parentheses to make an instance." if isinstance(value, type) else ""
+    raise TypeError(message(argument, value, allowed, remedy))
+
+
+def vector(argument: str, value: Any, size: int | None = None) -> Vector:
+    """Return ``value`` as a finite one-dimensional float32 or float64 array.
+
+    Lists and integers become float64; arrays of other libraries stay what they are.
+    """
+    value = real_array(argument, value, "a one-dimensional array of numbers")
+    if value.ndim != 1:
+        allowed = "a one-dimensional array"
+        raise ValueError(
+            message(
+                argument, Words(f"an array of shape {tuple(value.shape)}"), allowed, "Flatten it."
+            )
+        )
+    if size is not None and value.shape[0] != size:
+        raise ValueError(
+            message(argument, Words(f"an array of length {value.shape[0]}"), f"of length {size}")
+        )
+    if value.shape[0] == 0:
+        raise ValueError(message(argument, Words("an empty array"), "of length 1 or more"))
+    value = floating(argument, value)
+    require_finite(argument, value)
+    return value
+
+
+INSTEAD = {
+    "c": "Take its real part, or real and imaginary part as two columns.",
+    "M": "Subtract a date and divide by np.timedelta64(1, 'D').",
+    "m": "Divide it by np.timedelta64(1, 'D').",
+    "O": "Convert it first: array.astype(float).",
+    **dict.fromkeys("UST", "Convert it first: array.astype(float) if the text is numbers."),
+}
+"""What to do with an array that holds no real numbers, by the kind of its dtype."""
+
+
+def real_array(argument: str, value: Any, allowed: str = "an array of numbers") -> Any:
+    """Return an array of real numbers in place of lists, tables, NumPy arrays and dense tensors.
+
+    Nothing is converted that is not a number already: no text, dates, complex or masked entries.
+    """
+    value = unmasked(argument, value)
+    if scipy.sparse.issparse(value):
+        remedy = "Pass it dense: .toarray()."
+        raise TypeError(message(argument, Words("a sparse matrix"), allowed, remedy))
+    given = value
+    if not is_array_api_obj(value):
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(message(argument, given, allowed)) from error
+        value = _of_objects(argument, value, given, allowed)
+        if value.dtype.kind not in "biuf":
+            remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
+            raise TypeError(message(argument, given, allowed, remedy))
+        return value
+    if is_numpy_array(value):
+        # As a plain array: matrices have other products.
+        value = np.asarray(value)
+        if value.dtype.kind not in "biuf":
+            raise _other_dtype(argument, value.dtype, INSTEAD.get(value.dtype.kind, ""))
+        return value.astype(value.dtype.newbyteorder("="), copy=False)
+    if "complex" in str(value.dtype):
+        raise _other_dtype(argument, value.dtype, INSTEAD["c"])
+    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+        remedy = "Pass it dense, or as a scipy.sparse matrix."
+        raise TypeError(message(argument, Words(f"layout {value.layout}"), allowed, remedy))
+    if str(getattr(value, "device", "")) == "meta":
+        raise TypeError(message(argument, Words("a tensor without data (meta)"), allowed))
+    # Without its graph: nothing is differentiated through data.
+    return value.detach() if getattr(value, "requires_grad", False) else value
+
+
+def unmasked(argument: str, value: Any) -> Any:
+    """Return the data of a masked array, refusing one that has entries to be ignored."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    hidden = int(np.ma.getmaskarray(value).sum())
+    if hidden:
+        got = Words(f"a masked array with {hidden} masked entries")
+        remedy = "Drop those rows, or fill the entries: array.filled(...)."
+        raise ValueError(message(argument, got, "an array without masked entries", remedy))
+    return np.asarray(value.data)
+
+
+def _of_objects(argument: str, array: Any, given: Any, allowed: str) -> Any:
+    """Return objects as numbers where every one is a number: a table's columns may differ."""
+    if array.dtype.kind != "O" or array.ndim == 0:
+        return array
+    for value in array.flat:
+        if not isinstance(value, (numbers.Real, np.bool_)):
+            raise TypeError(message(argument, given, allowed, f"It holds {short(value)}."))
+    try:
+        return array.astype(np.float64)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(message(argument, given, allowed, f"{error}.")) from error
+
+
+def short(value: Any, most: int = 40) -> str:
+    """Return what a value looks like, on one line and cut short."""
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def floating(argument: str, value: Any) -> Any:
+    """Return an array of float32 or float64, converting whole numbers and booleans."""
+    xp = namespace(value)
+    if value.dtype in (xp.float32, xp.float64):
+        return value
+    kind = str(value.dtype)
+    if "int" in kind or "bool" in kind:
+        return value.astype(np.float64) if is_numpy_array(value) else value.to(xp.float64)
+    raise _other_dtype(argument, value.dtype, "Convert it first.")
+
+
+def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
+    got = Words(f"an array of dtype {dtype}")
+    return TypeError(message(argument, got, "of dtype float32 or float64", remedy))
+
+
+def require_point(argument: str, w: Any, size: int) -> None:
+    """Refuse what is no vector of so many parameters; cheap enough for every call."""
+    if getattr(w, "shape", None) != (size,):
+        shape = getattr(w, "shape", None)
+        got = w if shape is None else Words(f"an array of shape {tuple(shape)}")
+        raise ValueError(message(argument, got, f"a one-dimensional array of length {size}"))
+
+
+def to_plain(argument: str, value: Any) -> Any:
+    """Return a tensor as a NumPy array and an unmasked array as its data; the rest as it is."""
+    value = unmasked(argument, value)
+    if not hasattr(value, "detach"):
+        return value
+    try:
+        return to_numpy(value)
+    except (TypeError, RuntimeError) as error:
+        got = Words(f"a tensor of dtype {value.dtype} and layout {value.layout}")
+        allowed = "an array, or a dense tensor of a dtype that NumPy has"
+        raise TypeError(message(argument, got, allowed)) from error
+
+
+def require_finite(argument: str, array: Any) -> None:
+    """Refuse an array that holds NaN or an infinity, saying how many and where the first is."""
+    bad = ~np.isfinite(to_numpy(array))
+    if not bad.any():
+        return
+    first = tuple(int(i) for i in np.argwhere(bad)[0])
+    where = first[0] if len(first) == 1 else first
+    got = f"{int(bad.sum())} NaN or infinite entries (the first at {where})"
+    raise ValueError(f"{argument} must be finite, got {got}. Drop or impute those entries.")
+
+
+def has(oracle: Any, capability: str) -> bool:
+    """Tell whether an objective or a proxy offers an optional capability."""
+    offered = getattr(oracle, capability, None)
+    if offered is None:
+        return False
+    return math.isfinite(offered) if capability == "smoothness" else True
+
+
+def offers(given: Any, *methods: str) -> bool:
+    """Tell whether an object, not a class, has these methods, its own or by ``__getattr__``.
+
+    ``isinstance`` with a runtime protocol does not see the latter from Python 3.12 on.
+    """
+    return not isinstance(given, type) and all(
+        callable(getattr(given, method, None)) for method in methods
+    )
+
+
+def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: str) -> None:
+    """Refuse, before the first step, a part whose oracle lacks what it needs."""
+    missing = [CAPABILITIES[need] for need in needs if not has(oracle, need)]
+    if missing:
+        raise TypeError(
+            f"{user} needs {' and '.join(missing)} from the {role}, "
+            f"but {type(oracle).__name__} does not offer that. {instead}"
+        )
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Tell whether a function can be called with so many arguments, as far as it can be seen."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
+    """Refuse an optional method that cannot be called as it will be."""
+    called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(message(name, function, f"a method, called as {called}"))
+    if not takes(function, len(arguments)):
+        raise TypeError(message(name, function, f"callable as {called}"))

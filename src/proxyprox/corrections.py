@@ -1,0 +1,223 @@
+"""Estimates of ∇h = ∇L − ∇L̂: what a method adds to its proxy to aim at the target.
+
+The estimate of ∇h = ∇L − ∇L̂ that a method adds to its subproblem.
+
+Arithmetic only: the same file serves NumPy arrays and torch tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from proxyprox._util.arrays import Matrix, Vector
+from proxyprox._util.validation import fraction, message, nonnegative
+
+__all__ = ["EMA", "Correction", "Mean", "Plain", "Storm"]
+
+
+class Correction(Protocol):
+    """Turn the newest difference ``g − ∇L̂`` into the linear term of the subproblem."""
+
+    two_points: ClassVar[bool]
+    """Whether the batch must also be evaluated at the previous iterate."""
+
+    def __call__(
+        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+    ) -> Vector:
+        """Return the estimate after outer step ``k``.
+
+        Parameters
+        ----------
+        difference : array
+            ``g_k − ∇L̂(w_k)`` on the new batch.
+        before : array or None
+            The same batch's difference at ``w_{k−1}``, if ``two_points`` and k > 0.
+        estimate : array or None
+            The estimate so far; None at k = 0.
+        k : int
+            Number of earlier steps.
+        """
+
+
+@dataclass(frozen=True)
+class Plain:
+    """``m = g_k − ∇L̂(w_k)``, unbiased, with all of the batch's noise."""
+
+    two_points: ClassVar[bool] = False
+
+    def __call__(
+        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+    ) -> Vector:
+        """Return the newest difference."""
+        return difference
+
+
+@dataclass(frozen=True)
+class Mean:
+    """``m ← m + (g_k − ∇L̂(w_k) − m)/(k + 1)``.
+
+    Right when ∇h does not move with w (δ = 0); for δ > 0 old differences go stale.
+    """
+
+    two_points: ClassVar[bool] = False
+
+    def __call__(
+        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+    ) -> Vector:
+        """Return the mean of the differences so far."""
+        return difference if estimate is None else estimate + (difference - estimate) / (k + 1)
+
+
+@dataclass(frozen=True)
+class EMA:
+    """``m ← (1 − a) m + a (g_k − ∇L̂(w_k))``.
+
+    It averages the *difference*, never ``g`` alone: for a good proxy the difference barely moves
+    with w, so that averaging removes noise without adding lag.
+
+    Parameters
+    ----------
+    a : float
+        Weight of the newest difference, in (0, 1]; 1 is :class:`Plain`.
+
+    References
+    ----------
+    Chayti and Karimireddy, "Optimization with access to auxiliary information" (AuxMom).
+    """
+
+    a: float = 0.1
+    two_points: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the weight."""
+        fraction("a", self.a)
+
+    def __call__(
+        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+    ) -> Vector:
+        """Return the moving average."""
+        return difference if estimate is None else estimate + self.a * (difference - estimate)
+
+
+@dataclass(frozen=True)
+class Storm:
+    """``m ← d_k + (1 − a)(m − d'_{k−1})``, both differences on the *same* batch.
+
+    With ``d_k = g(w_k; ξ) − ∇L̂(w_k)`` and ``d'_{k−1} = g(w_{k−1}; ξ) − ∇L̂(w_{k−1})`` this is
+    ``(1 − a) m + a d_k + (1 − a)(d_k − d'_{k−1})``: momentum without its lag, for two target
+    gradients a step.
+
+    Parameters
+    ----------
+    a : float
+        Weight of the newest difference, in (0, 1].
+
+    References
+    ----------
+    Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD"; Chayti and
+    Karimireddy, "Optimization with access to auxiliary information" (AuxMVR).
+    """
+
+    a: float = 0.1
+    two_points: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the weight."""
+        fraction("a", self.a)
+
+    def __call__(
+        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+    ) -> Vector:
+        """Return the corrected moving average."""
+        if estimate is None or before is None:
+            return difference
+        return difference + (1 - self.a) * (estimate - before)
+
+
+@dataclass(frozen=True)
+class Paired:
+    r"""``g − λ(ĝ − ∇L̂)``: the target's gradient, corrected by what the proxy got wrong.
+
+    ``g`` is the target's gradient on some rows, ``ĝ`` the proxy's gradient *on the same rows* and
+    ``∇L̂`` the proxy's gradient on all of its rows. The two proxy terms have the same mean, so the
+    answer aims at the target for every λ; where the proxy's noise on a row resembles the
+    target's, it cancels. λ = 0 is the target alone; λ = 1 trusts the proxy fully and is
+    prediction-powered inference.
+
+    Parameters
+    ----------
+    power : float
+        λ in [0, 1]; :func:`tuned_power` finds the best one.
+
+    References
+    ----------
+    Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, "Prediction-powered inference";
+    Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> target, same_rows, all_rows = np.array([3.0]), np.array([2.5]), np.array([0.5])
+    >>> Paired(1.0)(target, same_rows, all_rows)
+    array([1.])
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the power."""
+        if nonnegative("power", self.power) > 1:
+            raise ValueError(message("power", self.power, "a number in [0, 1]"))
+
+    def __call__(self, target: Vector, same_rows: Vector, all_rows: Vector) -> Vector:
+        """Return the corrected gradient (or value, or Hessian: the rule is linear)."""
+        return target - self.power * (same_rows - all_rows)
+
+
+def tuned_power(
+    target: Matrix, proxy: Matrix, *, ratio: float = 0.0, metric: Matrix | None = None
+) -> float:
+    r"""Return the λ in [0, 1] for which the paired correction has the least variance.
+
+    .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
+              {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
+
+    Parameters
+    ----------
+    target, proxy : arrays of shape (n, d)
+        Gradients of each row, of the target and of the proxy, at one point.
+    ratio : float
+        ``n/N``, labelled rows over the proxy's rows: the price of the proxy's own noise.
+    metric : array of shape (d, d), optional
+        Variances are measured after multiplication with it; the inverse Hessian gives the λ that
+        is best for the parameters.
+
+    Returns
+    -------
+    float
+        The power; 0 where the proxy's gradients do not vary or point the other way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> g = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> tuned_power(g, g), tuned_power(g, -g)
+    (1.0, 0.0)
+    """
+    nonnegative("ratio", ratio)
+    g, f = (np.asarray(part, dtype=np.float64) for part in (target, proxy))
+    if g.ndim != 2 or g.shape != f.shape:
+        got = f"arrays of shape {g.shape} and {f.shape}"
+        raise ValueError(message("target and proxy", got, "two matrices of one shape"))
+    g, f = _mapped(g - g.mean(0), metric), _mapped(f - f.mean(0), metric)
+    spread = float(np.sum(f * f))
+    if spread == 0:
+        return 0.0
+    return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))
+
+
+def _mapped(rows: Any, metric: Matrix | None) -> Any:
+    return rows if metric is None else rows @ metric

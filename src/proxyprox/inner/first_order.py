@@ -1,0 +1,210 @@
+"""Inner solvers that use gradients only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import nonnegative, positive, whole
+from proxyprox.inner.base import InnerResult, Memory, Patience, next_to_rounding
+from proxyprox.stopping import Criterion
+from proxyprox.subproblem import Subproblem
+from proxyprox.theory import inner_steps_sgd
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """``w ← w − γ∇φ(w)``, or its form that is implicit in the quadratic.
+
+    The implicit step ``w ← (w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)`` takes the quadratic term
+    exactly, so that γ need only suit the proxy and the step is stable for every η.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        γ; by default ``1/(H + 1/η)``, or ``1/H`` for the implicit step.
+    implicit : bool
+        Take the quadratic term implicitly.
+    max_steps : int
+        Give up after so many steps, with the rule recorded as not held.
+    """
+
+    step_size: float | None = None
+    implicit: bool = False
+    max_steps: int = 100_000
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.step_size is not None:
+            positive("step_size", self.step_size)
+        whole("max_steps", self.max_steps)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Descend until the criterion is met."""
+        gamma = self._effective_step(phi)
+        w, first = start, None
+        patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
+        for t in range(self.max_steps + 1):
+            gradient = phi.gradient(w)
+            progress = phi.progress(w, gradient, t, first)
+            first = progress.start_residual
+            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
+                break
+            w = w - gamma * gradient
+        return InnerResult(w, progress)
+
+    def _effective_step(self, phi: Subproblem) -> float:
+        if self.implicit:
+            # The implicit step equals an explicit one of size 1/(1/γ + 1/η).
+            inverse = phi.proxy.smoothness if self.step_size is None else 1 / self.step_size
+            return 1 / (inverse + phi.pull)
+        return 1 / phi.smoothness if self.step_size is None else self.step_size
+
+
+@dataclass(frozen=True)
+class Nesterov:
+    """Constant momentum ``(√κ − 1)/(√κ + 1)`` for φ, (H + 1/η)-smooth and 1/η-strongly convex.
+
+    The residual is measured at the extrapolated points, where the gradients are, so that a step
+    costs one gradient.
+
+    Parameters
+    ----------
+    max_steps : int
+        Give up after so many steps, with the rule recorded as not held.
+
+    References
+    ----------
+    Nesterov, "Lectures on Convex Optimization", section 2.2.
+    """
+
+    max_steps: int = 100_000
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        whole("max_steps", self.max_steps)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Descend with momentum until the criterion is met."""
+        root = math.sqrt(phi.strong_convexity / phi.smoothness)
+        momentum = (1 - root) / (1 + root)
+        # Momentum makes waves of about √κ steps: several of them without a new low are the end.
+        waves = 200 + math.ceil(10 / max(root, 1e-6))
+        patience = Patience(waves, next_to_rounding(phi, start, phi.smoothness))
+        w = y = start
+        first = None
+        for t in range(self.max_steps + 1):
+            gradient = phi.gradient(y)
+            progress = phi.progress(y, gradient, t, first)
+            first = progress.start_residual
+            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
+                break
+            before, w = w, y - gradient / phi.smoothness
+            y = w + momentum * (w - before)
+        return InnerResult(y, progress)
+
+
+@dataclass(frozen=True)
+class StochasticGradient:
+    """SGD on φ with sampled proxy gradients, for the paper's number of steps.
+
+    With ``M = H + 1/η`` and λ the strong convexity of φ: half of the steps at the constant
+    ``1/(2M)`` forget the start, the other half at ``2/(λ(κ + t))``, ``κ = 4M/λ``, forget the noise
+    and are averaged with weights ``(κ + t)²``. One full gradient at the end measures the residual.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Number of steps T. By default the proposition on making ∇φ_k small gives it.
+    mu : float
+        Strong convexity of the objective, for the default T.
+    G : float
+        Accuracy G of the inexactness rule, for the default T.
+    noise : float
+        Bound ρ on the noise of the proxy's sampled gradients, ``E‖ĝ − ∇L̂‖² ≤ ρ²``.
+
+    References
+    ----------
+    Stich, "Unified optimal analysis of the (stochastic) gradient method".
+    """
+
+    steps: int | None = None
+    mu: float | None = None
+    G: float | None = None
+    noise: float = 0.0
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness", "sample")
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.steps is not None:
+            whole("steps", self.steps)
+            return
+        remedy = "StochasticGradient() needs either steps, or mu and G and noise."
+        positive("mu", self.mu, remedy)
+        nonnegative("noise", self.noise, remedy)
+        if self.noise > 0:
+            positive("G", self.G, remedy)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Take T sampled steps, then measure."""
+        kappa = 4 * phi.smoothness / phi.strong_convexity
+        T = self._number_of_steps(phi)
+        w = mean = start
+        total = 0.0
+        for t in range(T):
+            late = max(0, t - T // 2)
+            sampled = phi.proxy.gradient(w, phi.proxy.sample(rng))
+            gradient = sampled + phi.linear + phi.pull * (w - phi.centre)
+            w = w - 2 / (phi.strong_convexity * (kappa + late)) * gradient
+            if t >= T // 2:
+                weight = (1 + late / kappa) ** 2
+                total += weight
+                mean = mean + weight / total * (w - mean)
+        # In a run the start is the centre, where the gradient is known already.
+        first = phi.residual(start, phi.gradient(start))
+        return InnerResult(mean, phi.progress(mean, phi.gradient(mean), T, first))
+
+    def _number_of_steps(self, phi: Subproblem) -> int:
+        if self.steps is not None:
+            return self.steps
+        assert self.mu is not None
+        return inner_steps_sgd(
+            H=float(phi.proxy.smoothness),
+            eta=phi.eta,
+            mu=self.mu,
+            rho=self.noise,
+            G=self.G or 0.0,
+        )

@@ -1,0 +1,136 @@
+"""Proximal gradient steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector, dot, norm
+from proxyprox._util.validation import has, whole
+from proxyprox.inner.base import EPSILON, InnerResult, Memory, Patience, next_to_rounding
+from proxyprox.stopping import Criterion, Progress
+from proxyprox.subproblem import NonFiniteError, Subproblem
+
+
+@dataclass(frozen=True)
+class ProximalGradient:
+    """FISTA with backtracking and gradient-based restarts on ``φ = smooth + ψ``.
+
+    Without a penalty it is accelerated gradient descent that needs no smoothness constant. The
+    residual is the distance from 0 to ``∇(smooth)(w) + ∂ψ(w)``, measured exactly; because that
+    takes one more gradient, it is measured only when the cheap bound from the last prox step says
+    that the criterion may be met.
+
+    Parameters
+    ----------
+    max_steps : int
+        Give up after so many steps, with the rule recorded as not held.
+
+    References
+    ----------
+    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm"; O'Donoghue and Candès,
+    "Adaptive restart for accelerated gradient schemes".
+    """
+
+    max_steps: int = 20_000
+
+    needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
+    handles_penalty: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        whole("max_steps", self.max_steps)
+
+    def solve(
+        self,
+        phi: Subproblem,
+        start: Vector,
+        stop: Criterion,
+        memory: Memory,
+        rng: np.random.Generator,
+    ) -> InnerResult:
+        """Take accelerated prox steps until the criterion is met."""
+        w = y = start
+        gradient_y = phi.gradient(y)
+        progress = phi.progress(w, gradient_y, 0)
+        first = progress.start_residual
+        bound = phi.smoothness if has(phi.proxy, "smoothness") else memory.get("bound", 0.0)
+        known = has(phi.proxy, "smoothness")
+        bound = bound if bound > 0 else max(first, 1e-8)
+        weight = 1.0
+        patience = Patience(1000, next_to_rounding(phi, start, bound))
+        for t in range(1, self.max_steps + 1):
+            if stop(progress):
+                break
+            before = w
+            w, bound = self._step(phi, y, gradient_y, bound, known)
+            move = y - w
+            # A step shorter than the rounding of y leads nowhere.
+            still = norm(move) <= 4 * EPSILON * norm(y)
+            spent = still or t == self.max_steps or patience.lost(bound * norm(move))
+            if spent or self._worth_measuring(phi, w, bound * norm(move), t, first, stop):
+                progress = phi.progress(w, phi.gradient(w), t, first)
+                if stop(progress) or spent:
+                    break
+            if dot(move, w - before) > 0:
+                # Momentum points uphill: start it afresh.
+                weight = 1.0
+            grown = (1 + math.sqrt(1 + 4 * weight * weight)) / 2
+            y = w + (weight - 1) / grown * (w - before)
+            weight = grown
+            gradient_y = phi.gradient(y)
+        memory["bound"] = bound
+        return InnerResult(w, progress)
+
+    def _step(
+        self, phi: Subproblem, y: Vector, gradient: Vector, bound: float, known: bool
+    ) -> tuple[Vector, float]:
+        """Return the prox step from y and the smoothness bound that made it safe."""
+        prox = phi.penalty.prox if phi.penalty is not None else (lambda v, step: v)
+        if known:
+            return prox(y - gradient / bound, 1 / bound), bound
+        here = _smooth_value(phi, y)
+        if not math.isfinite(here):
+            raise NonFiniteError("the proxy's value is not finite at a trial point")
+        slack = 1e-12 * abs(here)
+        # A little longer each time: the next place may be flatter.
+        trial = 0.9 * bound
+        while True:
+            w = prox(y - gradient / trial, 1 / trial)
+            move = w - y
+            curved = trial / 2 * dot(move, move)
+            if curved <= 10 * slack:
+                # Too short a move for values to judge: the last bound stands.
+                return prox(y - gradient / bound, 1 / bound), bound
+            model = here + dot(gradient, move) + curved
+            if _smooth_value(phi, w) <= model + slack or trial > 1e300:
+                return w, trial
+            trial *= 2
+
+    def _worth_measuring(
+        self,
+        phi: Subproblem,
+        w: Vector,
+        prox_gradient: float,
+        t: int,
+        first: float,
+        stop: Criterion,
+    ) -> bool:
+        """Tell whether the criterion would hold at a tenth of the prox step's gradient."""
+        hopeful = Progress(
+            steps=t,
+            residual=prox_gradient / 10,
+            displacement=norm(w - phi.centre),
+            eta=phi.eta,
+            start_residual=first,
+            decrease=lambda: phi.decrease(w),
+        )
+        return stop(hopeful) or t % 50 == 0
+
+
+def _smooth_value(phi: Subproblem, w: Vector) -> float:
+    total = phi.value(w)
+    return total if phi.penalty is None else total - phi.penalty.value(w)

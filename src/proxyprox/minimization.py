@@ -1,0 +1,338 @@
+"""``minimize``: the loop that answers a run's questions from the objective itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector
+from proxyprox._util.files import LockedError, locked
+from proxyprox._util.signals import critical, ending_signals, raise_if_ending, step_first
+from proxyprox._util.validation import flag, message, require_takes, whole
+from proxyprox.averaging import Averaging
+from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
+from proxyprox.methods import SGD
+from proxyprox.oracles import Query, Step, answered
+from proxyprox.outcome import judged
+from proxyprox.problems import Problem
+from proxyprox.result import Budget, Result, Status, as_budget
+from proxyprox.run import Run
+from proxyprox.safeguard import Guarded
+from proxyprox.setup import chosen, planned, require_accounts
+from proxyprox.stopping import Criterion
+from proxyprox.subproblem import NonFiniteError
+
+
+@contextlib.contextmanager
+def bar(wanted: bool, steps: int | None, limits: Budget | None) -> Iterator[Callable[[Any], None]]:
+    """Show outer steps, or target gradients where only those are limited, while the block runs.
+
+    Yields
+    ------
+    advance : callable
+        To be called with the run after every outer step.
+    """
+    if not wanted:
+        yield lambda run: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    total = steps or (limits.target_gradients if limits is not None else None)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("outer steps" if steps else "target gradients", total=total)
+
+        def advance(run: Any) -> None:
+            shown.update(task, completed=run.steps if steps else run.ledger.target_gradients)
+
+        yield advance
+
+
+Driven = Run | Guarded
+"""What the loop drives: a run, alone or with its rivals."""
+
+
+class OracleError(RuntimeError):
+    """The objective or the proxy raised; ``result`` holds the last good state of the run."""
+
+    def __init__(self, text: str, result: Result) -> None:
+        super().__init__(text)
+        self.result = result
+
+
+def minimize(
+    problem: Problem,
+    w0: Vector | None = None,
+    *,
+    method: Any = None,
+    steps: int | None = None,
+    budget: Budget | int | None = None,
+    inner: Any | None = None,
+    stop: Criterion | None = None,
+    averaging: Averaging | None = None,
+    rng: np.random.Generator | int | None = None,
+    callback: Callable[[Step], Any] | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    safeguard: bool | SGD = False,
+) -> Result:
+    """Minimise the objective with few of its gradients, by leaning on the proxy.
+
+    Parameters
+    ----------
+    problem : Problem
+        The expensive objective, the cheap proxy and the penalty they share.
+    w0 : array, optional
+        Where to begin; zeros if the problem knows its size.
+    method : Method, optional
+        The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``,
+        which measures its step size on the way.
+    steps : int, optional
+        Outer steps to take.
+    budget : Budget or int, optional
+        Limits on what may be used; a number limits the target gradients. Either ``steps`` or
+        ``budget`` must be given.
+    inner : InnerSolver, optional
+        How subproblems are solved; by default what suits the proxy, and the result says why.
+    stop : Criterion, optional
+        When an inner solve is good enough; by default the paper's rule for what is known.
+    averaging : Averaging, optional
+        Which point is the answer; the last iterate by default.
+    rng : int or numpy.random.Generator, optional
+        Randomness of batches and solvers; the same seed gives the same run.
+    callback : callable, optional
+        Called with a :class:`Step` after every outer step; return True to stop.
+    checkpoint : Checkpoint or path, optional
+        Save the run there, and go on from there if the file exists; a file of another problem,
+        start, seed or configuration is refused, and so is one that another process writes;
+        :class:`Checkpoint` says what is noticed. SIGTERM and SIGHUP save as Ctrl-C does, and then
+        end the process.
+    progress : bool
+        Show a progress bar.
+    safeguard : bool or SGD
+        Never worse than without a proxy: SGD, and ERM on the rows seen where there are rows, run
+        along on the same samples, held-out ones decide which answer is returned, and a proxy that
+        clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
+        :mod:`proxyprox.safeguard` says what is charged. SGD measures its step size unless one is
+        given: ``safeguard=SGD(0.1)``.
+
+    Returns
+    -------
+    Result
+        The answer, how the run ended, what was paid, and how well each step was solved.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that cannot work, before anything is paid.
+    OracleError
+        If the objective, the proxy or the callback raises; its ``result`` holds the last good
+        state, and the checkpoint is kept.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from proxyprox import Problem, logistic_regression, minimize
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> target = logistic_regression(StandardScaler().fit_transform(X), y, l2=1e-3, batch_size=64)
+    >>> problem = Problem(target, proxy=target.label_free())
+    >>> result = minimize(problem, steps=50, rng=0)
+    >>> result.ledger.target_gradients, bool(target.value(result.w) < 0.1)
+    (50, True)
+    """
+    steps = None if steps is None else whole("steps", steps)
+    limits = as_budget(budget)
+    if steps is None and limits is None:
+        raise ValueError("steps or budget must be given: without either a run has no end.")
+    if callback is not None and not callable(callback):
+        raise TypeError(message("callback", callback, "a function of a Step"))
+    require_takes("callback", callback, ("step",))
+    progress = flag("progress", progress)
+    if not isinstance(safeguard, (bool, SGD)):
+        raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
+    method = chosen(method)
+    saver = as_checkpoint(checkpoint)
+    require_accounts(problem, method, limits)
+    run = Run(
+        problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
+        expected_steps=planned(steps, limits, method),
+    )  # fmt: skip
+    driven: Driven = run
+    if safeguard:
+        driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
+    work = partial(_minimised, run, driven, steps, limits, callback, saver, progress)
+    if saver is None:
+        return work()
+    with ending_signals(), contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(saver.path))
+        except LockedError as error:
+            raise CheckpointError(f"checkpoint {error}") from error
+        except OSError as error:
+            raise _not_writable(saver, error) from error
+        return work()
+
+
+def _minimised(
+    run: Run,
+    driven: Driven,
+    steps: int | None,
+    limits: Budget | None,
+    callback: Callable[[Step], Any] | None,
+    saver: Checkpoint | None,
+    progress: bool,
+) -> Result:
+    """Resume where there is something to resume, run, and judge the outcome."""
+    start = run.w
+    resumed: int | None = None
+    if saver is not None and os.path.exists(saver.path):
+        resume(saver.path, driven)
+        resumed = driven.steps
+    if isinstance(driven, Guarded) and driven.steps == 0:
+        driven.require_budget()
+    # Not a context manager: an interrupt on the way into its exit would save nothing.
+    try:
+        with bar(progress, steps, limits) as advance:
+            if saver is not None:
+                _first_save(saver, driven)
+            result = _loop(driven, steps, limits, callback, saver, advance)
+    except BaseException as error:
+        saved = _saved(driven, saver)
+        cause = _reported(error, driven)
+        if cause is None:
+            raise
+        raise _with_result(cause, driven, saved) from cause
+    if saver is not None:
+        try:
+            _save(saver, driven)
+        except Exception as error:
+            raise _with_result(error, driven, "") from error
+    idle = result.status.success and result.steps == resumed
+    result = judged(
+        result, run.problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
+    )
+    if saver is not None and idle:
+        path = os.fspath(saver.path)
+        ended = f"Resumed from {path!r}, it was finished already: no step was added."
+        result = replace(result, message=f"{result.message} {ended}")
+    return result
+
+
+def _loop(
+    run: Driven,
+    steps: int | None,
+    limits: Budget | None,
+    callback: Callable[[Step], Any] | None,
+    saver: Checkpoint | None,
+    advance: Callable[[Driven], None],
+) -> Result:
+    objective = run.problem.objective
+    while steps is None or run.steps < steps:
+        raise_if_ending()
+        query = _asked(run)
+        if limits is not None:
+            spent = limits.exceeded(run.ledger, run.price(query))
+            if spent is not None:
+                return _ended(run, Status.BUDGET_SPENT, f"Limit: {spent}.")
+        begun = time.perf_counter()
+        try:
+            gradients, halves = answered(objective, query)
+        except Exception as error:
+            raise _RaisedError from error
+        # The answer is paid for: a signal waits until the step is taken, if that is soon.
+        with step_first():
+            elapsed = time.perf_counter() - begun
+            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed})
+            try:
+                step = run.tell(gradients, halves=halves)
+            except NonFiniteError as error:
+                detail = f"That was outer step {run.steps}."
+                return run.unjudged(error.status or Status.DIVERGED, detail)
+            if saver is not None and saver.due(run.steps):
+                _save(saver, run)
+            advance(run)
+        if callback is not None:
+            try:
+                finished = bool(callback(step))
+            except StopIteration:
+                finished = True
+            if finished:
+                return _ended(run, Status.STOPPED_BY_CALLBACK)
+    return _ended(run, Status.STEPS_DONE)
+
+
+def _ended(run: Driven, status: Status, detail: str = "") -> Result:
+    """Return the result; the last comparisons of a safeguard are paid for, as a step is."""
+    with step_first():
+        return run.unjudged(status, detail)
+
+
+def _asked(run: Driven) -> Query:
+    try:
+        return run.ask()
+    except Exception as error:
+        raise _RaisedError from error
+
+
+class _RaisedError(Exception):
+    """The objective raised, whatever it raised: its cause says what."""
+
+
+def _save(saver: Checkpoint, run: Driven) -> None:
+    """Save a run that is whole, and let no signal cut the writing short."""
+    with critical():
+        run.settle()
+        saver.save(run)
+
+
+def _reported(error: BaseException, run: Driven) -> Exception | None:
+    """Return the error to report with the last good state; None for one that passes as it is."""
+    cause = error.__cause__ if isinstance(error, _RaisedError) else error
+    if not isinstance(cause, Exception):
+        return None
+    if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
+        # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
+        return None
+    return cause
+
+
+def _saved(run: Driven, saver: Checkpoint | None) -> str:
+    """Save after an error, and say how that went; the first error is the one to report."""
+    if saver is None:
+        return ""
+    try:
+        _save(saver, run)
+    except Exception as error:
+        return f" It could not be saved ({type(error).__name__}: {error})."
+    return f" The run is saved in {os.fspath(saver.path)!r}."
+
+
+def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
+    return OracleError(
+        f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
+        f"The {run.steps} finished steps are in this error's result.{saved}",
+        run.unjudged(Status.INTERRUPTED),
+    )
+
+
+def _first_save(saver: Checkpoint, run: Driven) -> None:
+    """Find out before anything is paid whether the run and its batches can be saved."""
+    _asked(run)
+    try:
+        _save(saver, run)
+    except OSError as error:
+        raise _not_writable(saver, error) from error
+
+
+def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:
+    reason = error.strerror or str(error)
+    return ValueError(message("checkpoint", saver.path, "a file that can be written", f"{reason}."))

@@ -1,0 +1,314 @@
+"""The two losses as a run asks them: counted, checked and priced; questions and answers."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
+from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.validation import Words, has, message, nonnegative, require_takes
+from proxyprox.methods import Answers
+from proxyprox.problems import Problem
+from proxyprox.result import Ledger, StepRecord
+from proxyprox.stopping import Criterion, Progress
+from proxyprox.subproblem import NonFiniteError, Subproblem
+
+KEPT = 3
+"""Gradients remembered: the centre, the start and the point just reached."""
+
+
+class MeteredProxy:
+    """Counts every access in the ledger and remembers the last few gradients by identity.
+
+    The last inner iterate is the next centre, so its gradient is there already when the next
+    outer step asks for ∇L̂(w_k). Arrays inside a run are never changed in place, which is what
+    makes identity a safe key. A user's method or inner solver may well change its own: with
+    ``by_content`` points are known by their entries, and remembered gradients are handed out as
+    copies. ``fault`` is what was not finite first ("value" or "gradient"), and where, until it is
+    reset.
+    """
+
+    def __init__(self, proxy: Any, ledger: Ledger, *, by_content: bool = False) -> None:
+        self.proxy = isolated(proxy)
+        self.by_content = by_content
+        self.ledger = ledger
+        self.smoothness = getattr(proxy, "smoothness", None)
+        self.strong_convexity = getattr(proxy, "strong_convexity", None)
+        require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
+        self.hvp = self._hvp if has(proxy, "hvp") else None
+        self.hessian = self._hessian if has(proxy, "hessian") else None
+        self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
+        self.sample = getattr(proxy, "sample", None)
+        self.fault: tuple[str, Vector] | None = None
+        self._known: list[tuple[Vector, Vector]] = []
+
+    def value(self, w: Vector) -> float:
+        """Return L̂(w)."""
+        self.ledger.proxy_values += 1
+        value = self.proxy.value(w)
+        try:
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(message("the proxy's value", value, "a number")) from error
+        if not math.isfinite(number):
+            self.fault = self.fault or ("value", w)
+        return number
+
+    def gradient(self, w: Vector, *batch: Any) -> Vector:
+        """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
+        if batch:
+            self.ledger.proxy_sampled_gradients += 1
+            sampled = checked_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
+            return self._looked_at(w, sampled)
+        known = self.known(w)
+        if known is not None:
+            return known
+        self.ledger.proxy_gradients += 1
+        gradient = checked_gradient("the proxy's gradient", self.proxy.gradient(w), w)
+        self.remember(w, gradient)
+        return self._looked_at(w, gradient)
+
+    def known(self, w: Vector) -> Vector | None:
+        """Return the remembered gradient at this very array, if there is one."""
+        for point, gradient in self._known:
+            if self.by_content:
+                if point.shape == w.shape and bool((point == w).all()):
+                    return copied(gradient)
+            elif point is w:
+                return gradient
+        return None
+
+    def twin(self) -> MeteredProxy:
+        """Return the same proxy with the same ledger for a callback, which may change its points.
+
+        It knows what is remembered here; what it remembers besides is its own.
+        """
+        twin = copy.copy(self)
+        twin.by_content, twin._known = True, list(self._known)
+        return twin
+
+    def snapshot(self) -> list[tuple[Vector, Vector]]:
+        """Return what is remembered, for :meth:`rewind`."""
+        return list(self._known)
+
+    def rewind(self, known: list[tuple[Vector, Vector]]) -> None:
+        """Go back to what was remembered then."""
+        self._known = known
+
+    def remember(self, w: Vector, gradient: Vector) -> None:
+        """Keep a gradient for the next time it is asked for."""
+        self._known.append((copied(w), copied(gradient)) if self.by_content else (w, gradient))
+        if len(self._known) > KEPT:
+            del self._known[0]
+
+    def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not all_finite(gradient):
+                self.fault = self.fault or ("gradient", w)
+        return gradient
+
+    def _hvp(self, w: Vector, v: Vector) -> Vector:
+        self.ledger.proxy_hvps += 1
+        return checked_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+
+    def _hessian(self, w: Vector) -> Matrix:
+        self.ledger.proxy_hessians += 1
+        hessian = self.proxy.hessian(w)
+        shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
+        if shape != wanted:
+            got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
+            raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
+        if not all_finite(hessian):
+            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+        return hessian
+
+    def _solve_shifted(self, v: Vector, eta: float) -> Vector:
+        self.ledger.proxy_solves += 1
+        return checked_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
+
+
+def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
+    """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
+    if type(gradient) is not type(w):
+        got = Words(f"a {type(gradient).__name__}")
+        raise TypeError(message(whose, got, f"a {type(w).__name__}, as the iterate is"))
+    if gradient.shape != w.shape:
+        got = Words(f"shape {tuple(gradient.shape)}")
+        raise ValueError(message(whose, got, f"of the iterate's shape, {tuple(w.shape)}"))
+    if gradient.dtype != w.dtype:
+        remedy = "Convert w0 or the data so that both agree."
+        got = Words(f"dtype {gradient.dtype}")
+        raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
+    # A tensor that still carries its graph would keep every step of the run alive.
+    return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
+
+
+def reported_value(problem: Problem, w: Vector) -> float | None:
+    """Return the loss at a point for a report; None where it has none, or its use is accounted."""
+    objective = problem.objective
+    accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
+    if accounted or not has(objective, "value"):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return float(problem.value(w))
+    except Exception:
+        # A run that is finished and paid for is not lost to a function that only reports on it.
+        return None
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a run wants to know: the gradient of one batch at one or two points.
+
+    ``halves``, where the objective offers them and the method can use them, are two batches that
+    make up the batch: whoever evaluates both in its place, at the first point, learns for nothing
+    how noisy the gradient is, and may tell both gradients (``tell(..., halves=(g1, g2))``).
+    ``exact`` says that the batch is everything there is. The arrays are copies, the caller's own.
+    """
+
+    batch: Any
+    points: tuple[Vector, ...]
+    halves: tuple[Any, Any] | None = None
+    exact: bool = False
+
+    def copied(self) -> Query:
+        """Return the query for user code, which may write into it."""
+        points = tuple(copied(point) for point in self.points)
+        return Query(self.handed(self.batch), points, copied_tree(self.halves), self.exact)
+
+    def handed(self, batch: Any) -> Any:
+        """Return a batch for user code; the batch of everything is the user's own already."""
+        return batch if self.exact else copied_tree(batch)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished outer step, as a callback sees it; the arrays are copies, its own.
+
+    Attributes
+    ----------
+    record : StepRecord
+        The step's numbers, as in ``Result.trace``.
+    w : array
+        The new iterate.
+    answer : array
+        What the run would return now: the new iterate, or the average that was asked for.
+    gradients : tuple of arrays
+        What the target answered.
+    subproblem : Subproblem or None
+        What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was.
+    ledger : Ledger
+        What has been paid so far.
+    note : str
+        What else happened, such as that the safeguard has dropped the proxy; mostly empty.
+    """
+
+    record: StepRecord
+    w: Vector
+    answer: Vector
+    gradients: tuple[Vector, ...]
+    subproblem: Subproblem | None
+    ledger: Ledger
+    note: str = ""
+
+
+def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
+    """Return the answers and, where the batch came in two halves, those of the halves."""
+    objective = isolated(objective)
+
+    def gradient(w: Vector, batch: Any) -> Vector:
+        return objective.gradient(w, query.handed(batch))
+
+    point, *others = query.points
+    if query.halves is not None:
+        one, other = query.halves
+        halves = gradient(point, one), gradient(point, other)
+        rest = [gradient(w, query.batch) for w in others]
+        return [(halves[0] + halves[1]) / 2, *rest], halves
+    return [gradient(w, query.batch) for w in query.points], None
+
+
+def received(objective: Any, query: Query, gradients: Any, observations: Any) -> Answers:
+    """Return the answers to a query, checked; observations are turned into gradients."""
+    if (gradients is None) == (observations is None):
+        raise TypeError("tell needs either gradients or observations, and not both.")
+    if observations is not None:
+        turn = getattr(isolated(objective), "gradient_from", None)
+        if turn is None:
+            raise TypeError(
+                f"observations need an objective with gradient_from(w, batch, observations), "
+                f"but {type(objective).__name__} has none. Tell gradients."
+            )
+        gradients = [turn(w, query.handed(query.batch), observations) for w in query.points]
+    elif not isinstance(gradients, (list, tuple)):
+        gradients = [gradients]
+    if len(gradients) != len(query.points):
+        allowed = f"one for each of the {len(query.points)} points asked about"
+        raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
+    # Copied: whoever answers may reuse the buffer.
+    return Answers(
+        copied(checked_gradient("the target's gradient", answer, point))
+        for answer, point in zip(gradients, query.points, strict=True)
+    )
+
+
+def subproblem_copied(phi: Subproblem | None) -> Subproblem | None:
+    """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
+    if phi is None:
+        return None
+    linear, centre = copied(phi.linear), copied(phi.centre)
+    return Subproblem(phi.proxy.twin(), linear, centre, phi.eta, phi.penalty)
+
+
+def recorded(
+    k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        residual, inner_steps = progress.residual, progress.steps
+        displacement, eta = progress.displacement, phi.eta
+        threshold = math.nan if bound is None else bound
+    return StepRecord(
+        k, eta, residual, threshold, held, inner_steps, displacement,
+        ledger.target_gradients, ledger.proxy_gradients, ledger.seconds,
+    )  # fmt: skip
+
+
+def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
+    """Return an estimate of E‖g − ∇L‖² and a sample of g − ∇L: the halves' gap, for their mean."""
+    if query.batch is None:
+        return 0.0, None
+    if halves is None:
+        return None, None
+    point = query.points[0]
+    first, second = (checked_gradient("a half's gradient", half, point) for half in halves)
+    gap = (first - second) / 2
+    return square(norm(gap)), gap
+
+
+def price(objective: Any, query: Query, ledger: Ledger) -> dict[str, float]:
+    """Return what answering a query adds to the ledger."""
+    points, count = len(query.points), getattr(objective, "samples", None)
+    if count is not None:
+        samples = int(count(query.handed(query.batch)))
+    else:
+        samples = len(query.batch) if hasattr(query.batch, "__len__") else 1
+    paid: dict[str, float] = {"target_gradients": points, "target_samples": samples}
+    cost = getattr(objective, "cost", None)
+    if cost is not None:
+        paid["cost"] = points * nonnegative(
+            "objective.cost(batch)", cost(query.handed(query.batch))
+        )
+    epsilon = getattr(objective, "epsilon", None)
+    if epsilon is not None:
+        paid["epsilon"] = epsilon(ledger.target_gradients + points) - ledger.epsilon
+    return paid

@@ -1,0 +1,453 @@
+r"""How a finished run really went: what its losses, gradients and steps show.
+
+Where the objective has no value that may be asked for, the target's gradients along the way are
+evidence that is paid for already. For a loss of constant curvature
+
+.. math:: L(b) - L(a) = \tfrac12 \langle \nabla L(a) + \nabla L(b), b - a\rangle,
+
+so two answers estimate how the loss changed between their points. :class:`GradientPath` applies it
+twice: along the straight line from the start, and summed along the path. Where the curvature
+changes the two differ, and only what both say counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector, copied, dot, norm
+from proxyprox.checkpoint import require_array
+from proxyprox.oracles import reported_value
+from proxyprox.problems import Problem
+from proxyprox.result import Result, Status, Trace
+
+FAR = 2.0
+"""A loss that has grown by twice its size at the start is far above it."""
+
+LONGER = 2.0
+"""Steps whose typical length has doubled, from the first quarter to the last, became longer."""
+
+MANY, STRAIGHT = 16, 0.75
+"""Of 16 steps or more, a random walk ends within three quarters of their length all but always."""
+
+STILL = 1e-6
+"""Steps below this share of the longest one are rounding: a rule may fail there."""
+
+ROUNDING = {"float32": 1e-5, "float64": 1e-10}
+"""Two values of a loss that differ by less than this share of their size are equal."""
+
+PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(float).eps)}
+"""The relative spacing of numbers."""
+
+FIRST, LAST = 8, 64
+"""How many of the first and of the last answers are remembered."""
+
+CLEAR, OBVIOUS = 0.1, 0.5
+"""Shares of its parts by which a change must exceed zero: parts cancel, and so may their errors."""
+
+GROWN = 10.0
+"""A gradient ten times as large as at the start: the run did not merely end a little higher."""
+
+EXPLODED, EXPLODED_SOON = (10.0, 3.0), (100.0, 30.0)
+"""By what factors the norm and the slope away from the start have grown in a run that diverges.
+
+A run that leaves a saddle point sees its gradients grow too, at first: in short ones more is asked.
+"""
+
+MOSTLY, ALL_BUT_FEW = 0.8, 0.95
+"""Shares of slopes that point away from the start; by noise alone half of them do."""
+
+RUNAWAY = 1e6
+"""Growth that no loss worth minimising explains, whatever direction its gradients have."""
+
+CAME_BACK = 0.5
+"""An answer less than half as far from the start as the points asked about is judged by none."""
+
+MOVED = {"float32": 1e-3, "float64": 1e-6}
+"""Below this share of ‖x_0‖ a run has not moved, but for rounding."""
+
+LARGEST = 1e300
+VECTORS = ("start", "start_gradient", "point", "gradient")
+
+
+class Answer(NamedTuple):
+    """One answer of the target, in numbers.
+
+    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖; ``slope`` and ``start_slope`` are ⟨g_k, u⟩ and
+    ⟨g_0, u⟩ for the direction u from x_0 to x_k; ``along`` is the change of the loss by the
+    trapezoidal rule along the path, ``varied`` the sum of its changes' sizes, and ``penalty`` the
+    change of the penalty since x_0.
+    """
+
+    norm: float
+    distance: float
+    slope: float
+    start_slope: float
+    along: float
+    varied: float
+    penalty: float
+
+    @property
+    def straight(self) -> float:
+        """The change of the loss since x_0 by the trapezoidal rule on the straight line."""
+        return self.distance * (self.slope + self.start_slope) / 2
+
+    @property
+    def parts(self) -> float:
+        """The size of what the change is the sum of."""
+        slopes = abs(self.slope) + abs(self.start_slope)
+        return self.distance * slopes / 2 + abs(self.penalty)
+
+    def higher(self, share: float) -> bool:
+        """Tell whether the line and the path both say, clearly, that the loss is above x_0's."""
+        line, path = self.straight + self.penalty, self.along + self.penalty
+        clear = path > share * (self.varied + abs(self.penalty)) or path > line / 2
+        return line > share * self.parts and path > 0 and clear
+
+
+@dataclass
+class GradientPath:
+    """The target's answers along a run: the first few, the last few, and sums over all.
+
+    ``exact`` tells whether every answer was a full gradient.
+    """
+
+    start: Vector | None = None
+    start_gradient: Vector | None = None
+    point: Vector | None = None
+    gradient: Vector | None = None
+    exact: bool = True
+    first: list[Answer] = field(default_factory=list)
+    last: list[Answer] = field(default_factory=list)
+
+    def add(self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool) -> None:
+        """Enter the answer at a point; the point's array may not change later."""
+        self.exact = self.exact and exact
+        gradient = copied(gradient)  # an objective may answer the next question in its buffer
+        numbers = [norm(gradient), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        if self.start is None:
+            self.start, self.start_gradient = point, gradient
+        else:
+            before, way = self.last[-1], point - self.start
+            distance = norm(way)
+            change = _product(self.gradient + gradient, point - self.point) / 2
+            numbers[1:4] = (
+                distance,
+                _product(gradient, way, distance),
+                _product(self.start_gradient, way, distance),
+            )
+            numbers[4:6] = before.along + change, before.varied + abs(change)
+            if penalty is not None:
+                added = float(penalty.value(point)) - float(penalty.value(self.start))
+                # A point outside the penalty's domain says nothing of a rise.
+                numbers[6] = added if math.isfinite(added) else -LARGEST
+        answer = Answer(*map(_bounded, numbers))
+        self.point, self.gradient = point, gradient
+        if len(self.first) < FIRST:
+            self.first = [*self.first, answer]
+        self.last = [*self.last[1 - LAST :], answer]
+
+    def finding(self, answer: Vector, last: Vector, moved: np.ndarray[Any, Any]) -> Finding | None:
+        """Return what the gradients say against an answer, the last iterate or an average of them.
+
+        ``moved`` are the lengths of the steps.
+        """
+        if self.start is None or len(self.last) < 2 or not self.last[-1].distance > 0:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            way, average = answer - self.start, bool((answer != last).any())
+            distance, here = norm(way), norm(self.start)
+            pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
+        late = [one for one in self.last[-max(4, len(moved) // 4) :] if one.distance > 0]
+        newest = self.last[-1:] if self.exact else late
+        size, now = self._size(), _median(one.norm for one in newest)
+        away = max(self.last[-1].distance, _median(one.distance for one in newest))
+        dtype = _dtype(answer)
+        # A gradient that is zero but for rounding says nothing of where it leads.
+        moves = distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2
+        if not moves:
+            return None
+        seen = (
+            f"The target's gradient went from {size:.3g} at the start to {now:.3g} in norm, "
+            f"{away:.3g} away from there"
+        )
+        steps, grown = len(moved), now >= GROWN * size
+        # Steps to and fro across the minimum pass near the start at every other point.
+        near = min(one.distance for one in self.last[-2:])
+        rises = (average or distance >= CAME_BACK * near) and (
+            self._rises(steps) or self._explodes(late, steps)
+        )
+        back = not average and distance < CAME_BACK * away
+        if rises or (not back and self._shoots_up(steps)):
+            # An average of the iterates lies nearer: with one curvature its loss rose by less.
+            nearer = _median(one.slope for one in late) * distance / away
+            if average and not (grown and nearer + pull > 0):
+                return None
+            rise = max(one.straight + one.penalty for one in self.last[-2:])
+            return Finding(
+                Status.GREW if grown else Status.ABOVE_START,
+                f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}.",
+            )
+        far = distance >= _median(one.distance for one in late) / 4
+        if not average and far and self._bounces(late, moved):
+            status = Status.GREW if grown else Status.ABOVE_START
+            return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
+        if now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0):
+            return Finding(Status.GREW, f"{seen}, and points further away still.")
+        return None
+
+    def fell(self) -> bool:
+        """Tell whether the last answers show, clearly, that the loss fell."""
+        few = self.last[-4:]
+        return (
+            len(few) == 4
+            and _median(one.norm for one in few) < self._size() / 2
+            and all(
+                one.straight + one.penalty < -CLEAR * one.parts and one.along + one.penalty < 0
+                for one in few
+            )
+        )
+
+    def as_tree(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        width = len(Answer._fields)
+        tree = {name: getattr(self, name) for name in (*VECTORS, "exact")}
+        for name in ("first", "last"):
+            tree[name] = np.array(getattr(self, name), dtype=np.float64).reshape(-1, width)
+        return tree
+
+    @classmethod
+    def from_tree(cls, tree: Any, w0: Vector, steps: int) -> GradientPath | None:
+        """Return what :meth:`as_tree` returned, checked; None where nothing was followed."""
+        if tree is None:
+            return None
+        for name in VECTORS:
+            if steps or tree[name] is not None:
+                require_array(f"path.{name}", tree[name], w0)
+        if not isinstance(tree["exact"], bool):
+            raise ValueError("path.exact is neither true nor false")
+        answers = {}
+        for name, most in (("first", FIRST), ("last", LAST)):
+            numbers, shape = tree[name], (min(steps, most), len(Answer._fields))
+            if numbers.shape != shape or numbers.dtype != np.float64:
+                raise ValueError(f"path.{name} is not a float64 matrix of shape {shape}")
+            if not np.isfinite(numbers).all():
+                raise ValueError(f"path.{name} holds NaN or an infinity")
+            answers[name] = [Answer._make(row) for row in numbers.tolist()]
+        path = cls(exact=tree["exact"], first=answers["first"], last=answers["last"])
+        for name in VECTORS:
+            setattr(path, name, tree[name])
+        return path
+
+    def _size(self) -> float:
+        """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
+        norms = [one.norm for one in self.first]
+        return norms[0] if self.exact else min(_median(norms), max(norms[:2]))
+
+    def _rises(self, steps: int) -> bool:
+        """Tell whether the line and the path agree that the last exact answers lie higher."""
+        few = self.last[-max(2, min(8, steps // 4)) :]
+        rises = [one.straight + one.penalty for one in self.last[-3:]]
+        # One more step as good as the last must not bring it below the start.
+        lasting = 2 * rises[-1] > min(rises[:-1])
+        return self.exact and steps > 2 and lasting and all(one.higher(CLEAR) for one in few)
+
+    def _shoots_up(self, steps: int) -> bool:
+        """Tell whether few answers leave no doubt: the last exact one, or two sampled ones.
+
+        Noise only lowers what the path says, as each step follows the noise of its gradient.
+        """
+        if self.exact:
+            one = self.last[-1]
+            return one.norm >= GROWN * self.first[0].norm and one.higher(OBVIOUS)
+        if steps < 4:
+            return False
+        size, few = max(one.norm for one in self.first[: steps // 2]), self.last[-3:]
+        growing = few[0].norm < few[1].norm < few[2].norm
+        return growing and all(one.norm >= GROWN * size and one.higher(OBVIOUS) for one in few[1:])
+
+    def _explodes(self, late: list[Answer], steps: int) -> bool:
+        """Tell whether gradients, sampled or not, have grown and point away from the start."""
+        grown, outward = EXPLODED if steps >= 16 else EXPLODED_SOON
+        size = self._size()
+        return (
+            len(late) >= 4
+            and _median(one.norm for one in late) >= grown * size
+            and _median(one.slope for one in late) >= outward * size
+            and _outward(late) >= MOSTLY
+            and _median(one.straight + one.penalty for one in late) > 0
+            and (not self.exact or self.last[-1].along + self.last[-1].penalty > 0)
+        )
+
+    def _bounces(self, late: list[Answer], moved: np.ndarray[Any, Any]) -> bool:
+        """Tell whether steps as long as the way go to and fro where slopes stay steep.
+
+        Losses of bounded slope, such as the logistic one, diverge like this: their gradients
+        cannot grow, and the trapezoidal rule is far off.
+        """
+        steep = _median(one.norm for one in late) >= self._size() * (0.8 if self.exact else 0.5)
+        long = moved[-len(late) :].mean() >= _median(one.distance for one in late) / 2
+        rises = [one.straight + one.penalty > 0 for one in late]
+        above = float(np.mean(rises)) >= (0.75 if self.exact else 0.5)
+        return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= ALL_BUT_FEW)
+
+
+class Finding(NamedTuple):
+    """The status that the gradients support, and what was seen."""
+
+    status: Status
+    text: str
+
+
+def by_gradients(result: Result) -> Result:
+    """Return the result of a run without values, its status and message mended by gradients."""
+    found = result.doubt
+    if found is None or not (result.status.success or result.status is Status.RUNNING):
+        return result
+    if result.status is Status.RUNNING:
+        return replace(result, message=f"{result.message} {found.status.value} {found.text}")
+    message = f"{found.status.value} {found.text} {result.message}"
+    return replace(result, status=found.status, message=message)
+
+
+def judged(
+    result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
+) -> Result:
+    """Return the result with the losses at its two ends, its status mended by the evidence.
+
+    The objective's ``value`` is called twice, where it has one and neither a cost nor a privacy
+    account that this would have to be entered in. No step ever depends on what it says.
+    ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
+    """
+    values = _values(problem, w0, result.w)
+    with np.errstate(over="ignore", invalid="ignore"):
+        away, size = norm(result.last - w0), norm(w0)
+    status, note = _status(result, away, size, values)
+    if status in (Status.GREW, Status.ABOVE_START) and status is not result.status:
+        advice = _advice(measured=measured, guarded=guarded, far=status is Status.GREW)
+        message = f"{status.value} {note} {result.message} {advice}"
+    else:
+        lead = result.message if status is result.status else f"{status.value} {result.message}"
+        message = f"{lead} {note}".rstrip()
+    return replace(result, values=values, status=status, message=message)
+
+
+def _advice(*, measured: bool, guarded: bool, far: bool) -> str:
+    """Return what may help a run that rose, of what is not in use already."""
+    untried = [] if measured else ["A smaller eta", "eta='auto'"]
+    untried += [] if guarded else ["safeguard=True"]
+    helps = " or ".join([", ".join(untried[:-1]), untried[-1]] if untried[1:] else untried)
+    helps = f"{helps} should help. " if helps else ""
+    if not far:
+        return helps + (
+            "From a start near the minimum, noisy gradients lead up too: larger batches help there."
+        )
+    return helps + (
+        "Check the gradient against the value too, with scipy.optimize.check_grad: one of the "
+        "wrong sign looks like this."
+    )
+
+
+def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | None:
+    first, last = reported_value(problem, w0), reported_value(problem, w)
+    return None if first is None or last is None else (first, last)
+
+
+def _status(
+    result: Result, away: float, size: float, values: tuple[float, float] | None
+) -> tuple[Status, str]:
+    """Return the status that the evidence supports, and what was seen where it leaves doubts."""
+    status, trace = result.status, result.trace
+    if not status.success or len(trace) == 0:
+        return status, ""
+    if values is None and result.doubt is not None:
+        return result.doubt.status, result.doubt.text
+    if values is not None and _above(*values, _dtype(result.w)):
+        text = f"The loss was {values[0]:.6g} at the start and is {values[1]:.6g} at the end."
+        doubted = result.doubt is not None and result.doubt.status is Status.GREW
+        grew = doubted or _grew(trace, away, *values)
+        return Status.GREW if grew else Status.ABOVE_START, text
+    dtype = _dtype(result.w)
+    still = away <= 10 * ROUNDING[dtype] * size
+    failed = not still and _mostly_failed(trace, ROUNDING[dtype] * result.first_gradient)
+    fell = result.fell if values is None else values[1] < values[0]
+    if failed and not fell:
+        return Status.INNER_RULE_FAILED, ""
+    return status, "The inner rule failed in most steps." if failed else ""
+
+
+def _above(first: float, last: float, dtype: str) -> bool:
+    """Tell whether the last value is above the first by more than rounding."""
+    if not math.isfinite(last):
+        return True
+    rounding = ROUNDING[dtype] * max(abs(first), abs(last)) + (10 * PRECISION[dtype]) ** 2
+    return last - first > rounding
+
+
+def _grew(trace: Trace, away: float, first: float, last: float) -> bool:
+    """Tell whether the loss ended far above its start after steps that no noise explains.
+
+    Noise at a good start raises the loss too, but its steps neither become longer and longer nor
+    lead straight away.
+    """
+    if not math.isfinite(last):
+        return True
+    if not last - first > FAR * abs(first):
+        return False
+    moved = trace["displacement"]
+    longest = moved.max(initial=0.0)
+    # So far out that steps are lost to rounding, a run stands still at last.
+    moved = moved[: 1 + int(np.flatnonzero(moved >= STILL * longest)[-1])]
+    quarter = -(-len(moved) // 4)
+    longer = np.median(moved[-quarter:]) > LONGER * np.median(moved[:quarter])
+    return bool(longer) or _straight(moved, away)
+
+
+def _straight(moved: np.ndarray[Any, Any], away: float) -> bool:
+    """Tell whether many steps led to a point all but as far away as they were long."""
+    if not moved.any():
+        return False
+    shares = moved / moved.max()
+    # As many steps of one length would count as much: of these a random walk gets √n far.
+    many = shares.sum() ** 2 / (shares**2).sum() >= MANY
+    return bool(many and away > STRAIGHT * moved.sum())
+
+
+def _mostly_failed(trace: Trace, rounding: float) -> bool:
+    """Tell whether the inner rule failed in most steps, by more than rounding."""
+    moved = trace["displacement"]
+    failed = np.array([row.held is False for row in trace], dtype=bool)
+    failed &= moved > STILL * moved.max(initial=0.0)
+    return bool((failed & ~(trace["residual"] <= rounding)).sum() > len(trace) / 2)
+
+
+def _product(x: Vector, y: Vector, over: float = 1.0) -> float:
+    """Return ⟨x, y⟩/over, which may be finite where the product itself is not."""
+    if over == 0:
+        return 0.0
+    product = dot(x, y) / over
+    if math.isfinite(product):
+        return product
+    sizes = norm(x), norm(y)
+    return dot(x / sizes[0], y / sizes[1]) * (sizes[1] / over) * sizes[0]
+
+
+def _bounded(number: float) -> float:
+    """Return a number that a checkpoint can hold; infinities that cancelled out say nothing."""
+    return 0.0 if math.isnan(number) else min(max(number, -LARGEST), LARGEST)
+
+
+def _median(numbers: Iterable[float]) -> float:
+    return float(np.median(list(numbers)))
+
+
+def _outward(answers: list[Answer]) -> float:
+    return float(np.mean([one.slope > 0 for one in answers]))
+
+
+def _dtype(w: Vector) -> str:
+    return str(w.dtype).rsplit(".", 1)[-1]

@@ -1,0 +1,118 @@
+"""Non-smooth terms that the two losses share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from array_api_compat import is_array_api_obj
+
+from proxyprox._util.arrays import Vector, from_numpy, namespace, norm, to_numpy
+from proxyprox._util.validation import message, nonnegative
+from proxyprox._util.validation import vector as checked_vector
+
+
+def checked_strength(argument: str, value: Any) -> Any:
+    """Return a strength as a float, or as a vector of numbers ≥ 0."""
+    if not is_array_api_obj(value) and not isinstance(value, (list, tuple)):
+        return nonnegative(argument, value)
+    strengths = checked_vector(argument, value)
+    if bool((strengths < 0).any()):
+        raise ValueError(message(argument, value, "zero or more in every coordinate"))
+    return strengths
+
+
+def strength_like(strength: Any, w: Vector) -> Any:
+    """Return a strength in the library and dtype of ``w``, so that a prox keeps them."""
+    if isinstance(strength, float) or (type(strength), strength.dtype) == (type(w), w.dtype):
+        return strength
+    return from_numpy(to_numpy(strength), like=w)
+
+
+@dataclass(frozen=True, eq=False)
+class L1:
+    """``ψ(w) = Σ alpha_j |w_j|``.
+
+    Parameters
+    ----------
+    alpha : float or array of shape (d,)
+        Strength ≥ 0; an array sets it for each coordinate, zero where nothing is penalised
+        (an intercept, say).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L1(1.0).prox(np.array([3.0, -0.5]), step=1.0)
+    array([ 2., -0.])
+    """
+
+    alpha: Any
+
+    def __post_init__(self) -> None:
+        """Check the strength."""
+        object.__setattr__(self, "alpha", checked_strength("alpha", self.alpha))
+
+    def value(self, w: Vector) -> float:
+        """Return ψ(w)."""
+        xp = namespace(w)
+        return float(xp.sum(strength_like(self.alpha, w) * xp.abs(w)))
+
+    def prox(self, w: Vector, step: float) -> Vector:
+        """Return w shrunk towards zero by ``step · alpha``."""
+        xp = namespace(w)
+        shrunk = xp.abs(w) - step * strength_like(self.alpha, w)
+        return xp.sign(w) * xp.where(shrunk > 0, shrunk, xp.zeros_like(w))
+
+    def distance(self, w: Vector, gradient: Vector) -> float:
+        """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
+        xp, alpha = namespace(w), strength_like(self.alpha, w)
+        # At zero the subdifferential is the whole interval [−alpha, alpha].
+        slack = xp.abs(gradient) - alpha
+        at_zero = xp.where(slack > 0, slack, xp.zeros_like(slack))
+        return norm(xp.where(w == 0, at_zero, gradient + alpha * xp.sign(w)))
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticNet:
+    """``ψ(w) = Σ alpha_j (l1_ratio |w_j| + (1 − l1_ratio)/2 w_j²)``.
+
+    Parameters
+    ----------
+    alpha : float or array of shape (d,)
+        Strength ≥ 0, of each coordinate if an array.
+    l1_ratio : float
+        Share of the L1 norm, in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ElasticNet(2.0, l1_ratio=0.5).value(np.array([1.0, -2.0]))
+    5.5
+    """
+
+    alpha: Any
+    l1_ratio: float = 0.5
+    _l1: L1 = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check both numbers and set the L1 part aside."""
+        alpha = checked_strength("alpha", self.alpha)
+        if not isinstance(self.l1_ratio, (int, float)) or not 0 <= self.l1_ratio <= 1:
+            raise ValueError(message("l1_ratio", self.l1_ratio, "a number in [0, 1]"))
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "_l1", L1(alpha * self.l1_ratio))
+
+    def _ridge(self, w: Vector) -> Any:
+        return strength_like(self.alpha, w) * (1 - self.l1_ratio)
+
+    def value(self, w: Vector) -> float:
+        """Return ψ(w)."""
+        return self._l1.value(w) + float(namespace(w).sum(self._ridge(w) * w * w)) / 2
+
+    def prox(self, w: Vector, step: float) -> Vector:
+        """Return the L1 shrinkage, scaled down by the quadratic part."""
+        return self._l1.prox(w, step) / (1 + step * self._ridge(w))
+
+    def distance(self, w: Vector, gradient: Vector) -> float:
+        """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
+        return self._l1.distance(w, gradient + self._ridge(w) * w)

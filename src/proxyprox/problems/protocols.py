@@ -1,0 +1,70 @@
+"""What an expensive loss and a cheap proxy must offer, and what they may offer besides.
+
+Only two protocols are required. Everything else is an optional capability: an attribute of the
+agreed name, absent or ``None`` when it is not offered.
+
+======================  ==================================================================
+capability              meaning
+======================  ==================================================================
+``value(w)``            the loss itself
+``hvp(w, v)``           Hessian-vector product
+``hessian(w)``          the d × d Hessian
+``smoothness``          a bound H on the Hessian's largest eigenvalue (``math.inf``: none)
+``strong_convexity``    a bound μ ≥ 0 on its smallest eigenvalue
+``solve_shifted(v, η)``  ``(P + I/η)⁻¹ v`` of a quadratic proxy with Hessian P
+``sample(rng)``         draw a batch for ``gradient(w, batch)``
+``everything()``        the batch whose gradient is exact
+``samples(batch)``      how many target samples (labels, rollouts) a batch holds
+``cost(batch)``         what one access costs, in the user's own unit
+``repeatable``          whether a drawn batch may be evaluated at a second point
+``halves(batch)``       two batches whose gradients' mean is the batch's, or None
+``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
+``hessian_terms()``     numbers and losses whose Hessians make up this one's
+``fingerprint()``       a text that only equal losses share, for checkpoints; or None
+``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
+======================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector
+
+Batch = Any
+"""Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
+
+
+class Objective(Protocol):
+    """The expensive loss L: only stochastic gradients are required."""
+
+    def sample(self, rng: np.random.Generator) -> Batch:
+        """Draw a batch."""
+
+    def gradient(self, w: Vector, batch: Batch) -> Vector:
+        """Return an unbiased estimate of ∇L(w) from a drawn batch."""
+
+
+class Proxy(Protocol):
+    """The cheap loss L̂: values and full gradients."""
+
+    def value(self, w: Vector) -> float:
+        """Return L̂(w)."""
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return ∇L̂(w)."""
+
+
+class Penalty(Protocol):
+    """A convex, possibly non-smooth term ψ that objective and proxy share."""
+
+    def value(self, w: Vector) -> float:
+        """Return ψ(w)."""
+
+    def prox(self, w: Vector, step: float) -> Vector:
+        """Return ``argmin_u ψ(u) + ‖u − w‖²/(2 step)``."""
+
+    def distance(self, w: Vector, gradient: Vector) -> float:
+        """Return the distance from 0 to ``gradient + ∂ψ(w)``."""

@@ -1,0 +1,319 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import message, positive, whole
+
+
+@dataclass
+class Ledger:
+    """Counts of everything a run has used; the x-axis of every comparison.
+
+    Attributes
+    ----------
+    target_gradients : int
+        Stochastic (or full) gradients of the objective: the expensive ones.
+    target_samples : int
+        Samples (labels, rollouts) in their batches.
+    cost : float
+        The user's own cost, where the objective names one.
+    epsilon : float
+        Privacy spent, where the objective accounts for it.
+    target_seconds : float
+        Time spent inside the objective.
+    proxy_values, proxy_gradients, proxy_sampled_gradients, proxy_hvps, proxy_hessians, proxy_solves
+        Accesses to the proxy, by kind; gradients are full passes.
+    seconds : float
+        Time of the whole run.
+    """
+
+    target_gradients: int = 0
+    target_samples: int = 0
+    cost: float = 0.0
+    epsilon: float = 0.0
+    target_seconds: float = 0.0
+    proxy_values: int = 0
+    proxy_gradients: int = 0
+    proxy_sampled_gradients: int = 0
+    proxy_hvps: int = 0
+    proxy_hessians: int = 0
+    proxy_solves: int = 0
+    seconds: float = 0.0
+
+    def add(self, paid: Mapping[str, float]) -> None:
+        """Enter what was paid, all of it or nothing should an interrupt come."""
+        vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the counts as a plain dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a run; the step that would exceed one is not taken.
+
+    What a step will cost the target is known before it is taken, so those limits are never
+    exceeded. Proxy work and time are not: the run ends after the step that reaches the limit.
+
+    Examples
+    --------
+    >>> Budget(target_gradients=1000, seconds=60.0).target_gradients
+    1000
+    """
+
+    target_gradients: int | None = None
+    target_samples: int | None = None
+    proxy_gradients: int | None = None
+    cost: float | None = None
+    epsilon: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there is a limit, and that each is positive."""
+        limits = {field.name: getattr(self, field.name) for field in fields(self)}
+        if all(limit is None for limit in limits.values()):
+            raise ValueError(f"Budget must limit something: give one of {', '.join(limits)}.")
+        for name, limit in limits.items():
+            if limit is not None:
+                positive(f"Budget.{name}", limit, "Leave it out for no limit.")
+
+    def exceeded(self, ledger: Ledger, ahead: dict[str, float]) -> str | None:
+        """Return the limit that the next step would exceed, or None.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            What has been used.
+        ahead : dict
+            What the next step will use for certain, by field name.
+        """
+        for field in fields(self):
+            limit = getattr(self, field.name)
+            if limit is None:
+                continue
+            used = getattr(ledger, field.name)
+            coming = ahead.get(field.name, 0.0)
+            # Of what is not known ahead (time, proxy work), reaching the limit is enough.
+            if used + coming > limit or (coming == 0.0 and used >= limit):
+                return field.name
+        return None
+
+
+def as_budget(budget: Any) -> Budget | None:
+    """Accept a Budget, or a number that limits the target gradients."""
+    if budget is None or isinstance(budget, Budget):
+        return budget
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
+        allowed = "a Budget, or a number of target gradients"
+        raise TypeError(message("budget", budget, allowed))
+    return Budget(target_gradients=whole("budget", budget))
+
+
+class StepRecord(NamedTuple):
+    """One outer step.
+
+    ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
+    threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
+    such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
+    """
+
+    k: int
+    eta: float
+    residual: float
+    threshold: float
+    held: bool | None
+    inner_steps: int
+    displacement: float
+    target_gradients: int
+    proxy_gradients: int
+    seconds: float
+
+
+_WHOLE = ("k", "inner_steps", "target_gradients", "proxy_gradients")
+
+
+class Trace:
+    """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array.
+
+    ``trace["held"]`` is masked where there was no rule.
+    """
+
+    def __init__(self, rows: list[StepRecord] | None = None) -> None:
+        self.rows = rows or []
+
+    def append(self, row: StepRecord) -> None:
+        """Add a step."""
+        self.rows.append(row)
+
+    def shorten(self, length: int) -> None:
+        """Drop the steps after so many."""
+        del self.rows[length:]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[StepRecord]:
+        return iter(self.rows)
+
+    def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
+        if column not in StepRecord._fields:
+            raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
+        entries = [getattr(row, column) for row in self.rows]
+        if column == "held":
+            # Of None, bool makes False: a masked entry is neither.
+            none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
+            return np.ma.array(flags, mask=none) if any(none) else flags
+        return np.array(entries, dtype=int if column in _WHOLE else float)
+
+    def to_array(self) -> np.ndarray[Any, Any]:
+        """Return all columns as one float64 matrix."""
+        return np.array(self.rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
+
+
+class Status(Enum):
+    """How a run ended; the value is the sentence a user reads."""
+
+    RUNNING = "The run has not ended."
+    STEPS_DONE = "All the requested outer steps were taken."
+    BUDGET_SPENT = "The budget is spent: the next step would exceed it."
+    STOPPED_BY_CALLBACK = "The callback asked to stop."
+    TARGET_NOT_FINITE = (
+        "The target's gradient was NaN or infinite; the last good iterate is returned."
+    )
+    DIVERGED = (
+        "The inner solve met NaN or an infinity; the last good iterate is returned. "
+        "A smaller eta, or a proxy that is finite everywhere, should help."
+    )
+    PROXY_NOT_FINITE = (
+        "The proxy's value or gradient was NaN or infinite away from the iterate, which blocked "
+        "or shortened the steps. A proxy that is finite wherever steps lead, or another inner "
+        "solver, should help."
+    )
+    GREW = "The run diverged, though every number stayed finite."
+    ABOVE_START = "The loss ended above where it began."
+    INNER_RULE_FAILED = (
+        "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
+        "an inner solver that may take more steps, or a looser rule should help."
+    )
+    INTERRUPTED = "The run was interrupted; the last good iterate is returned."
+
+    @property
+    def success(self) -> bool:
+        """Whether the run ended as asked."""
+        return self in (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of a run.
+
+    Attributes
+    ----------
+    w : array
+        The answer: the last iterate, or the average that was asked for.
+    last : array
+        The last iterate.
+    status : Status
+        How the run ended.
+    message : str
+        The status in words, with what was spent or met.
+    steps : int
+        Outer steps taken.
+    ledger : Ledger
+        What was paid.
+    trace : Trace
+        Every outer step's residual, threshold, inner steps and whether the rule held (None if
+        there was none).
+    inner : str
+        The inner solver, and why it was picked if Auto picked it.
+    stop : str
+        The inexactness rule, and why if it was the default.
+    values : tuple of float or None
+        The loss (penalty included) at the start and at ``w``, where the objective offers values.
+    safeguard : Evidence or None
+        With ``safeguard=True``: what was chosen, and the held-out comparisons behind it.
+    doubt : Finding or None
+        What the target's gradients along the way say against ``w``, as a status and a text; the
+        result's own status follows it, unless values of the loss say otherwise.
+    fell : bool
+        Whether these gradients show that the loss fell.
+    first_gradient : float
+        The norm of the first of them; NaN before the first step.
+    """
+
+    w: Vector
+    last: Vector
+    status: Status
+    message: str
+    steps: int
+    ledger: Ledger
+    trace: Trace
+    inner: str
+    stop: str
+    values: tuple[float, float] | None = None
+    safeguard: Any = None
+    doubt: Any = None
+    fell: bool = False
+    first_gradient: float = math.nan
+
+    @property
+    def success(self) -> bool:
+        """Whether the run ended as asked."""
+        return self.status.success
+
+    def __str__(self) -> str:
+        paid = self.ledger
+        proxy = ", ".join(
+            counted(count, name)
+            for name, count in (
+                ("gradient", paid.proxy_gradients),
+                ("sampled gradient", paid.proxy_sampled_gradients),
+                ("value", paid.proxy_values),
+                ("Hessian product", paid.proxy_hvps),
+                ("Hessian", paid.proxy_hessians),
+                ("closed-form solve", paid.proxy_solves),
+            )
+            if count
+        )
+        target = counted(paid.target_gradients, "gradient"), counted(paid.target_samples, "sample")
+        lines = [
+            self.message,
+            f"  outer steps   {self.steps:,}"
+            + (self._inner_rule() if self.stop and len(self.trace) else ""),
+            f"  target paid   {', '.join(target)}",
+            f"  proxy used    {proxy or 'nothing'}",
+            f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
+            *([f"  inner solver  {self.inner}"] if self.inner else []),
+            *([f"  inner rule    {self.stop}"] if self.stop else []),
+        ]
+        if self.values is not None:
+            first, last = self.values
+            lines.insert(1, f"  loss          {first:.6g} at the start, {last:.6g} at the end")
+        if self.safeguard is not None:
+            checks = [f"{check}" for check in self.safeguard.checks]
+            lines += [f"  {'held out' if not k else '':14}{text}" for k, text in enumerate(checks)]
+        return "\n".join(lines)
+
+    def _inner_rule(self) -> str:
+        """Say in how many steps the inexactness rule held, of those that had one."""
+        verdicts = [row.held for row in self.trace if row.held is not None]
+        if not verdicts:
+            return " (no inner rule)"
+        of = "" if len(verdicts) == len(self.trace) else f" of {counted(len(verdicts), 'solve')}"
+        return f" (inner rule held in {sum(verdicts):,}{of})"
+
+
+def counted(count: int, name: str, plural: str = "") -> str:
+    """Return a count with its noun, in the singular or the plural (by default with an s)."""
+    return f"{count:,} {name if count == 1 else plural or name + 's'}"

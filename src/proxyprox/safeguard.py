@@ -1,0 +1,714 @@
+r"""Never worse than without a proxy.
+
+The gap between two points' losses on held-out batches, from gradients alone.
+
+For any a and b
+
+.. math:: L(a) - L(b) = \int_0^1 \langle \nabla L(b + t(a - b)), a - b\rangle\,dt,
+
+and the integral is taken at two Gauss nodes, which is exact for losses up to the fourth degree. A
+held-out batch's gradients there give one sample of the gap; several give its standard error.
+
+Never worse: SGD and ERM run along on the same samples, and held-out ones decide.
+
+Two points are compared without a single value of the target; :mod:`proxyprox.safeguard` says how.
+
+What is charged, all of it in the run's ledger:
+
+* SGD evaluates each batch again at its own point: target gradients, but no new samples. If batches
+  are not repeatable it draws its own, which are charged.
+* Held-out batches: their samples, and a gradient at each node (not repeatable: at one). They come
+  at 20, 40, 80, … outer steps and at the end, a tenth as many as the steps since the last time and
+  at least eight: about 10 % more samples. A budget makes them fewer, down to two, keeps enough back
+  for the last time, and is never exceeded; see :mod:`proxyprox.safeguard`.
+* ERM is fitted once, at the end, on the rows already seen: nothing.
+
+An arm that trails by three standard errors, and by more than rounding, is given up: the proxy at
+once, SGD at the second time.
+That the proxy was dropped is said at that moment, by ``Step.note`` and in the log "proxyprox".
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox import checkpoint
+from proxyprox._util.arrays import Vector, dot, norm, zeros_like
+from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.signals import critical
+from proxyprox._util.validation import Words, has, message
+from proxyprox.inner import Auto
+from proxyprox.methods import SGD
+from proxyprox.oracles import Query, Step, answered, price
+from proxyprox.result import Budget, Ledger, Result, Status, counted
+from proxyprox.run import Run, Snapshot
+from proxyprox.stopping import Relative, Residual
+from proxyprox.subproblem import NonFiniteError, Subproblem
+
+CLEAR = 3.0
+"""Standard errors by which an arm must trail to be dropped before the end."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison on held-out samples.
+
+    Attributes
+    ----------
+    step : int
+        Outer steps taken by then.
+    arm, rival : str
+        What was compared.
+    gap : float
+        Estimate of ``L(arm) − L(rival)``: negative if the arm is better.
+    standard_error : float
+        Of the gap.
+    batches : int
+        Held-out batches it rests on.
+    rounding : float
+        Gaps up to this are rounding.
+    """
+
+    step: int
+    arm: str
+    rival: str
+    gap: float
+    standard_error: float
+    batches: int
+    rounding: float = 0.0
+
+    @property
+    def clear(self) -> bool:
+        """Whether the gap is more than noise and rounding."""
+        return abs(self.gap) > max(CLEAR * self.standard_error, self.rounding)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in words."""
+        held_out = counted(self.batches, "batch", "batches")
+        if abs(self.gap) <= self.rounding:
+            return (
+                f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding "
+                f"({held_out})"
+            )
+        better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
+        return (
+            f"the held-out loss of {better} is lower than that of {worse} "
+            f"by {abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
+        )
+
+    def __str__(self) -> str:
+        return f"after {self.step} steps {self.finding}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the safeguard chose, and why.
+
+    Attributes
+    ----------
+    chosen : str
+        "proxy", "SGD" or "ERM".
+    verdict : str
+        The choice in words.
+    dropped_at : int or None
+        The outer step at which the proxy was given up, if it was.
+    checks : tuple of Check
+        Every comparison made.
+    """
+
+    chosen: str
+    verdict: str
+    dropped_at: int | None
+    checks: tuple[Check, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
+
+
+def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool) -> str:
+    """Return the choice in words."""
+    if dropped_at is not None:
+        lead = f"The proxy was dropped after {counted(dropped_at, 'step')}: {reason}."
+        return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
+    if not compared:
+        return "The proxy's answer is returned: nothing was compared on held-out samples."
+    return {
+        "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
+        "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
+        "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
+    }[chosen]
+
+
+NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
+"""Gauss–Legendre nodes on [0, 1]; both weigh one half."""
+
+ROUNDING = {"float32": 1e-5, "float64": 1e-10}
+"""Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype."""
+
+
+def points_each(repeatable: bool) -> int:
+    """Return at how many points a comparison evaluates each held-out batch."""
+    return len(NODES) if repeatable else 1
+
+
+def held_out_gap(
+    answers: Callable[[Query], Sequence[Vector]],
+    a: Vector,
+    b: Vector,
+    batches: Sequence[Any],
+    *,
+    repeatable: bool,
+    penalty: Any | None,
+) -> tuple[float, float]:
+    """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
+    gaps = []
+    for number, batch in enumerate(batches):
+        nodes = NODES if repeatable else (NODES[number % 2],)
+        gradients = answers(Query(batch, tuple(b + t * (a - b) for t in nodes)))
+        gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
+    gap = float(np.mean(gaps))
+    if penalty is not None:
+        own = isolated(penalty)
+        gap += float(own.value(a)) - float(own.value(b))
+    return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+
+
+def rounding_of(a: Vector, scale: float) -> float:
+    """Return the gap up to which two losses are equal but for rounding, by what was gained."""
+    return ROUNDING[str(a.dtype).rsplit(".", 1)[-1]] * scale
+
+
+def has_rows(objective: Any, batch: Any) -> bool:
+    """Tell whether a batch names rows that the loss can be fitted on."""
+    return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
+
+
+def minimiser_on_rows(
+    objective: Any, batches: Sequence[Any], start: Vector, penalty: Any | None
+) -> Vector | None:
+    """Return the minimiser of the loss on all the rows of some batches.
+
+    Rows count as often as they were drawn. It costs no target gradient: the samples are there.
+
+    Returns
+    -------
+    array or None
+        None if the objective does not have rows, or the fit fails.
+    """
+    if not batches or not all(has_rows(objective, batch) for batch in batches):
+        return None
+    seen, counts = np.unique(np.concatenate(batches), return_counts=True)
+    weights = getattr(objective, "sample_weight", None)
+    counts = counts if weights is None else counts * weights[seen]
+    loss = isolated(objective.rows(seen, sample_weight=counts))
+    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
+    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
+    stop = Relative(1e-9) | Residual(1e-10)
+    try:
+        return solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
+    except (NonFiniteError, ValueError):
+        return None
+
+
+FEWEST = 8
+"""Held-out batches of a comparison where nothing is short."""
+
+LEAST = 2
+"""Held-out batches without which there is no standard error."""
+
+SHARE = 0.1
+SETS = 3
+"""Comparisons that the share must pay for in a typical run: two on the way, one at the end."""
+
+NAMES = {
+    "target_gradients": "target gradients",
+    "target_samples": "target samples",
+    "cost": "units of cost",
+    "epsilon": "of epsilon",
+}
+"""What is known before it is spent, and its name in messages."""
+
+
+class Item(NamedTuple):
+    """Gradients to pay for: of a batch, at so many points, with so many batches of new samples."""
+
+    batch: Any
+    points: int
+    batches: int
+
+
+def comparisons(batch: Any, points: int, count: int) -> Item:
+    """Return what comparisons at some points each pay for, on one set of held-out batches."""
+    if batch is None:
+        # Exact gradients: one look is enough, and no sample is new.
+        return Item(batch, points, 0)
+    return Item(batch, points * count, count if points else 0)
+
+
+class Purse:
+    """The limits of a run, applied to all that its arms and their comparisons spend."""
+
+    def __init__(self, objective: Any, ledger: Ledger, limits: Budget | None) -> None:
+        self.objective = objective
+        self.ledger = ledger
+        self.limits = limits
+
+    def bill(self, items: list[Item]) -> dict[str, float]:
+        """Return what some gradients together add to the ledger."""
+        total: dict[str, float] = {"target_gradients": 0, "target_samples": 0}
+        for item in items:
+            one = price(self.objective, Query(item.batch, (None,)), self.ledger)
+            total["target_gradients"] += item.points
+            total["target_samples"] += item.batches * one["target_samples"]
+            if "cost" in one:
+                total["cost"] = total.get("cost", 0.0) + item.points * one["cost"]
+        epsilon = getattr(self.objective, "epsilon", None)
+        if epsilon is not None:
+            # Privacy is not a sum: it follows from the number of gradients.
+            gradients = self.ledger.target_gradients + int(total["target_gradients"])
+            total["epsilon"] = epsilon(gradients) - self.ledger.epsilon
+        return total
+
+    def affords(self, items: list[Item]) -> bool:
+        """Tell whether no limit would be exceeded."""
+        return self.limits is None or self._lacking(self.bill(items)) is None
+
+    def few(self, batch: Any, points: int) -> int:
+        """Return how many held-out batches a comparison may have: fewer where little is allowed.
+
+        Parameters
+        ----------
+        batch : batch
+            One like those to come.
+        points : int
+            Gradients that a held-out batch takes, from first to last comparison.
+        """
+        if self.limits is None:
+            return FEWEST
+        one, counts = self.bill([Item(batch, points, SETS)]), [float(FEWEST)]
+        for name in ("target_gradients", "target_samples", "cost"):
+            limit = getattr(self.limits, name)
+            if limit is not None and one.get(name):
+                counts.append(SHARE * limit / one[name])
+        if self.limits.epsilon is not None:
+            counts.append(SHARE * self._private_gradients / points)
+        return max(LEAST, int(min(counts)))
+
+    def require(self, items: list[Item]) -> None:
+        """Refuse limits that do not even allow these."""
+        needs = self.bill(items)
+        name = self._lacking(needs)
+        if name is None:
+            return
+        least = f"{needs[name]:,.0f}" if name.startswith("target") else f"{needs[name]:.6g}"
+        allowed = "enough for each arm's first useful step and a comparison on held-out samples"
+        remedy = (
+            f"safeguard=True needs at least {least} {NAMES[name]} here; raise the budget or leave "
+            "the safeguard out."
+        )
+        limit = Words(f"{getattr(self.limits, name):,}")
+        raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
+
+    def _lacking(self, ahead: dict[str, float]) -> str | None:
+        for name in NAMES:
+            limit = getattr(self.limits, name)
+            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
+                return name
+        return None
+
+    @cached_property
+    def _private_gradients(self) -> int:
+        """Return how many gradients the privacy allows, to the power of two below."""
+        assert self.limits is not None
+        assert self.limits.epsilon is not None
+        count = 1
+        while count < 1 << 16 and self.objective.epsilon(2 * count) <= self.limits.epsilon:
+            count *= 2
+        return count
+
+
+LOG = logging.getLogger("proxyprox")
+
+FIRST_CHECK = 20
+NAN = math.nan
+
+
+_CHANGED = (
+    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason", "_last", "_due", "_ahead",
+)  # fmt: skip
+"""What a step may assign, besides what it appends."""
+
+
+class _Snapshot(NamedTuple):
+    """The arms and what is known of them at one moment."""
+
+    values: dict[str, Any]
+    batches: int
+    checks: int
+    arms: list[tuple[Run, Snapshot]]
+    bits: Any
+    randomness: Any
+
+
+class Guarded:
+    """A run with its rivals: to the loop that drives it, it looks like the run alone."""
+
+    def __init__(self, run: Run, rival: SGD, limits: Budget | None = None) -> None:
+        self.problem = run.problem
+        self.ledger = run.ledger
+        self.steps = 0
+        self._proxy: Run | None = run
+        self._rng = np.random.default_rng(run.rng.integers(2**62))
+        self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
+        self._answer = run
+        self._start, self._slope = run.w, 0.0
+        self._purse = Purse(run.problem.objective, run.ledger, limits)
+        self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
+        self._each = points_each(self._repeatable)
+        self._batches: list[Any] = []
+        self._checks: list[Check] = []
+        self._dropped_at: int | None = None
+        self._reason = ""
+        self._last, self._due, self._ahead = 0, FIRST_CHECK, 0
+        self._broken_off: _Snapshot | None = None
+
+    # -- what the loop asks of a run ----------------------------------------------------------
+
+    def ask(self) -> Query:
+        """Return the proxy's question; SGD's, once the proxy is dropped."""
+        return self._leader.ask()
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what the step costs, its rival's share and the last comparisons included."""
+        last = comparisons(query.batch, self._ends(query.batch), self._count(query.batch, 1))
+        return self._purse.bill([*self._step(query), last])
+
+    def require_budget(self) -> None:
+        """Refuse a budget too small for a useful step and its comparison, before it is spent."""
+        if self._purse.limits is None:
+            return
+        try:
+            query = self.ask()
+            steps = self._step(query)
+        except Exception:
+            # The loop will meet it again, and report it as it does all errors of the objective.
+            return
+        if self._leader._measures:
+            # The first step only finds out how long a step may be.
+            for run in filter(None, (self._proxy, self._sgd)):
+                secants = (getattr(run._state, "rule", None) or {}).get("secants")
+                two = run.method.two_points or (query.batch is not None and bool(secants))
+                new = run is self._leader or not self._repeatable
+                steps.append(Item(query.batch, 1 + two, int(new)))
+        least = comparisons(query.batch, self._ends(query.batch), LEAST)
+        self._purse.require([*steps, least])
+
+    def tell(self, gradients: Any, *, halves: Any = None) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time.
+
+        After any error all arms are as they were before the call.
+        """
+        self.settle()
+        before = self._snapshot()
+        try:
+            step, note = self._stepped(gradients, halves)
+        except BaseException:
+            self._broken_off = before
+            self.settle()
+            raise
+        if note:
+            LOG.warning(note)
+        return step
+
+    def _stepped(self, gradients: Any, halves: Any) -> tuple[Step, str]:
+        batch, step, dropped = self.ask().batch, None, self._dropped_at
+        if self.steps == 0:
+            slope = norm(gradients[0])
+            self._slope = slope if math.isfinite(slope) else 0.0
+        self._batches.append(batch)
+        if self._proxy is not None:
+            try:
+                step = self._proxy.tell(gradients, halves=halves)
+            except NonFiniteError as error:
+                if self._sgd is None:
+                    raise
+                self._drop(f"its run broke down ({error})")
+            rival = self._followed(batch)
+            step = step or rival
+        else:
+            assert self._sgd is not None
+            self._charge(self._sgd.ask())
+            step = self._sgd.tell(gradients, halves=halves)
+        self.steps += 1
+        if self._proxy and self._sgd and self._proxy._faults.in_a_row(self._proxy.steps):
+            self._drop(self._proxy._faults.words)
+        if self.steps >= self._due:
+            self._check()
+        assert step is not None
+        note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
+        return replace(step, ledger=copy.copy(self.ledger), note=note), note
+
+    def unjudged(self, status: Status, detail: str = "") -> Result:
+        """Return the better answer with the evidence; after an error, the leader's."""
+        self.settle()
+        before = self._snapshot()
+        try:
+            return self._answered(status, detail)
+        except BaseException:
+            # The last comparisons draw batches, which a resumed run must draw again.
+            self._broken_off = before
+            self.settle()
+            raise
+
+    def _answered(self, status: Status, detail: str) -> Result:
+        if not status.success:
+            return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
+        held_out: list[Any] | None = None
+        chosen = "proxy" if self._proxy is not None else "SGD"
+        if self._proxy is not None and self._sgd is not None:
+            compared = self._known("the proxy", "SGD")
+            if compared is None:
+                held_out = self._held_out(self._ends(self._seen))
+                compared = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            if compared is None:
+                # Nothing is left to pay for it: what was found last must do.
+                compared = next((c for c in reversed(self._checks) if c.rival == "SGD"), None)
+            chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
+        best = self._sgd if chosen == "SGD" else self._proxy
+        assert best is not None
+        answer = best.unjudged(status, detail)
+        fitted = minimiser_on_rows(
+            self.problem.objective, self._batches, answer.w, self.problem.penalty
+        )
+        if fitted is not None:
+            name = "SGD" if chosen == "SGD" else "the proxy"
+            compared = self._known("ERM", name)
+            if compared is None:
+                held_out = self._held_out(self._each) if held_out is None else held_out
+                compared = self._compared("ERM", fitted, name, answer.w, held_out)
+            if compared is not None and compared.gap < -compared.rounding:
+                chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
+        evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
+        return replace(
+            answer,
+            steps=self.steps,
+            ledger=copy.copy(self.ledger),
+            message=f"{answer.message} {evidence.verdict}",
+            safeguard=evidence,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of the runs and their comparisons depend on."""
+        self.settle()
+        # The rival is about the same problem: its data need not be looked at again.
+        rival = None if self._sgd is None else self._sgd.state_dict(problem=False)
+        return {
+            "kind": "Guarded",
+            "run": self._answer.state_dict(),
+            "rival": rival,
+            "proxy": self._proxy is not None,
+            "rng": self._rng.bit_generator.state,
+            "batches": checkpoint.Prefix(self._batches),
+            "checks": checkpoint.Prefix(self._checks),
+            "reason": self._reason,
+            "slope": self._slope,
+            "dropped_at": self._dropped_at,
+            "counts": [self.steps, self._last, self._due, self._ahead],
+        }
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit."""
+        checkpoint.require_kind(tree, "Guarded")
+        rival = self._sgd
+        assert rival is not None
+        with checkpoint.structure():
+            steps, last, due, ahead = counts = tree["counts"]
+            dropped, proxy, slope, reason = (
+                tree[name] for name in ("dropped_at", "proxy", "slope", "reason")
+            )
+            for count in (*counts, *(() if dropped is None else (dropped,))):
+                checkpoint.require_count("a count of the safeguard", count)
+            checkpoint.require_count("slope", slope, float)
+            if type(proxy) is not bool or type(reason) is not str:
+                raise ValueError("the safeguard's state is not one")
+            if tree["rival"] is None and not proxy:
+                raise ValueError("neither the run nor its rival is left")
+            batches, checks = list(tree["batches"]), list(tree["checks"])
+            for check in checks:
+                checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
+            rng = checkpoint.restored_rng(tree["rng"], self._rng)
+        before = self._answer.state_dict(problem=False)
+        self._answer.load_state_dict(tree["run"])
+        if tree["rival"] is not None:
+            try:
+                rival.load_state_dict(tree["rival"])
+            except checkpoint.CheckpointError:
+                self._answer.load_state_dict(before)
+                raise
+            rng = rival.rng  # one generator serves the rival and the held-out batches
+        self._sgd, self._rng = None if tree["rival"] is None else rival, rng
+        self._proxy = self._answer if proxy else None
+        self._batches, self._checks = batches, checks
+        self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
+        self.steps, self._last, self._due, self._ahead = steps, last, due, ahead
+        self._broken_off = None
+
+    def settle(self) -> None:
+        """Undo the rest of a step that was broken off, in all arms."""
+        if self._broken_off is not None:
+            with critical():
+                self._return_to(self._broken_off)
+        for run in (self._proxy, self._sgd):
+            if run is not None:
+                run.settle()
+
+    # -- internals ----------------------------------------------------------------------------
+
+    def _snapshot(self) -> _Snapshot:
+        arms = [(run, run.snapshot()) for run in (self._proxy, self._sgd) if run is not None]
+        bits = self._rng.bit_generator
+        values = {name: getattr(self, name) for name in _CHANGED}
+        return _Snapshot(values, len(self._batches), len(self._checks), arms, bits, bits.state)
+
+    def _return_to(self, before: _Snapshot) -> None:
+        vars(self).update(before.values)
+        del self._batches[before.batches :]
+        del self._checks[before.checks :]
+        for run, snapshot in before.arms:
+            run.return_to(snapshot)
+        before.bits.state = before.randomness
+        self._broken_off = None
+
+    @property
+    def _leader(self) -> Run:
+        leader = self._proxy or self._sgd
+        assert leader is not None
+        return leader
+
+    def _followed(self, batch: Any) -> Step | None:
+        """Let SGD take its step, on the same batch if that may be evaluated again."""
+        if self._sgd is None:
+            return None
+        if self._repeatable:
+            self._sgd._reopen(batch, tuple(self._sgd.method.ask(self._sgd._state)))
+        query = self._sgd.ask()
+        self._charge(query, samples=not self._repeatable)
+        gradients, halves = answered(self.problem.objective, query)
+        try:
+            return self._sgd.tell(gradients, halves=halves)
+        except NonFiniteError:
+            if self._proxy is None:
+                raise
+            self._sgd = None
+            return None
+
+    def _check(self) -> None:
+        """Compare the arms on fresh held-out batches, and drop one that clearly trails."""
+        if self._proxy is not None and self._sgd is not None:
+            held_out = self._held_out(self._each, keep=True)
+            check = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            if check is not None and check.clear and check.gap > 0:
+                self._drop(check.finding)
+            elif check is not None and check.clear:
+                self._ahead += 1
+        if self._ahead == 2:
+            # Twice clearly behind: SGD's gradients are saved from here on.
+            self._sgd = None
+        self._last, self._due = self.steps, 2 * self._due
+
+    def _drop(self, reason: str) -> None:
+        self._proxy, self._dropped_at, self._reason = None, self.steps, reason
+
+    @property
+    def _seen(self) -> Any:
+        """A batch like those to come."""
+        return self._batches[-1] if self._batches else self.ask().batch
+
+    def _count(self, batch: Any, ahead: int = 0) -> int:
+        """Return how many held-out batches a comparison takes, after some more steps."""
+        # Two comparisons on the way, and those at the end.
+        few = self._purse.few(batch, 2 * self._each + self._ends(batch))
+        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last)))
+
+    def _ends(self, batch: Any) -> int:
+        """Return at how many points held-out batches will be evaluated at the end."""
+        both = self._proxy is not None and self._sgd is not None
+        return self._each * (both + has_rows(self.problem.objective, batch))
+
+    def _step(self, query: Query) -> list[Item]:
+        """Return what the arms pay for in one step."""
+        items = [Item(query.batch, len(query.points), 1)]
+        if self._proxy is not None and self._sgd is not None:
+            points = len(self._sgd.method.ask(self._sgd._state))
+            batch = query.batch if self._repeatable else self._sgd.ask().batch
+            items.append(Item(batch, points, int(not self._repeatable)))
+        return items
+
+    def _held_out(self, points: int, *, keep: bool = False) -> list[Any]:
+        """Draw batches to compare at some points, as many as can be paid; charge their samples.
+
+        With ``keep`` the last comparisons stay affordable.
+        """
+        items: list[Item] = []
+        batches: list[Any] = []
+        wanted = self._count(self._seen) if self.steps else 0
+        if keep:
+            items.append(comparisons(self._seen, self._ends(self._seen), wanted))
+        for _ in range(wanted):
+            # Of exact gradients there is but one, whatever smaller batches there may be.
+            batch = None
+            if self._seen is not None:
+                batch = copied_tree(self.problem.objective.sample(self._rng))
+            items.append(comparisons(batch, points, 1))
+            if not self._purse.affords(items):
+                break
+            batches.append(batch)
+            if batch is None:
+                return batches
+        if keep and len(batches) < LEAST:
+            return []
+        for batch in batches:
+            self.ledger.target_samples += int(
+                self._purse.bill([Item(batch, 0, 1)])["target_samples"]
+            )
+        return batches
+
+    def _known(self, arm: str, rival: str) -> Check | None:
+        """Return what was found when these two were compared as they are now."""
+        same = (c for c in self._checks if (c.step, c.arm, c.rival) == (self.steps, arm, rival))
+        return next(same, None)
+
+    def _compared(
+        self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]
+    ) -> Check | None:
+        if not held_out:
+            return None
+        gap, spread = held_out_gap(
+            self._answers, a, b, held_out,
+            repeatable=self._repeatable, penalty=self.problem.penalty,
+        )  # fmt: skip
+        gained = self._slope * max(norm(a - self._start), norm(b - self._start))
+        rounding = rounding_of(a, gained)
+        check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
+        self._checks.append(check)
+        return check
+
+    def _charge(self, query: Query, *, samples: bool = True) -> None:
+        paid = self._purse.bill([Item(query.batch, len(query.points), int(samples))])
+        self.ledger.add(paid)
+
+    def _answers(self, query: Query) -> list[Vector]:
+        self._charge(query, samples=False)
+        return answered(self.problem.objective, query)[0]
+
+    def _verdict(self, chosen: str) -> str:
+        return verdict(chosen, self._dropped_at, self._reason, compared=bool(self._checks))

@@ -1,0 +1,125 @@
+"""ProxyProx as a method of scipy.optimize.minimize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
+
+from proxyprox._util.arrays import norm
+from proxyprox._util.validation import message
+from proxyprox.minimization import minimize
+from proxyprox.oracles import Step
+from proxyprox.problems import FunctionObjective, Problem
+from proxyprox.result import Status
+
+
+def scipy_method(
+    proxy: Any,
+    *,
+    method: Any,
+    penalty: Any | None = None,
+    **options: Any,
+) -> Callable[..., scipy.optimize.OptimizeResult]:
+    """Return a callable for ``scipy.optimize.minimize(fun, x0, jac=..., method=...)``.
+
+    Parameters
+    ----------
+    proxy : Proxy or pair of callables
+        The cheap loss.
+    method : Method
+        The outer method, such as ``ProxyProx(eta=1.0)``.
+    penalty : Penalty, optional
+        A non-smooth term shared by both losses.
+    **options
+        Any other option of :func:`~proxyprox.minimize`. SciPy's ``options={"maxiter": …}`` sets
+        the outer steps (100 by default, unless there is a budget) and ``tol`` stops at a
+        gradient of that norm; a run that ends before reports no success.
+
+    Returns
+    -------
+    callable
+        To be passed as ``method``; SciPy's ``callback`` gets the iterate.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.optimize
+    >>> from proxyprox import ProxyProx, Quadratic, scipy_method
+    >>> A = np.diag([1.0, 100.0])
+    >>> solver = scipy_method(Quadratic(A + 0.1 * np.eye(2)), method=ProxyProx(eta=2.0))
+    >>> answer = scipy.optimize.minimize(
+    ...     lambda x: x @ A @ x / 2 - x.sum(), np.zeros(2), jac=lambda x: A @ x - 1, method=solver
+    ... )
+    >>> answer.x.round(6), answer.success
+    (array([1.  , 0.01]), True)
+    """
+
+    def solve(
+        fun: Callable[..., float],
+        x0: Any,
+        args: tuple[Any, ...] = (),
+        jac: Any = None,
+        callback: Callable[[Any], Any] | None = None,
+        maxiter: int | None = None,
+        tol: float | None = None,
+        **unused: Any,
+    ) -> scipy.optimize.OptimizeResult:
+        if not callable(jac):
+            raise TypeError(
+                f"jac must be a function that returns the gradient, got {jac!r}. "
+                "ProxyProx works from gradients; write jac, or use jac=True."
+            )
+        for name in ("bounds", "constraints"):
+            given = unused.pop(name, None)
+            if given is not None and not (isinstance(given, tuple | list) and len(given) == 0):
+                allowed = "left out: ProxyProx is unconstrained"
+                raise ValueError(message(name, given, allowed))
+        for name in ("hess", "hessp", "disp"):
+            unused.pop(name, None)
+        if unused:
+            raise ValueError(message("options", sorted(unused), "made of maxiter and tol only"))
+        objective = FunctionObjective(
+            lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
+        )
+
+        reached, converged = tol is None, False
+
+        def after(step: Step) -> bool:
+            nonlocal reached, converged
+            small = tol is not None and norm(step.gradients[0]) <= tol
+            reached = reached or small
+            asked = callback is not None and bool(callback(np.array(step.w)))
+            converged = small and not asked
+            return small or asked
+
+        # SciPy's option wins over the defaults; a budget alone is an end, too.
+        settings = dict(options)
+        if maxiter is not None:
+            settings["steps"] = maxiter
+        elif settings.get("steps") is None and settings.get("budget") is None:
+            settings["steps"] = 100
+        start = np.asarray(x0, dtype=np.float64)
+        result = minimize(
+            Problem(objective, proxy, penalty), start, method=method, callback=after, **settings
+        )
+        if converged:
+            said = f"The gradient's norm is within tol = {tol:g}."
+            words = result.message.replace(Status.STOPPED_BY_CALLBACK.value, said)
+            result = replace(result, message=words)
+        return scipy.optimize.OptimizeResult(
+            x=result.w,
+            fun=float(fun(result.w.copy(), *args)),
+            jac=np.array(jac(result.w.copy(), *args)),
+            success=result.success and reached,
+            status=0 if result.success and reached else 1,
+            message=result.message,
+            nit=result.steps,
+            njev=result.ledger.target_gradients,
+            nfev=1,
+            proxyprox=result,
+        )
+
+    return solve

@@ -1,0 +1,233 @@
+"""Everything that is checked before the first step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from proxyprox._util.arrays import Vector, copied
+from proxyprox._util.validation import Words, has, message, require, require_takes, whole
+from proxyprox._util.validation import vector as checked_vector
+from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
+from proxyprox.inner import Auto, ProximalGradient
+from proxyprox.inner.base import needs_of
+from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.problems import FunctionObjective, Problem, Zero
+from proxyprox.result import Budget
+from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
+
+
+class Parts(NamedTuple):
+    """A run's parts, complete and compatible."""
+
+    w0: Vector
+    inner: Any
+    stop: Criterion
+    why_inner: str
+    why_stop: str
+
+
+def admit(
+    problem: Problem,
+    w0: Vector | None,
+    method: Any,
+    inner: Any | None,
+    stop: Criterion | None,
+    averaging: Averaging | None,
+    expected_steps: int | None,
+) -> Parts:
+    """Check that the parts fit together, and fill in those that were left out."""
+    require_problem(problem)
+    _check_calls(problem)
+    _check_method(method, problem)
+    if expected_steps is not None:
+        whole("expected_steps", expected_steps)
+    start = starting_point(problem, w0)
+    proxy = problem.proxy if method.uses_proxy else Zero()
+    inner, why_inner = _inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
+    stop, why_stop = _stop(stop, problem, method, expected_steps)
+    require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
+    if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
+        known = (Last, Adaptive, Uniform, Geometric)
+        allowed = f"one of {', '.join(c.__name__ for c in known)}, made"
+        raise TypeError(message("averaging", averaging, allowed))
+    return Parts(start, inner, stop, why_inner, why_stop)
+
+
+def require_problem(problem: Any) -> None:
+    """Refuse what is not a Problem, and say how to make one."""
+    if not isinstance(problem, Problem):
+        remedy = "Wrap it: Problem(objective, proxy)."
+        raise TypeError(message("problem", problem, "a Problem", remedy))
+
+
+CALLS = {
+    "objective": {
+        "sample": ("rng",), "gradient": ("w", "batch"), "value": ("w",), "samples": ("batch",),
+        "cost": ("batch",), "halves": ("batch",), "gradient_from": ("w", "batch", "observations"),
+    },
+    "proxy": {
+        "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
+        "solve_shifted": ("v", "eta"),
+    },
+    "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
+}  # fmt: skip
+"""How the parts of a problem are called."""
+
+
+def _check_calls(problem: Problem) -> None:
+    """Refuse functions of other arguments before a gradient is paid for."""
+    for role, calls in CALLS.items():
+        part = getattr(problem, role)
+        for name, arguments in calls.items():
+            require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
+
+
+def chosen(method: Any | None) -> Any:
+    """Return the method, or the one for all who do not name one."""
+    return ProxyProx(eta="auto") if method is None else method
+
+
+def starting_point(problem: Problem, w0: Vector | None) -> Vector:
+    """Return w0, checked and copied; where it was left out the problem's own start, or zeros."""
+    size = problem.dim
+    if w0 is None:
+        w0 = getattr(problem.objective, "start", None)
+    if w0 is None:
+        if size is None:
+            remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
+            raise ValueError(message("w0", None, "a starting point", remedy))
+        for part in (problem.objective, problem.proxy):
+            if hasattr(part, "zeros"):
+                return copied(part.zeros())
+        w0 = np.zeros(size)
+    start = checked_vector("w0", w0, size)
+    for part in (problem.objective, problem.proxy):
+        if hasattr(part, "zeros"):
+            _require_same_library(start, part.zeros())
+    # A copy: the user's array may change, the run's must not.
+    return copied(start)
+
+
+def _require_same_library(w0: Vector, zeros: Vector) -> None:
+    # NumPy converts between its dtypes; other libraries refuse, deep inside.
+    alike = type(w0) is type(zeros) and (is_numpy_array(w0) or w0.dtype == zeros.dtype)
+    if not alike:
+        got = Words(f"a {type(w0).__name__} of dtype {w0.dtype}")
+        allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
+        raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
+
+
+def _check_method(method: Any, problem: Problem) -> None:
+    if isinstance(method, type) or not all(hasattr(method, n) for n in ("init", "ask", "tell")):
+        known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
+        allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
+        remedy = (
+            f"Call it: {_called(method)}." if isinstance(method, type) and method in known else ""
+        )
+        got = Words(f"the class {method.__name__}") if isinstance(method, type) else method
+        raise TypeError(message("method", got, allowed, remedy))
+    objective = problem.objective
+    if method.exact:
+        instead = "Use ProxyProx, which needs sampled gradients only."
+        if isinstance(objective, FunctionObjective):
+            instead += (
+                " Or give FunctionObjective everything=, which returns the batch of all data."
+            )
+        require(f"method={type(method).__name__}", "objective", objective, ("everything",), instead)
+        require_takes("objective.everything", objective.everything, ())
+    if method.two_points and not getattr(objective, "repeatable", True):
+        raise TypeError(
+            f"method={method!r} evaluates each batch at two points, but the objective says that "
+            "its batches are not repeatable. Use ProxyProx or AuxMom."
+        )
+
+
+def _called(method: Any) -> str:
+    """Return how to make a method of a class that was given in its place."""
+    settings = {AuxMom: "a=0.1, ", AuxMVR: "a=0.1, ", AcceleratedSliding: "mu=1e-3, "}
+    return f'method={method.__name__}({settings.get(method, "")}eta="auto")'
+
+
+def _inner(
+    inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
+) -> tuple[Any, str]:
+    if isinstance(inner, type) or not (
+        inner is None or isinstance(inner, Auto) or hasattr(inner, "solve")
+    ):
+        raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
+    if inner is None and method.default_inner is not None and penalty is None:
+        inner, why = method.default_inner, f" (the default of {type(method).__name__})"
+        if all(has(proxy, need) for need in needs_of(inner)):
+            return inner, why
+        inner = None
+    if inner is None or isinstance(inner, Auto):
+        inner, reason = Auto().choose(proxy, penalty, size)
+        return inner, f" (picked because {reason})"
+    if penalty is not None and not inner.handles_penalty:
+        raise TypeError(
+            f"inner={inner!r} cannot minimise a non-smooth penalty such as {penalty!r}. "
+            f"Use {ProximalGradient.__name__}() or leave inner out."
+        )
+    picked = type(Auto().choose(proxy, penalty, size).solver).__name__
+    instead = f"Use {picked}(), or leave inner out."
+    if "smoothness" in needs_of(inner) and hasattr(inner, "step_size"):
+        instead = f"Give {type(inner).__name__} a step_size, use {picked}(), or leave inner out."
+    require(f"inner={inner!r}", "proxy", proxy, needs_of(inner), instead)
+    return inner, ""
+
+
+def _stop(
+    stop: Criterion | None, problem: Problem, method: Any, expected_steps: int | None
+) -> tuple[Criterion, str]:
+    if stop is not None:
+        if not isinstance(stop, Criterion):
+            allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
+            raise TypeError(message("stop", stop, allowed))
+        return stop, ""
+    if math.isinf(method.step_size(0)):
+        if method.default_inner is not None:
+            return Steps(20), " (the default without a proximal term, as published)"
+        return Relative(1e-8), " (the default without a proximal term)"
+    mu = getattr(problem.objective, "strong_convexity", None) or 0.0
+    if mu > 0:
+        return StronglyConvex(mu), " (the default: the objective is strongly convex)"
+    if expected_steps is not None:
+        return Convex(
+            expected_steps
+        ), " (the default: the objective is not known to be strongly convex)"
+    return SDane(), " (the default: neither μ nor the number of steps is known)"
+
+
+def require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
+    """Refuse a limit on what is never counted in this run: it would not end it."""
+    objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
+    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
+    counted = {
+        "cost": getattr(objective, "cost", None) is not None,
+        "epsilon": getattr(objective, "epsilon", None) is not None,
+        "proxy_gradients": not free,
+    }
+    for name in (name for name, known in counted.items() if not known):
+        limit = None if limits is None else getattr(limits, name)
+        if limit is not None:
+            whose = (
+                "the method uses no proxy"
+                if name == "proxy_gradients"
+                else (f"{type(objective).__name__} has no {name}(…)")
+            )
+            allowed = "a limit on something that this run counts"
+            remedy = f"Here {whose}: limit something else."
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
+
+
+def planned(steps: int | None, limits: Budget | None, method: Any) -> int | None:
+    """Return how many outer steps a run will take, if its limits tell."""
+    if steps is not None or limits is None or limits.target_gradients is None:
+        return steps
+    return max(
+        1, int(limits.target_gradients) // (2 if getattr(method, "two_points", False) else 1)
+    )

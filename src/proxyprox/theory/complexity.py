@@ -1,0 +1,704 @@
+"""Oracle complexities.
+
+Stochastic gradients of L that each method needs, up to constant factors.
+
+All counts are orders of magnitude, without constants, for comparing methods; to set up a run
+use :func:`proxyprox.theory.plan_convex` and :func:`proxyprox.theory.plan_strongly_convex`.
+Logarithms are floored at zero: below it the start is already good enough.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyprox._util.validation import message, nonnegative, positive
+from proxyprox.theory.guarantees import at_least, smoothness_and_convexity
+
+
+def sgd_steps_convex(*, epsilon: float, H: float, B: float, sigma: float) -> float:
+    r"""Return the order of the steps SGD needs on a smooth convex loss.
+
+    .. math:: K = \frac{HB^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H of the loss L.
+    B : float
+        Distance of the start to a minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> sgd_steps_convex(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
+    20.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    return _convex(positive("H", H), epsilon, B, sigma)
+
+
+def proxyprox_steps_convex(*, epsilon: float, delta: float, B: float, sigma: float) -> float:
+    r"""Return the order of the steps ProxyProx needs on a convex loss.
+
+    .. math:: K = \frac{\delta B^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}:
+
+    SGD's count with δ for H. At δ = σ = 0 it is 0, to be read as a constant.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    delta : float
+        Similarity constant δ of loss and proxy.
+    B : float
+        Distance of the start to a minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> proxyprox_steps_convex(epsilon=0.5, delta=2.0, B=1.0, sigma=1.0)
+    8.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    return _convex(nonnegative("delta", delta), epsilon, B, sigma)
+
+
+def lower_bound_convex(*, epsilon: float, H: float, B: float, sigma: float) -> float:
+    r"""Return the order of the steps that any method needs without a proxy, L convex.
+
+    .. math:: K = \sqrt{\frac{HB^2}{\varepsilon}} + \frac{\sigma^2B^2}{\varepsilon^2},
+
+    which accelerated SGD attains. The paper prints :math:`HB^2/\sqrt\varepsilon` for the first
+    term. That cannot be a count: :math:`HB^2` has the unit of ε, so it would change with the
+    unit of the loss. The root over the whole quotient is the classical bound.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H of the loss L.
+    B : float
+        Distance of the start to a minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> lower_bound_convex(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
+    8.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
+    Efficiency in Optimization", 1983.
+    """
+    H = positive("H", H)
+    noise = _convex(0.0, epsilon, B, sigma)
+    return B * math.sqrt(H / epsilon) + noise
+
+
+def sgd_steps_strongly_convex(
+    *, epsilon: float, H: float, mu: float, B: float, sigma: float
+) -> float:
+    r"""Return the order of the steps SGD needs on a smooth strongly convex loss.
+
+    .. math:: K = \frac H\mu\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H ≥ μ of the loss L.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+    B : float
+        Distance of the start to the minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``H`` is below ``mu``.
+
+    Examples
+    --------
+    >>> sgd_steps_strongly_convex(epsilon=0.5, H=8.0, mu=1.0, B=0.25, sigma=1.0)
+    2.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    H, mu = smoothness_and_convexity(H, mu)
+    return H / mu * _log(H, B, epsilon) + _noise(sigma, mu, epsilon)
+
+
+def proxyprox_steps_strongly_convex(
+    *, epsilon: float, delta: float, mu: float, B: float, sigma: float
+) -> float:
+    r"""Return the order of the steps ProxyProx needs on a strongly convex loss.
+
+    .. math::
+
+        K = \frac\delta\mu\ln\frac{\delta B^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}:
+
+    SGD's count with δ for H. A logarithm on the second term and a constant number of steps,
+    both present in the corollary, are left out as in the paper.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    delta : float
+        Similarity constant δ of loss and proxy.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+    B : float
+        Distance of the start to the minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> proxyprox_steps_strongly_convex(epsilon=0.5, delta=0.0, mu=1.0, B=1.0, sigma=1.0)
+    2.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    mu = positive("mu", mu)
+    delta = nonnegative("delta", delta)
+    return delta / mu * _log(delta, B, epsilon) + _noise(sigma, mu, epsilon)
+
+
+def lower_bound_strongly_convex(
+    *, epsilon: float, H: float, mu: float, B: float, sigma: float
+) -> float:
+    r"""Return the order of the steps that any method needs without a proxy, L strongly convex.
+
+    .. math::
+
+        K = \sqrt{\frac H\mu}\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon},
+
+    which accelerated SGD attains.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H ≥ μ of the loss L.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+    B : float
+        Distance of the start to the minimiser.
+    sigma : float
+        Noise level of the stochastic gradients.
+
+    Returns
+    -------
+    float
+        The count, without constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``H`` is below ``mu``.
+
+    Examples
+    --------
+    >>> lower_bound_strongly_convex(epsilon=0.5, H=8.0, mu=1.0, B=0.25, sigma=1.0)
+    2.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
+    Efficiency in Optimization", 1983.
+    """
+    H, mu = smoothness_and_convexity(H, mu)
+    return math.sqrt(H / mu) * _log(H, B, epsilon) + _noise(sigma, mu, epsilon)
+
+
+def _convex(smoothness: float, epsilon: float, B: float, sigma: float) -> float:
+    epsilon, B = positive("epsilon", epsilon), positive("B", B)
+    root = nonnegative("sigma", sigma) * B / epsilon
+    return smoothness * B * (B / epsilon) + root * root
+
+
+def _noise(sigma: float, mu: float, epsilon: float) -> float:
+    sigma = nonnegative("sigma", sigma)
+    return sigma * sigma / mu / epsilon
+
+
+def _log(smoothness: float, B: float, epsilon: float) -> float:
+    epsilon, B = positive("epsilon", epsilon), positive("B", B)
+    if smoothness == 0:
+        return 0.0
+    return max(0.0, math.log(smoothness) + 2 * math.log(B) - math.log(epsilon))
+
+
+def similarity_threshold_convex(*, epsilon: float, H: float, B: float) -> float:
+    r"""Return the δ below which ProxyProx passes the proxy-free lower bound, L convex.
+
+    Comparing the first terms of the two counts, :math:`\delta B^2/\varepsilon` and
+    :math:`\sqrt{HB^2/\varepsilon}`,
+
+    .. math:: \delta \le \frac{\sqrt{H\varepsilon}}{B},
+
+    up to constants. The paper prints :math:`\delta \le H/\sqrt\varepsilon`, which follows
+    neither from the correct lower bound nor from the misprinted one, and grows as ε shrinks
+    although a finer accuracy needs a better proxy. The noise terms of both counts are equal:
+    where they dominate, no δ helps.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H of the loss L.
+    B : float
+        Distance of the start to a minimiser.
+
+    Returns
+    -------
+    float
+        The largest such δ, up to constants.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> similarity_threshold_convex(epsilon=0.25, H=4.0, B=2.0)
+    0.5
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    epsilon = positive("epsilon", epsilon)
+    return math.sqrt(positive("H", H)) * math.sqrt(epsilon) / positive("B", B)
+
+
+def similarity_threshold_strongly_convex(*, H: float, mu: float) -> float:
+    r"""Return the δ below which ProxyProx passes the lower bound, L strongly convex.
+
+    Comparing :math:`\delta/\mu` with :math:`\sqrt{H/\mu}`, logarithms and constants aside,
+
+    .. math:: \delta \le \sqrt{H\mu}.
+
+    Parameters
+    ----------
+    H : float
+        Smoothness H ≥ μ of the loss L.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+
+    Returns
+    -------
+    float
+        The largest such δ, up to constants and logarithms.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``H`` is below ``mu``.
+
+    Examples
+    --------
+    >>> similarity_threshold_strongly_convex(H=16.0, mu=0.25)
+    2.0
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    H, mu = smoothness_and_convexity(H, mu)
+    return math.sqrt(H) * math.sqrt(mu)
+
+
+def inner_steps_sgd(
+    *,
+    eta: float,
+    mu: float,
+    H: float,
+    rho: float,
+    G: float,
+    c: float = 64.0,
+    c_prime: float = 4.0,
+) -> int:
+    r"""Return the SGD steps on φ_k that meet the theorems' accuracy in expectation.
+
+    The subproblem is :math:`(H+1/\eta)`-smooth and :math:`1/\eta`-strongly convex. If T steps
+    of SGD from :math:`w_k` bring its expected suboptimality below
+    :math:`c(H+\frac1\eta)\|w_k-w_\varphi^*\|^2 e^{-T/(c'(1+H\eta))} + c\eta\rho^2/T`, then
+
+    .. math::
+
+        T \ge \max\Bigl\{c'(1+H\eta)\ln\frac{32c(1+H\eta)^2}{\mu\eta},\;
+        c'(1+H\eta)\ln\bigl(8c(1+H\eta)\bigr),\; \frac{4c(1+H\eta)\rho^2}{G^2}\Bigr\}
+
+    gives :math:`\mathbb{E}\|\nabla\varphi_k(\hat w)\|^2 \le
+    \frac{\mu}{4\eta}\mathbb{E}\|\hat w-w_k\|^2 + G^2`. The middle term is the proof's side
+    condition; it is implied by the first when η ≤ 1/(4δ). In the statement of the
+    proposition c multiplies both terms and c' stands in the logarithm; the constants here
+    are those of the proof.
+
+    Parameters
+    ----------
+    eta : float
+        Step size η of the outer method.
+    mu : float
+        Strong convexity μ of the loss; in the convex case 1/(ηK).
+    H : float
+        Smoothness H of the proxy; in the convex case include the regulariser, ``H + mu``.
+    rho : float
+        Noise level of the proxy's stochastic gradients; 0 for exact ones.
+    G : float
+        Absolute part of the inner accuracy; must be positive unless ``rho`` is 0.
+    c : float, default 64.0
+        Front factor of the SGD rate, at least 1. The paper leaves it unspecified; the
+        default is a cautious one for tuned step sizes and weighted averages, as in Stich.
+    c_prime : float, default 4.0
+        Slow-down of the exponential, at least 1; the default is Stich's exponent.
+
+    Returns
+    -------
+    int
+        Number T of inner steps, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``G`` is 0 while ``rho`` is not.
+
+    Examples
+    --------
+    >>> inner_steps_sgd(eta=1.0, mu=1.0, H=1.0, rho=1.0, G=0.1, c=1.0, c_prime=1.0)
+    800
+    >>> inner_steps_sgd(eta=1.0, mu=1.0, H=1.0, rho=0.0, G=0.0, c=1.0, c_prime=1.0)
+    10
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the proposition
+    on making the subproblem's gradient small. Stich, "Unified Optimal Analysis of the
+    (Stochastic) Gradient Method", arXiv:1907.04232.
+    """
+    log_gain, excess = _prepare(eta, mu, H)
+    kappa = 1 + excess
+    rho = nonnegative("rho", rho)
+    G = nonnegative("G", G)
+    c = positive("c", c)
+    c_prime = positive("c_prime", c_prime)
+    for name, constant in (("c", c), ("c_prime", c_prime)):
+        at_least(name, constant, 1.0, "the proof takes SGD's rate with constants of at least 1")
+    if rho > 0 and G == 0:
+        raise ValueError(
+            f"G must be > 0 when rho={rho!r}, got {G!r}: noisy steps never reach a purely "
+            "relative accuracy; pass a positive G, or rho=0 for exact gradients."
+        )
+    log_kappa = math.log(kappa)
+    bias = c_prime * kappa * (math.log(32 * c) + 2 * log_kappa - log_gain)
+    start = c_prime * kappa * (math.log(8 * c) + log_kappa)
+    noise = 4 * c * kappa * (rho / G) * (rho / G) if rho > 0 else 0.0
+    return _ceil(max(bias, start, noise))
+
+
+def inner_steps_gradient_descent(*, eta: float, mu: float, H: float) -> int:
+    r"""Return the gradient descent steps on φ_k that meet the theorems' accuracy with G = 0.
+
+    Let :math:`\kappa = 1 + H\eta`. Steps of size :math:`1/(H+1/\eta)` contract the distance
+    to the minimiser by :math:`q = 1 - 1/\kappa`. With :math:`R = \|w_k - w_\varphi^*\|`,
+    smoothness gives :math:`\|\nabla\varphi_k(\hat w)\| \le \frac{\kappa}{\eta}q^TR` and the
+    triangle inequality :math:`R \le \|\hat w-w_k\|/(1-q^T)`. Hence
+
+    .. math::
+
+        T \ge \frac{\ln(1 + 1/s)}{-\ln(1-1/\kappa)}, \qquad s = \frac{\sqrt{\mu\eta}}{2\kappa},
+
+    gives :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\mu}{4\eta}\|\hat w-w_k\|^2`, surely
+    and not only in expectation.
+
+    Parameters
+    ----------
+    eta : float
+        Step size η of the outer method.
+    mu : float
+        Strong convexity μ of the loss; in the convex case 1/(ηK).
+    H : float
+        Smoothness H of the convex proxy; in the convex case include the regulariser.
+
+    Returns
+    -------
+    int
+        Number T of inner steps, at least 1; exactly 1 when H = 0.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> inner_steps_gradient_descent(eta=1.0, mu=1.0, H=1.0)
+    3
+
+    References
+    ----------
+    Derived here, after the proposition on making the subproblem's gradient small in
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023, for exact
+    gradients of the proxy.
+    """
+    log_gain, excess = _prepare(eta, mu, H)
+    if excess == 0:
+        return 1
+    log_inverse_s = math.log(2) + math.log1p(excess) - log_gain / 2
+    rate = math.log1p(1 / excess)  # -ln(1 - 1/κ), exact for κ near 1 and for large κ
+    return _ceil(float(np.logaddexp(0.0, log_inverse_s)) / rate)
+
+
+def inner_steps_nesterov(*, eta: float, mu: float, H: float) -> int:
+    r"""Return the accelerated gradient steps on φ_k that meet the accuracy with G = 0.
+
+    Let :math:`\kappa = 1 + H\eta` and take the scheme with constant momentum
+    :math:`(\sqrt\kappa-1)/(\sqrt\kappa+1)`. Its suboptimality after T steps is at most
+    :math:`\frac{\kappa+1}{2\eta}q^TR^2` with :math:`q = 1-1/\sqrt\kappa` and
+    :math:`R = \|w_k-w_\varphi^*\|`. With :math:`p^2 = (\kappa+1)q^T`, strong convexity gives
+    :math:`R \le \|\hat w-w_k\|/(1-p)` and smoothness
+    :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\kappa}{\eta^2}p^2R^2`. Hence
+
+    .. math::
+
+        T \ge \frac{2\ln(1 + 1/s) + \ln(\kappa+1)}{-\ln(1-1/\sqrt\kappa)}, \qquad
+        s = \frac12\sqrt{\frac{\mu\eta}{\kappa}},
+
+    gives :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\mu}{4\eta}\|\hat w-w_k\|^2`.
+
+    Parameters
+    ----------
+    eta : float
+        Step size η of the outer method.
+    mu : float
+        Strong convexity μ of the loss; in the convex case 1/(ηK).
+    H : float
+        Smoothness H of the convex proxy; in the convex case include the regulariser.
+
+    Returns
+    -------
+    int
+        Number T of inner steps, at least 1; exactly 1 when H = 0.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> inner_steps_nesterov(eta=1.0, mu=0.01, H=9999.0)
+    2430
+
+    References
+    ----------
+    Derived here, after the proposition on making the subproblem's gradient small in
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023. The rate is in
+    Nesterov, "Lectures on Convex Optimization", 2018, section 2.2.
+    """
+    log_gain, excess = _prepare(eta, mu, H)
+    if excess == 0:
+        return 1
+    kappa = 1 + excess
+    log_inverse_s = math.log(2) + (math.log(kappa) - log_gain) / 2
+    need = 2 * float(np.logaddexp(0.0, log_inverse_s)) + math.log(kappa + 1)
+    rate = math.log1p((math.sqrt(kappa) + 1) / excess)  # -ln(1 - 1/√κ), without cancellation
+    return _ceil(need / rate)
+
+
+def _prepare(eta: float, mu: float, H: float) -> tuple[float, float]:
+    """Check the shared arguments; return ln(μη), which cannot underflow, and κ − 1 = Hη."""
+    eta = positive("eta", eta)
+    mu = positive("mu", mu)
+    H = nonnegative("H", H)
+    return math.log(mu) + math.log(eta), nonnegative("H * eta", H * eta)
+
+
+def _ceil(steps: float) -> int:
+    if not math.isfinite(steps):
+        allowed = "constants for which the number of steps is finite"
+        raise ValueError(message("H, rho, c and c_prime", steps, allowed, "Rescale the loss."))
+    return max(1, math.ceil(steps))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Gradient counts of ProxyProx and of SGD at one accuracy, constants ignored.
+
+    Parameters
+    ----------
+    target_gradients : float
+        K, the stochastic gradients of L that ProxyProx uses.
+    inner_steps : float
+        T, the SGD steps on the proxy in each of its iterations.
+    proxy_gradients : float
+        T·K, the stochastic gradients of the proxy in all.
+    sgd_gradients : float
+        S, the stochastic gradients of L that SGD uses without a proxy.
+
+    Examples
+    --------
+    >>> Work(target_gradients=2.0, inner_steps=5.0, proxy_gradients=10.0, sgd_gradients=6.0)
+    Work(target_gradients=2.0, inner_steps=5.0, proxy_gradients=10.0, sgd_gradients=6.0)
+    """
+
+    target_gradients: float
+    inner_steps: float
+    proxy_gradients: float
+    sgd_gradients: float
+
+
+def total_work(
+    *,
+    epsilon: float,
+    H: float,
+    mu: float,
+    delta: float,
+    sigma: float,
+    rho: float | None = None,
+) -> Work:
+    r"""Compare the gradients of L and of the proxy with those of SGD, L strongly convex.
+
+    Constants and logarithms aside, with :math:`G^2 = \mu\varepsilon` and
+    :math:`\eta = 1/(\mu K)`,
+
+    .. math::
+
+        K = \frac\delta\mu + \frac{\sigma^2}{\mu\varepsilon}, \qquad
+        T = \frac{H}{\mu K} + \frac{H\rho^2}{\mu^2K\varepsilon}, \qquad
+        S = \frac H\mu + \frac{\sigma^2}{\mu\varepsilon}.
+
+    The paper, which takes ρ = σ, prints :math:`K/(\mu K)` for the first term of T; its product
+    :math:`TK = H/\mu + H\sigma^2/(\mu^2\varepsilon)` shows that H is meant. K and T are
+    floored at 1 here, since neither can be less than one step.
+
+    ProxyProx uses fewer gradients of L whenever δ < H, and more gradient computations in all.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H ≥ μ of loss and proxy.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+    delta : float
+        Similarity constant δ of loss and proxy.
+    sigma : float
+        Noise level of the loss's stochastic gradients.
+    rho : float, optional
+        Noise level of the proxy's stochastic gradients; ``sigma`` if not given.
+
+    Returns
+    -------
+    Work
+        The counts K, T, T·K and S.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``H`` is below ``mu``.
+
+    Examples
+    --------
+    >>> total_work(epsilon=1.0, H=100.0, mu=1.0, delta=3.0, sigma=1.0)
+    Work(target_gradients=4.0, inner_steps=50.0, proxy_gradients=200.0, sgd_gradients=101.0)
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
+    comparing with direct optimisation.
+    """
+    epsilon = positive("epsilon", epsilon)
+    H, mu = smoothness_and_convexity(H, mu)
+    delta = nonnegative("delta", delta)
+    sigma = nonnegative("sigma", sigma)
+    rho = sigma if rho is None else nonnegative("rho", rho)
+
+    noise = sigma * sigma / mu / epsilon
+    K = max(1.0, delta / mu + noise)
+    T = max(1.0, H / mu / K * (1 + rho * rho / mu / epsilon))
+    return Work(
+        target_gradients=K, inner_steps=T, proxy_gradients=T * K, sgd_gradients=H / mu + noise
+    )

@@ -1,0 +1,381 @@
+"""The optimiser."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from proxyprox.corrections import Correction, Plain
+from proxyprox.result import Ledger, StepRecord
+from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.torch import checks
+from proxyprox.torch.checks import batches_mixed, statistics_noticed
+from proxyprox.torch.corrections import remembers
+from proxyprox.torch.inner import ImplicitStep, Stepper, as_stepper, described, step_record
+from proxyprox.torch.proxy import Oracle, as_oracle, proxy_mode
+from proxyprox.torch.step import (
+    Part,
+    Settings,
+    explicit_step,
+    gather,
+    proximal_step,
+    shift_estimates,
+    target_gradients,
+)
+
+EXTRA = "proxyprox"
+"""Its key."""
+
+
+def settings_of(optimizer: Any, stepper: Stepper) -> dict[str, str]:
+    """Return what a run was configured with and its state is read by, as text."""
+    stop = optimizer.stop
+    return {
+        "correction": described(optimizer.correction),
+        "correction_weight": repr(optimizer.correction_weight),
+        "anchor": optimizer.anchor,
+        "proxy": type(optimizer.proxy).__name__,
+        "proxy_mode": optimizer.proxy_mode if optimizer.model is not None else "without a model",
+        "inner": stepper.name,
+        "stop": described(Steps(stop) if isinstance(stop, int) else stop),
+    }
+
+
+def pack(
+    optimizer: Any, k: int, rng: np.random.Generator, oracle: Oracle | None, stepper: Stepper
+) -> dict[str, Any]:
+    """Return the rest of the state as numbers, text and tensors, safe for ``weights_only``."""
+    return {
+        "k": k,
+        "ledger": optimizer.ledger.as_dict(),
+        "settings": settings_of(optimizer, stepper),
+        # Its integers have 128 bits, more than readers of pickles without code allow: text.
+        "rng": json.dumps(rng.bit_generator.state),
+        "proxy": {} if oracle is None else oracle.state_dict(),
+        "inner": stepper.state_dict(),
+    }
+
+
+def extra_of(state_dict: Mapping[str, Any], optimizer: Any, stepper: Stepper) -> Mapping[str, Any]:
+    """Return the entry, or say whose state this is not.
+
+    Another kind of correction is refused, as its estimate means something else; whatever else
+    differs may be meant, and is warned of.
+    """
+    if EXTRA not in state_dict:
+        raise ValueError(
+            f"state_dict must hold the key {EXTRA!r}, got {sorted(map(str, state_dict))}. It was "
+            "saved by another optimiser."
+        )
+    extra: Mapping[str, Any] = state_dict[EXTRA]
+    now = settings_of(optimizer, stepper)
+    saved = {**now, **extra.get("settings", {})}  # older states do not tell
+    differing = [
+        f"{name}={now[name]} (saved with {saved[name]})" for name in now if now[name] != saved[name]
+    ]
+    if not differing:
+        return extra
+    found = "the optimiser differs from the one that saved this state: " + ", ".join(differing)
+    if _kind(saved["correction"]) != _kind(now["correction"]):
+        raise ValueError(
+            f"{found}. Make the optimiser with the saved correction, or start another without "
+            "the state."
+        )
+    warnings.warn(f"{found}. The run goes on with the new settings.", UserWarning, stacklevel=3)
+    return extra
+
+
+def _kind(correction: str) -> str:
+    return correction.partition("(")[0]
+
+
+def unpack(
+    extra: Mapping[str, Any], rng: np.random.Generator, oracle: Oracle | None, stepper: Stepper
+) -> tuple[int, Ledger]:
+    """Put generator, proxy and inner optimiser where they were; return k and the ledger."""
+    rng.bit_generator.state = json.loads(extra["rng"])
+    if oracle is not None:
+        oracle.load_state_dict(extra["proxy"])
+    stepper.load_state_dict(extra["inner"])
+    return int(extra["k"]), Ledger(**extra["ledger"])
+
+
+PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
+
+
+class ProxyProx(Optimizer):  # type: ignore[misc]
+    r"""Proximal-point steps on a cheap proxy, corrected by the gradients in ``.grad``.
+
+    .. math:: w_{k+1} \approx \arg\min_w\; \hat L(w) + \theta\langle m_k, w - w_k\rangle
+              + \frac{1}{2\eta}\|w - w_k\|^2, \qquad m_k \text{ an estimate of }
+              \nabla L(w_k) - \nabla\hat L(w_k)
+
+    ``.grad`` holds ``g_k``, a stochastic gradient of the expensive loss, from an ordinary
+    ``loss.backward()``; the optimiser evaluates the proxy itself.
+
+    Parameters
+    ----------
+    params : iterable
+        Parameters, or groups of them; a group may have its own ``lr``, ``weight_decay`` and
+        ``decoupled_weight_decay``.
+    lr : float or one-element tensor
+        η, so that every scheduler works (``OneCycleLR`` with ``cycle_momentum=False``). 0 leaves
+        a group where it is; ``math.inf`` drops the proximal term (AuxMom, AuxMVR as published).
+    proxy : callable, Proxy or None
+        ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
+        stands for L̂ = 0: the plain method is then SGD, bit for bit.
+    correction : Correction
+        ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Storm(a)`` AuxMVR (needs a closure, for
+        the batch's gradient at the previous point), ``Mean()`` the running mean.
+    correction_weight : float
+        θ. Below 1 the subproblem leans towards the proxy: the fixed point is no longer a
+        stationary point of L but one of ``θ L + (1 − θ) L̂``. That is a bias, and it does not
+        vanish with η; it may pay in short runs, as the noise of the correction shrinks by θ.
+    inner : ImplicitStep or callable
+        How inner steps are taken. A callable makes a torch optimiser (of lr at most η/2) from
+        parameters: ``functools.partial(torch.optim.AdamW, lr=0.003, weight_decay=0)``.
+    stop : int, Criterion or callable
+        When an inner solve ends: a number of steps, one of the core's criteria (``Steps``,
+        ``RandomSteps``, the paper's rules, joined by ``|`` and ``&``), or a function of the outer
+        step that returns either. Rules on the residual cost a full proxy gradient a look.
+    anchor : {"full", "paired"}
+        ∇L̂(w_k) by a full pass, or each inner minibatch evaluated at w and at w_k (as SVRG does),
+        which needs no full pass with ``Plain`` but two gradients an inner step.
+    weight_decay : float
+        λ. Coupled, λ w_k is added to g_k as in ``torch.optim.SGD``.
+    decoupled_weight_decay : bool
+        Subtract ``η λ w_k`` after the inner solve instead, as AdamW does.
+    model : torch.nn.Module, optional
+        The network, so that its BatchNorm and Dropout can be switched during proxy passes; without
+        it they are not, and running statistics see the proxy's data.
+    proxy_mode : {"frozen", "no_dropout", "eval", "train"}
+        During proxy passes of ``model``: batch statistics, with running ones left untouched; the
+        same without Dropout; evaluation mode; or nothing switched.
+    measure_residual : bool
+        Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
+    max_inner_steps : int
+        Where rules on the residual give up.
+    check_every : int
+        Inner steps between two looks at the residual.
+    keep_inner_state : bool
+        Let a torch inner optimiser keep its momentum from one subproblem to the next.
+    probe : bool
+        Refuse weights that are not finite, at every step. At the first, warn if two evaluations of
+        the proxy differ, if its gradient is far longer than the target's, or BatchNorm needs care.
+    rng : int
+        Seed of random rules such as ``RandomSteps``.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        Target gradients, full and sampled proxy gradients, and seconds so far (as the host sees
+        them: work queued on a GPU is not waited for).
+    record : StepRecord or None
+        The last step's numbers; the residual is NaN unless it was measured.
+
+    Notes
+    -----
+    Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
+    in all, and what a torch inner optimiser keeps. No second network. Clipping clips ``g_k``, and
+    ``.grad`` stays as it was, except where its memory is needed: after a step with ``Storm``, or
+    with a paired anchor and a full pass, it is the step's estimate of ∇L(w_k), not one batch's.
+
+    References
+    ----------
+    Woodworth, Mishchenko and Bach, "Two Losses Are Better Than One", ICML 2023.
+
+    Examples
+    --------
+    >>> import torch
+    >>> w = torch.nn.Parameter(torch.tensor([3.0, -2.0], dtype=torch.float64))
+    >>> a, b = torch.tensor([1.0, 30.0]), torch.tensor([1.1, 29.0])
+    >>> optimizer = ProxyProx([w], lr=1.0, proxy=lambda: (b * w**2).sum() / 2,
+    ...                       inner=ImplicitStep(0.03), stop=50)
+    >>> for _ in range(30):
+    ...     optimizer.zero_grad()
+    ...     ((a * (w - 1) ** 2).sum() / 2).backward()
+    ...     optimizer.step()
+    >>> [round(x, 3) for x in w.tolist()], optimizer.ledger.target_gradients
+    ([1.0, 1.0], 30)
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any,
+        *,
+        proxy: Any,
+        correction: Correction = PLAIN,
+        correction_weight: float = 1.0,
+        inner: Any = IMPLICIT,
+        stop: int | Criterion | Callable[[int], int | Criterion] = TWENTY,
+        anchor: str = "full",
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        model: Any | None = None,
+        proxy_mode: str = "frozen",
+        measure_residual: bool = False,
+        max_inner_steps: int = 10_000,
+        check_every: int = 1,
+        keep_inner_state: bool = False,
+        probe: bool = True,
+        rng: int = 0,
+    ) -> None:
+        self._oracle = as_oracle(proxy)
+        checks.settings(
+            correction, correction_weight, anchor, self._oracle, model, proxy_mode,
+            max_inner_steps, check_every,
+        )  # fmt: skip
+        checks.rule(stop, 0)
+        self.correction = correction
+        self.correction_weight = float(correction_weight)
+        self.stop = stop
+        self.anchor = anchor
+        self.model = model
+        self.proxy_mode = proxy_mode
+        self.measure_residual = measure_residual
+        self.max_inner_steps = max_inner_steps
+        self.check_every = check_every
+        self.ledger = Ledger()
+        self.record: StepRecord | None = None
+        self._keeps = remembers(correction)
+        self._probe = probe
+        self._rng = np.random.default_rng(rng)
+        self._k = 0
+        self._stepper: Any = None
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        checks.group(defaults, self._oracle)
+        super().__init__(params, defaults)
+        checks.owner(model, self.param_groups)
+        groups = [group["params"] for group in self.param_groups]
+        self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
+
+    # -- the step ---------------------------------------------------------------------------
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one outer step with the gradients in ``.grad``.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Clears the gradients, computes the loss, calls ``backward`` and returns the loss. A
+            correction that compares two points calls it twice.
+
+        Returns
+        -------
+        loss : tensor or None
+            What the closure returned.
+        """
+        begun = time.perf_counter()
+        loss, before = target_gradients(
+            closure, self.correction, self.param_groups, self.state, self.model
+        )
+        parts = gather(self.param_groups, self.state, before)
+        paid = 2 if before else 1
+        del before  # or its memory would be held during the inner solve
+        if parts:
+            rule = checks.rule(self.stop, self._k).begin(self._rng)
+            steps, seen = self._update(parts, rule)
+            self._k += 1
+            self.ledger.target_gradients += paid
+            self.ledger.seconds += time.perf_counter() - begun
+            eta = max(part.eta for part in parts)
+            self.record = step_record(self._k - 1, eta, steps, seen, rule, self.ledger)
+        return loss
+
+    def _update(self, parts: list[Part], rule: Criterion) -> tuple[int, Progress | None]:
+        settings = Settings(
+            self.correction, self.correction_weight, self._keeps, self.anchor == "paired",
+            self.measure_residual, self.max_inner_steps, self.check_every, self._probe,
+        )  # fmt: skip
+        if self._oracle is None:
+            explicit_step(parts, self._k, settings)
+            return 0, None
+        look = self._probe and self._k == 0
+        try:
+            with proxy_mode(self.model, self.proxy_mode), statistics_noticed(self.model, look):
+                if look and not settings.paired:
+                    batches_mixed(self._oracle, self.model)
+                return proximal_step(
+                    parts, self._k, self._oracle, self._stepper, rule, settings, self.ledger,
+                    look=look,
+                )  # fmt: skip
+        finally:
+            for part in parts:
+                for p, g in zip(part.params, part.target, strict=True):
+                    p.grad = g
+
+    # -- groups and proxies -----------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step."""
+        if isinstance(param_group, dict):
+            checks.group({**self.defaults, **param_group}, self._oracle)
+        super().add_param_group(param_group)
+        params = self.param_groups[-1]["params"]
+        try:
+            checks.parameters(params)
+        except TypeError:
+            self.param_groups.pop()
+            raise
+        if self._stepper is not None:
+            self._stepper.add_params(params)
+
+    @property
+    def proxy(self) -> Oracle | None:
+        """The proxy in use."""
+        return self._oracle
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def swap_proxy(self, proxy: Any) -> None:
+        """Go on with another proxy of the same kind, e.g. a fresh subsample of the training data.
+
+        A remembered estimate m of ∇L − ∇L̂ is carried over exactly,
+        ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each; what ``Storm`` remembers
+        does not depend on the proxy.
+        """
+        old, new = self._oracle, as_oracle(proxy)
+        if old is None or new is None or old.sampled != new.sampled:
+            raise TypeError(
+                "swap_proxy exchanges a proxy for one of the same kind (with batches, or a "
+                "function). Make a new optimiser to change the kind."
+            )
+        known = [p for p, state in self.state.items() if "estimate" in state]
+        if known and not self.correction.two_points:
+            shift_estimates(known, self.state, old, new, self.ledger, self.model, self.proxy_mode)
+        self._oracle = new
+
+    # -- saving -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of a run depends on, as numbers, text and tensors.
+
+        The parameters, the loaders' global random state and the scheduler are saved by their own
+        means, as with every torch optimiser.
+        """
+        saved: dict[str, Any] = super().state_dict()
+        saved[EXTRA] = pack(self, self._k, self._rng, self._oracle, self._stepper)
+        return saved
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on, bit for bit, from a saved state; warn of other settings than it was saved with."""
+        extra = extra_of(state_dict, self, self._stepper)
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
+        self._k, self.ledger = unpack(extra, self._rng, self._oracle, self._stepper)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Optimizer's own keeps three entries only; hooks are left out as it does.
+        own = {k: v for k, v in self.__dict__.items() if "hooks" not in k and k != "step"}
+        return {**own, **super().__getstate__()}
