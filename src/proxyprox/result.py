@@ -1,4 +1,4 @@
-"""What a run returns."""
+"""What a run returns: the answer, its status, the record of its steps, and what was paid."""
 
 from __future__ import annotations
 

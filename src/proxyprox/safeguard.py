@@ -1,17 +1,11 @@
-r"""Never worse than without a proxy.
+r"""Never worse than without a proxy: SGD and ERM run on the same samples, held-out ones decide.
 
-The gap between two points' losses on held-out batches, from gradients alone.
-
-For any a and b
+Two points are compared without a single value of the target. For any a and b
 
 .. math:: L(a) - L(b) = \int_0^1 \langle \nabla L(b + t(a - b)), a - b\rangle\,dt,
 
 and the integral is taken at two Gauss nodes, which is exact for losses up to the fourth degree. A
 held-out batch's gradients there give one sample of the gap; several give its standard error.
-
-Never worse: SGD and ERM run along on the same samples, and held-out ones decide.
-
-Two points are compared without a single value of the target; :mod:`proxyprox.safeguard` says how.
 
 What is charged, all of it in the run's ledger:
 
@@ -20,12 +14,11 @@ What is charged, all of it in the run's ledger:
 * Held-out batches: their samples, and a gradient at each node (not repeatable: at one). They come
   at 20, 40, 80, … outer steps and at the end, a tenth as many as the steps since the last time and
   at least eight: about 10 % more samples. A budget makes them fewer, down to two, keeps enough back
-  for the last time, and is never exceeded; see :mod:`proxyprox.safeguard`.
+  for the last time, and is never exceeded.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
 An arm that trails by three standard errors, and by more than rounding, is given up: the proxy at
-once, SGD at the second time.
-That the proxy was dropped is said at that moment, by ``Step.note`` and in the log "proxyprox".
+once, SGD at the second time. ``Step.note`` and the log "proxyprox" say so at that moment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything that is checked before the first step."""
+"""Everything that is checked and filled in before the first step: nothing is paid in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimators."""
+"""Logistic, ridge and Poisson regression that learn from few labels and many inputs."""
 
 from __future__ import annotations
 

@@ -1,46 +1,4 @@
-r"""The rule.
-
-The step size without a proxy: the distance travelled over the gradients.
-
-.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1.2\,D_k}{\sqrt{k\,G_k}}\Big\},\qquad
-          D_k = \min\Big\{\|\bar w_k - w_0\|,\; 6 \max_{j \le k}
-          \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
-
-G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags.
-This is DoG, with a numerator that a single long step cannot raise and a denominator that forgets a
-steep start. It serves SGD with noisy gradients. Curvature, which limits the step of a proxy, says
-too little here: where noise is small and the curvature falls as the loss does (logistic regression
-on all but separable data), steps far beyond 1/H that bounce at first are by far the best; where
-noise is large, 1/H is too long. Both show in ``‖g‖``. That a step never grows out of hand is seen
-from ``k G_k ≥ 4k/(k + 4) ‖g_k‖²``: beyond the first few, no step is much longer than 0.6 of the
-distance travelled (1.2 while the average lags), and gradients that grow shorten the next ones.
-
-Distance travelled is no proof of distance to go: where the loss is all but linear (a hinge,
-absolute deviations) steps double unopposed, and bounded gradients never call them back. The second
-term of D does. For convex L, ``0 ≤ Σ η_i ⟨g_i, w_i − w*⟩`` in expectation; with ``η_i g_i = w_i −
-w_{i+1}`` this telescopes to ``(‖w_j − w_0‖² − Σ ‖w_{i+1} − w_i‖²)/2 ≤ ‖w_j − w_0‖ ‖w_0 − w*‖``: the
-fraction is a distance that is proven to lie ahead (D-adaptation's bound, without its vectors). It
-is a third of the distance travelled while steps double on a slope.
-
-What else is proven, for convex L and in expectation: the newest batch is independent of both
-points, so
-
-.. math:: \lambda_k = \sum_i a_i \langle g_i, \bar w_i - w_i\rangle,\qquad
-          \sum_i a_i\,(L(\bar w_i) - L(w_i)) \;\ge\; \mathbb{E}\,\lambda_k
-
-with the weights ``a_i ∝ i¹⁵``. So λ > 0 is evidence that the iterates are on average better than
-the averages beside them; by Jensen so is then their mean with the weights a, which becomes the
-answer. (As evidence λ is noisy, and the newest iterate comes after it.) Where noise rules,
-``E⟨∇L(w), w − w̄⟩`` is about ``η E‖g‖²/2``, hence λ < 0 and the answer stays the long average. With
-a penalty, g is replaced in λ by a subgradient of the whole: the proximal step to ``w_i`` has shown
-one of the penalty there, ``(w_{i−1} − w_i)/η_{i−1} − g_{i−1}``.
-
-References
-----------
-Ivgi, Hinder and Carmon, "DoG is SGD's best friend: a parameter-free dynamic step size schedule",
-ICML 2023; Defazio and Mishchenko, "Learning-rate-free learning by D-adaptation", ICML 2023.
-
-The rule behind ``eta="auto"``.
+r"""The rule behind ``eta="auto"``.
 
 The convex corollary of the paper wants ``η = min{1/(4δ), B/(σ√K)}``. Here everything in it is
 measured on the way:
@@ -48,15 +6,13 @@ measured on the way:
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\;
           \frac{1.2\,\|\bar w_k - w_0\|}{\sqrt{k\,r_k v_k}}\Big\}
 
-δ from secants of h on one batch (:mod:`~proxyprox.stepsizes.auto`), the noise v from half
-batches (:mod:`~proxyprox.stepsizes.auto`), the share r of it that reaches the iterate from a few
-steps shaken on purpose (:mod:`~proxyprox.stepsizes.auto`), B from the distance travelled, as in
-DoG, and K from the steps so far, which makes the rule anytime. The last term's denominator holds
-noise only, not the gradients themselves: a deterministic run is never slowed down by it. Where the
-correction is plain, past differences are weighed in by their expected error
-(:mod:`~proxyprox.stepsizes.auto`). The answer is the average with weights ``k³`` of the iterates,
-or the last one if nothing is noisy. Without a proxy, in :class:`~proxyprox.SGD` with noisy
-gradients, the gradients take the place of δ and v (:mod:`~proxyprox.stepsizes.auto`).
+δ comes from secants of h on one batch (:func:`with_curvature`), the noise v from half batches
+(:func:`with_noise`), the share r of it that reaches the iterate from a few subproblems solved again
+with a sample of the noise added (:func:`with_damping`), B from the distance travelled, as in DoG,
+and K from the steps so far, which makes the rule anytime. The last term's denominator holds noise
+only, not the gradients themselves, so that it never slows a deterministic run. Where the correction
+is plain, past differences are weighed in by their expected error (:func:`with_gain`). The answer
+is the average of the iterates with weights ``k³``, or the last one if nothing is noisy.
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
@@ -66,18 +22,56 @@ What is proven, for exact inner solves:
 * Where L is convex and its gradients exact, a step s whose secant shows ``q ≤ 1/η`` never raises L:
   ``∇L(w⁺) = ∇h(w⁺) − ∇h(w) − s/η`` at the subproblem's solution, hence by convexity
   ``L(w⁺) − L(w) ≤ ⟨∇L(w⁺), s⟩ = −(1/η − q)‖s‖²``. For quadratic L̂ and h, ``q ≤ 2/η`` is enough.
-* Every step that is taken back at least halves η (``q > 2/η`` and then ``η ≤ 1/q``), and where h is
-  δ-smooth the similarity term alone never pushes η below ``1/(√2 δ)`` (√2: powers of two).
+* Every step that is taken back at least halves η (``q > 2/η`` and then ``η ≤ 1/q``), and where the
+  gradients are exact and h is δ-smooth the similarity term alone never pushes η below
+  ``1/(√2 δ)`` (√2: powers of two). A sampled batch's secants may exceed δ, and push it lower.
 * With δ, B and σ known in place of their estimates, and the newest difference alone: the
   corollary's bound, with ``r σ²`` in the place of σ².
 
-What is not: that the estimates are good enough. That is tested, in ``benchmarks/auto_eta.py``.
+That the estimates are good enough is not proven. It is tested, in ``benchmarks/auto_eta.py``.
+
+**Without a proxy**, in :class:`~proxyprox.SGD` with noisy gradients, the distance travelled over
+the gradients takes the place of δ and v:
+
+.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1.2\,D_k}{\sqrt{k\,G_k}}\Big\},\qquad
+          D_k = \min\Big\{\|\bar w_k - w_0\|,\; 6 \max_{j \le k}
+          \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
+
+G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags.
+This is DoG, with a numerator that a single long step cannot raise and a denominator that forgets a
+steep start. Curvature, which limits the step of a proxy, says too little here: where noise is small
+and the curvature falls as the loss does (logistic regression on nearly separable data), steps far
+beyond 1/H that bounce at first are by far the best; where noise is large, 1/H is too long. Both
+show in ``‖g‖``. Steps stay bounded because ``k G_k ≥ 4k/(k + 4) ‖g_k‖²``: beyond the first few, no
+step is much longer than 0.6 of the distance travelled (1.2 while the average lags), and gradients
+that grow shorten the next ones.
+
+Distance travelled does not prove distance to go: where the loss is nearly linear (a hinge, absolute
+deviations) steps double unopposed, and bounded gradients never stop them. The second term of D
+does. For convex L, ``0 ≤ Σ η_i ⟨g_i, w_i − w*⟩`` in expectation if the step sizes do not depend on
+the gradients they multiply; with ``η_i g_i = w_i − w_{i+1}`` this telescopes to
+``(‖w_j − w_0‖² − Σ ‖w_{i+1} − w_i‖²)/2 ≤ ‖w_j − w_0‖ ‖w_0 − w*‖``, a lower bound on the distance to
+go (D-adaptation's, without its vectors). Here η_i does depend on g_i, so that the bound is a
+heuristic.
+
+Whether the average lags is measured with gradients of batches that are independent of both points:
+
+.. math:: \lambda_k = \sum_i a_i \langle g_i, \bar w_i - w_i\rangle,\qquad
+          \sum_i a_i\,(L(\bar w_i) - L(w_i)) \;\ge\; \mathbb{E}\,\lambda_k
+
+for convex L, with the weights ``a_i ∝ i¹⁵``. So λ > 0 is evidence that the iterates are on average
+better than the averages beside them; by Jensen so is then their mean with the weights a, which
+becomes the answer. Where noise dominates, ``E⟨∇L(w), w − w̄⟩`` is about ``η E‖g‖²/2``, hence λ < 0
+and the answer stays the long average. With a penalty, g is replaced in λ by a subgradient of the
+whole: the proximal step to ``w_i`` has shown one of the penalty there,
+``(w_{i−1} − w_i)/η_{i−1} − g_{i−1}``.
 
 References
 ----------
 Ivgi, Hinder and Carmon, "DoG is SGD's best friend: a parameter-free dynamic step size schedule",
-ICML 2023, for the distance over gradients; Shamir and Zhang, "Stochastic gradient descent for
-non-smooth optimization", ICML 2013, for the polynomial-decay average.
+ICML 2023, for the distance over gradients; Defazio and Mishchenko, "Learning-rate-free learning by
+D-adaptation", ICML 2023; Shamir and Zhang, "Stochastic gradient descent for non-smooth
+optimization", ICML 2013, for the polynomial-decay average.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Oracle complexities.
+"""How many gradients each method needs, and when a proxy pays.
 
 Stochastic gradients of L that each method needs, up to constant factors.
 

@@ -1,4 +1,4 @@
-"""The theorems."""
+"""The theorems of the paper as functions: what a run is promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans."""
+"""The corollaries as plans: step size, steps and accuracy of the inner solves."""
 
 from __future__ import annotations
 

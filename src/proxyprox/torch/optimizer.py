@@ -1,4 +1,4 @@
-"""The optimiser."""
+"""ProxyProx as a ``torch.optim.Optimizer``."""
 
 from __future__ import annotations
 
