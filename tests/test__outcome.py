@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from pathlib import Path
 
@@ -345,3 +346,35 @@ def test_random_runs_are_judged_by_what_their_true_loss_did(random_cases):
             elif how == "values":
                 assert not case.result.success, said
     assert fell > 25
+
+
+@pytest.mark.parametrize(
+    "value", [lambda w: 1 / 0, lambda w: w, lambda w: "low", lambda w: math.nan]
+)
+def test_a_value_that_cannot_be_used_is_named_and_the_gradients_judge(value):
+    result = pp.minimize(
+        pp.Problem((value, lambda w: w - 1), proxy=(lambda w: w @ w / 2, lambda w: w)),
+        np.zeros(2), method=pp.ProxyProx(1.0), steps=5,
+    )  # fmt: skip
+    assert result.values is None
+    assert "objective's value" in result.message
+    assert result.success
+
+
+def test_exact_gradients_that_explode_are_no_success_wherever_they_point():
+    def gradient(w):
+        # Far out the gradient points back along the way although the loss rises across it.
+        return w - 1 if np.abs(w).max() < 50 else 1e8 * np.array([-w[0], w[1]]) / np.abs(w).max()
+
+    result = pp.minimize(
+        pp.Problem((None, gradient), proxy=(lambda w: 0.0, lambda w: 0 * w)),
+        np.zeros(2), method=pp.ProxyProx(1e3), steps=2,
+    )  # fmt: skip
+    assert result.status is pp.Status.GREW
+
+
+def test_a_run_that_resumed_says_so(tmp_path):
+    problem = pp.Problem(pp.Quadratic(np.eye(2), b=np.ones(2)), pp.Quadratic(np.eye(2)))
+    call = {"method": pp.ProxyProx(1.0), "checkpoint": tmp_path / "run", "rng": 0}
+    pp.minimize(problem, steps=3, **call)
+    assert "after 3 steps" in pp.minimize(problem, steps=5, **call).message

@@ -22,7 +22,7 @@ from proxyprox.methods import SGD
 from proxyprox.oracles import Query, Step, answered
 from proxyprox.outcome import judged
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, as_budget
+from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
 from proxyprox.safeguard import Guarded
 from proxyprox.setup import chosen, planned, require_accounts
@@ -224,6 +224,9 @@ def _minimised(
         path = os.fspath(saver.path)
         ended = f"Resumed from {path!r}, it was finished already: no step was added."
         result = replace(result, message=f"{result.message} {ended}")
+    elif saver is not None and resumed:
+        began = f"Resumed from {os.fspath(saver.path)!r} after {counted(resumed, 'step')}."
+        result = replace(result, message=f"{result.message} {began}")
     return result
 
 

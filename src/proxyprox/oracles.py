@@ -11,7 +11,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
 from proxyprox._util.isolation import copied_tree, isolated
-from proxyprox._util.validation import Words, has, message, nonnegative, require_takes
+from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.methods import Answers
 from proxyprox.problems import Problem
 from proxyprox.result import Ledger, StepRecord
@@ -50,11 +50,7 @@ class MeteredProxy:
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
         self.ledger.proxy_values += 1
-        value = self.proxy.value(w)
-        try:
-            number = float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(message("the proxy's value", value, "a number")) from error
+        number = scalar("the proxy's value", self.proxy.value(w))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
         return number
@@ -148,8 +144,11 @@ def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def reported_value(problem: Problem, w: Vector) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted."""
+def reported_value(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
+    """Return the loss at a point for a report; None where it has none, or its use is accounted.
+
+    What goes wrong is added to ``faults``.
+    """
     objective = problem.objective
     accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
     if accounted or not has(objective, "value"):
@@ -157,8 +156,10 @@ def reported_value(problem: Problem, w: Vector) -> float | None:
     try:
         with np.errstate(all="ignore"):
             return float(problem.value(w))
-    except Exception:
+    except Exception as error:
         # A run that is finished and paid for is not lost to a function that only reports on it.
+        if faults is not None:
+            faults.append(f"{type(error).__name__}: {error}")
         return None
 
 

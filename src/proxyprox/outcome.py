@@ -64,6 +64,9 @@ MOSTLY, ALL_BUT_FEW = 0.8, 0.95
 RUNAWAY = 1e6
 """Growth that no loss worth minimising explains, whatever direction its gradients have."""
 
+STEEPER, FARTHER = 1e4, 1e2
+"""Growth of exact gradients, and the distance in units of max(1, ‖w_0‖), of a run that diverged."""
+
 CAME_BACK = 0.5
 """An answer less than half as far from the start as the points asked about is judged by none."""
 
@@ -172,7 +175,7 @@ class GradientPath:
         if not moves:
             return None
         seen = (
-            f"The target's gradient went from {size:.3g} at the start to {now:.3g} in norm, "
+            f"The target's gradient went from {size:.3g} in the first steps to {now:.3g} in norm, "
             f"{away:.3g} away from there"
         )
         steps, grown = len(moved), now >= GROWN * size
@@ -196,7 +199,10 @@ class GradientPath:
         if not average and far and self._bounces(late, moved):
             status = Status.GREW if grown else Status.ABOVE_START
             return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
-        if now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0):
+        diverged = now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0)
+        if self.exact and now >= STEEPER * size and distance >= FARTHER * max(here, 1.0):
+            diverged = True
+        if diverged:
             return Finding(Status.GREW, f"{seen}, and points further away still.")
         return None
 
@@ -323,7 +329,7 @@ def judged(
     account that this would have to be entered in. No step ever depends on what it says.
     ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
     """
-    values = _values(problem, w0, result.w)
+    values, fault = _values(problem, w0, result.w)
     with np.errstate(over="ignore", invalid="ignore"):
         away, size = norm(result.last - w0), norm(w0)
     status, note = _status(result, away, size, values)
@@ -333,7 +339,7 @@ def judged(
     else:
         lead = result.message if status is result.status else f"{status.value} {result.message}"
         message = f"{lead} {note}".rstrip()
-    return replace(result, values=values, status=status, message=message)
+    return replace(result, values=values, status=status, message=f"{message} {fault}".rstrip())
 
 
 def _advice(*, measured: bool, guarded: bool, far: bool) -> str:
@@ -352,9 +358,15 @@ def _advice(*, measured: bool, guarded: bool, far: bool) -> str:
     )
 
 
-def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[float, float] | None:
-    first, last = reported_value(problem, w0), reported_value(problem, w)
-    return None if first is None or last is None else (first, last)
+def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float] | None, str]:
+    """Return the losses at both ends, and what is wrong with the function that gives them."""
+    faults: list[str] = []
+    first, last = reported_value(problem, w0, faults), reported_value(problem, w, faults)
+    if faults:
+        return None, f"The objective's value could not be used ({faults[0]}): check it."
+    if first is not None and math.isnan(first):
+        return None, "The objective's value is NaN at the start: check it, or start elsewhere."
+    return (None if first is None or last is None else (first, last)), ""
 
 
 def _status(

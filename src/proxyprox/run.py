@@ -26,6 +26,7 @@ from proxyprox.oracles import (
     MeteredProxy,
     Query,
     Step,
+    checked_gradient,
     noise,
     price,
     received,
@@ -671,6 +672,8 @@ class Run:
         return price(self.problem.objective, query, self.ledger)
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+        # NumPy would broadcast a user's correction of another shape.
+        checked_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import proxyprox as pp
 from proxyprox import EMA, Mean, Plain, Storm
 
 RNG = np.random.default_rng(0)
@@ -98,3 +99,23 @@ def test_estimates_are_new_arrays():
         correction(difference, np.zeros(2), estimate, 1)
         np.testing.assert_array_equal(estimate, [1.0, 1.0])
         np.testing.assert_array_equal(difference, [0.0, 0.0])
+
+
+def test_an_estimate_of_another_shape_is_refused_and_a_wrong_signature_named():
+    class Short:
+        two_points = False
+
+        def __call__(self, difference, before, estimate, k):
+            return difference[:1]
+
+    class Lacking:
+        two_points = False
+
+        def __call__(self, difference):
+            return difference
+
+    problem = pp.Problem(pp.Quadratic(np.eye(2), b=np.ones(2)), pp.Quadratic(np.eye(2)))
+    with pytest.raises(ValueError, match=r"correction.*shape"):
+        pp.minimize(problem, method=pp.ProxyProx(1.0, correction=Short()), steps=1)
+    with pytest.raises(TypeError, match=r"correction.*estimate"):
+        pp.ProxyProx(1.0, correction=Lacking())

@@ -178,3 +178,8 @@ def test_wrong_signatures_of_classes_are_named():
         audit(Problem(Own(), proxy), np.zeros(2), curvature="hvp", rng=0)
     with pytest.raises(TypeError, match=r"hvp must be callable as hvp\(w, v\)"):
         FunctionProxy(lambda w: float(w @ w), lambda w: 2 * w, hvp=lambda v: v)
+
+
+def test_a_proxys_value_that_is_no_number_is_named():
+    with pytest.raises(TypeError, match="proxy's value"):
+        FunctionProxy(lambda w: w, lambda w: w).value(np.ones(2))

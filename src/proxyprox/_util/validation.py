@@ -47,6 +47,14 @@ def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
     )
 
 
+def scalar(argument: str, value: Any) -> float:
+    """Return a loss's value as a float, or refuse what is not one number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(message(argument, value, "a number")) from error
+
+
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")

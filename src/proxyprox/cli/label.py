@@ -44,7 +44,10 @@ def label(
     ] = None,
     show: Annotated[
         str | None,
-        typer.Option(help="Columns (CSV) to show you; the others are features, or these words."),
+        typer.Option(
+            help="Columns (CSV) to show you, separated by commas; the others are features, or "
+            "these words."
+        ),
     ] = None,
     answers: Annotated[
         Path | None, typer.Option(help="File of the answers; default: beside the data.")

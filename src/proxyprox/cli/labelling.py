@@ -177,7 +177,8 @@ def summary(budget: Any, file: Path, exported: Path | None = None) -> dict[str, 
     for label in budget.labels.values():
         counts[str(label)] = counts.get(str(label), 0) + 1
     shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    sentences = [f"{budget.spent} labels ({shares or 'none'}) are in {file}."]
+    labels = "1 label" if budget.spent == 1 else f"{budget.spent} labels"
+    sentences = [f"{labels} ({shares or 'none'}) {'is' if budget.spent == 1 else 'are'} in {file}."]
     gain = float("inf")
     mean: dict[str, Any] | None = None
     if len(counts) > 1:

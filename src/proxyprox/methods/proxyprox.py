@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from proxyprox import stepsizes
 from proxyprox._util.arrays import Vector
 from proxyprox._util.isolation import copied_tree, is_ours
-from proxyprox._util.validation import message, positive
+from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.corrections import EMA, Correction, Plain, Storm
 from proxyprox.inner import GradientDescent
 from proxyprox.methods.base import Answers, Eta, Solve, State, checked_eta, eta_at
@@ -25,7 +25,9 @@ def checked_correction(correction: Any) -> None:
         callable(correction) and hasattr(correction, "two_points")
     ):
         allowed = "a correction, such as Plain() or EMA(0.1)"
-        raise TypeError(message("correction", correction, allowed))
+        remedy = "One of your own has two_points and __call__(difference, before, estimate, k)."
+        raise TypeError(message("correction", correction, allowed, remedy))
+    require_takes("correction", correction, ("difference", "before", "estimate", "k"))
 
 
 def start(w0: Vector, eta: Eta, problem: Any, *, uses_proxy: bool = True) -> State:

@@ -8,7 +8,15 @@ import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.isolation import with_copies
-from proxyprox._util.validation import flag, message, nonnegative, positive, require_takes, takes
+from proxyprox._util.validation import (
+    flag,
+    message,
+    nonnegative,
+    positive,
+    require_takes,
+    scalar,
+    takes,
+)
 from proxyprox.problems.protocols import Batch
 
 
@@ -150,7 +158,7 @@ class FunctionProxy:
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        return float(self._value(w))
+        return scalar("the proxy's value", self._value(w))
 
     def gradient(self, w: Vector) -> Vector:
         """Return ∇L̂(w)."""

@@ -125,7 +125,8 @@ def _as_objective(given: Any) -> Any:
     if offers(given, "sample", "gradient"):
         return given
     allowed = "an Objective (sample and gradient) or a pair of callables (value, gradient)"
-    raise TypeError(message("objective", given, allowed))
+    remedy = "Without a value: (None, gradient)." if callable(given) else ""
+    raise TypeError(message("objective", given, allowed, remedy))
 
 
 def _as_proxy(given: Any) -> Any:
