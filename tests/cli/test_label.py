@@ -71,7 +71,7 @@ def test_a_slip_of_the_finger_is_asked_again(rows: Path) -> None:
     done = label(rows, "upp\n7\nup\n\n")
     assert "'upp' is none of them" in done.output
     assert "'7' is none of them" in done.output
-    assert "1 labels (up 1)" in done.output
+    assert "1 label (up 1)" in done.output
 
 
 def test_the_last_answer_can_be_changed(rows: Path) -> None:
@@ -164,16 +164,16 @@ def test_an_export_into_no_folder_is_refused_before_the_first_question(rows: Pat
 def test_q_stops_unless_a_class_is_called_so(rows: Path) -> None:
     for word in ("q", "QUIT"):
         done = label(rows, f"up\n{word}\nup\n", "--answers", f"{rows}.{word}")
-        assert "1 labels (up 1)" in done.output
+        assert "1 label (up 1)" in done.output
     own = label(rows, "q\nquit\n", "--classes", "q,r", "--answers", f"{rows}.own")
-    assert "1 labels (q 1)" in own.output
+    assert "1 label (q 1)" in own.output
     assert "quit or Enter alone stops" in " ".join(own.output.split())
 
 
 def test_a_class_called_b_leaves_a_way_back(rows: Path) -> None:
     done = label(rows, "b\nback\na\n\n", "--classes", "a,B")
     assert "back answers the last question again" in " ".join(done.output.split())
-    assert "1 labels (a 1)" in done.output
+    assert "1 label (a 1)" in done.output
 
 
 def test_standard_input_and_strange_endings_are_named(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_the_file_of_answers_keeps_its_permissions_and_links(rows: Path) -> None
     linked.symlink_to(private)
     for count in (1, 2):
         done = label(rows, "up\n\n", "--answers", str(linked))
-        assert f"{count} labels" in done.output
+        assert f"{count} label" in done.output
     assert linked.is_symlink()
     assert private.stat().st_mode & 0o777 == 0o600
 
