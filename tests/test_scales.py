@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import proxyprox as pp
 
@@ -30,6 +29,7 @@ def problem(scale, native):
 
 def arrays(library, dtype):
     if library == "torch":
+        torch = pytest.importorskip("torch")
         return lambda x: torch.tensor(np.asarray(x), dtype=getattr(torch, dtype))
     return lambda x: np.asarray(x, dtype=dtype)
 
@@ -90,6 +90,7 @@ def test_a_large_hessian_is_finite():
 
 @pytest.mark.parametrize("scale", [1e-30, 1e25])
 def test_torch_residuals(scale):
+    torch = pytest.importorskip("torch")
     from proxyprox.torch import ImplicitStep, ProxyProx
 
     w = torch.nn.Parameter(torch.zeros(2))

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import torch
 
 import proxyprox as pp
+
+torch = pytest.importorskip("torch")
 
 X = np.arange(12.0).reshape(6, 2) / 10
 Y = np.array([0, 1, 0, 1, 1, 0])

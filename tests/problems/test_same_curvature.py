@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 
 import proxyprox as pp
 from proxyprox.problems import MixedProxy, ScaledProxy
 from proxyprox.problems.combination import PairedLoss, Tilted
+
+torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(60, 4)), 2) * (RNG.random((60, 4)) < 0.7)

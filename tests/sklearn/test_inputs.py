@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import torch
 from sklearn.base import clone
 
 from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+
+torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:X_proxy has as many rows")
 RNG = np.random.default_rng(0)
