@@ -19,15 +19,41 @@ __all__ = ["EMA", "Correction", "Mean", "Plain", "Storm"]
 
 
 class Correction(Protocol):
-    """Turn the newest difference ``g − ∇L̂`` into the linear term of the subproblem."""
+    """Turn the newest difference ``g − ∇L̂`` into the linear term of the subproblem.
 
-    two_points: ClassVar[bool]
+    What a correction returns is its memory, which it is given back at the next step and which is
+    saved with the run: an array, or any tree of arrays, numbers, lists and dataclasses. Where the
+    memory is not the estimate itself, ``estimate(memory)`` returns that.
+
+    Examples
+    --------
+    The mean of the newest three differences:
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class WindowMean:
+    ...     length: int = 3
+    ...     two_points = False
+    ...
+    ...     def __call__(self, difference, before, memory, k):
+    ...         return [*(memory or []), difference][-self.length :]
+    ...
+    ...     def estimate(self, memory):
+    ...         return sum(memory) / len(memory)
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, minimize
+    >>> target = Quadratic(np.eye(2), b=np.array([-1.0, -2.0]), noise=0.1)
+    >>> problem = Problem(target, proxy=Quadratic(np.eye(2)))
+    >>> method = ProxyProx(eta=1.0, correction=WindowMean())
+    >>> minimize(problem, method=method, steps=200, rng=0).w.round(1)
+    array([1., 2.])
+    """
+
+    two_points: bool
     """Whether the batch must also be evaluated at the previous iterate."""
 
-    def __call__(
-        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
-    ) -> Vector:
-        """Return the estimate after outer step ``k``.
+    def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Any:
+        """Return the memory after outer step ``k``.
 
         Parameters
         ----------
@@ -35,11 +61,17 @@ class Correction(Protocol):
             ``g_k − ∇L̂(w_k)`` on the new batch.
         before : array or None
             The same batch's difference at ``w_{k−1}``, if ``two_points`` and k > 0.
-        estimate : array or None
-            The estimate so far; None at k = 0.
+        memory : array or tree
+            What the correction returned at the step before; None at k = 0.
         k : int
             Number of earlier steps.
         """
+
+
+def estimate_of(correction: Correction, memory: Any) -> Vector:
+    """Return the estimate of ∇L − ∇L̂ in a correction's memory; by default they are the same."""
+    estimate = getattr(correction, "estimate", None)
+    return memory if estimate is None else estimate(memory)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
 from proxyprox.safeguard import Guarded
-from proxyprox.setup import chosen, planned, require_accounts
+from proxyprox.setup import DEFAULT_METHOD, planned, require_accounts
 from proxyprox.stopping import Criterion
 from proxyprox.subproblem import NonFiniteError
 
@@ -159,7 +159,7 @@ def minimize(
     progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
-    method = chosen(method)
+    method = DEFAULT_METHOD if method is None else method
     saver = as_checkpoint(checkpoint)
     require_accounts(problem, method, limits)
     run = Run(
@@ -218,7 +218,11 @@ def _minimised(
             raise _with_result(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
     result = judged(
-        result, run.problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
+        result,
+        run.problem,
+        start,
+        measured=run.step_size.measures,
+        guarded=isinstance(driven, Guarded),
     )
     if saver is not None and idle:
         path = os.fspath(saver.path)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
-from proxyprox.methods import Answers
 from proxyprox.problems import Problem
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
@@ -85,7 +85,8 @@ class MeteredProxy:
         It knows what is remembered here; what it remembers besides is its own.
         """
         twin = copy.copy(self)
-        twin.by_content, twin._known = True, list(self._known)
+        twin.by_content = True
+        twin.rewind(self.snapshot())
         return twin
 
     def snapshot(self) -> list[tuple[Vector, Vector]]:
@@ -165,12 +166,12 @@ def reported_value(problem: Problem, w: Vector, faults: list[str] | None = None)
 
 @dataclass(frozen=True)
 class Query:
-    """What a run wants to know: the gradient of one batch at one or two points.
+    """What a run wants to know: the gradient of one batch at one or more points.
 
-    ``halves``, where the objective offers them and the method can use them, are two batches that
-    make up the batch: whoever evaluates both in its place, at the first point, learns for nothing
-    how noisy the gradient is, and may tell both gradients (``tell(..., halves=(g1, g2))``).
-    ``exact`` says that the batch is everything there is. The arrays are copies, the caller's own.
+    ``halves``, where the objective offers them and the step size is measured, are two batches that
+    make up the batch. Their gradients at the first point, evaluated in its place, also show how
+    noisy the gradient is: tell them too (``tell(..., halves=(g1, g2))``). ``exact`` says that the
+    batch is everything there is. The arrays are copies, the caller's own.
     """
 
     batch: Any
@@ -182,6 +183,11 @@ class Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copied(point) for point in self.points)
         return Query(self.handed(self.batch), points, copied_tree(self.halves), self.exact)
+
+    @property
+    def purchase(self) -> Purchase:
+        """What answering it costs."""
+        return Purchase(self.batch, len(self.points), 1, self.exact)
 
     def handed(self, batch: Any) -> Any:
         """Return a batch for user code; the batch of everything is the user's own already."""
@@ -235,8 +241,8 @@ def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, 
     return [gradient(w, query.batch) for w in query.points], None
 
 
-def received(objective: Any, query: Query, gradients: Any, observations: Any) -> Answers:
-    """Return the answers to a query, checked; observations are turned into gradients."""
+def received(objective: Any, query: Query, gradients: Any, observations: Any) -> tuple[Vector, ...]:
+    """Return the gradients told for a query, checked; observations are turned into gradients."""
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
@@ -253,7 +259,7 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
         allowed = f"one for each of the {len(query.points)} points asked about"
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
-    return Answers(
+    return tuple(
         copied(checked_gradient("the target's gradient", answer, point))
         for answer, point in zip(gradients, query.points, strict=True)
     )
@@ -285,8 +291,8 @@ def recorded(
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
-    """Return an estimate of E‖g − ∇L‖² and a sample of g − ∇L: the halves' gap, for their mean."""
-    if query.batch is None:
+    """Return an estimate of E‖g − ∇L‖² and a sample of g − ∇L: half the gap of two halves."""
+    if query.exact or query.batch is None:
         return 0.0, None
     if halves is None:
         return None, None
@@ -296,20 +302,35 @@ def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | N
     return square(norm(gap)), gap
 
 
-def price(objective: Any, query: Query, ledger: Ledger) -> dict[str, float]:
-    """Return what answering a query adds to the ledger."""
-    points, count = len(query.points), getattr(objective, "samples", None)
-    if count is not None:
-        samples = int(count(query.handed(query.batch)))
-    else:
-        samples = len(query.batch) if hasattr(query.batch, "__len__") else 1
-    paid: dict[str, float] = {"target_gradients": points, "target_samples": samples}
-    cost = getattr(objective, "cost", None)
+class Purchase(NamedTuple):
+    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+
+    batch: Any
+    points: int
+    new_batches: int = 1
+    exact: bool = False
+
+
+def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict[str, float]:
+    """Return what some gradients together add to the ledger."""
+    count, cost = getattr(objective, "samples", None), getattr(objective, "cost", None)
+    paid: dict[str, float] = {"target_gradients": 0, "target_samples": 0}
     if cost is not None:
-        paid["cost"] = points * nonnegative(
-            "objective.cost(batch)", cost(query.handed(query.batch))
-        )
+        paid["cost"] = 0.0
+    for batch, points, new_batches, exact in purchases:
+        # A user's function may write into the batch; the batch of everything is the user's own.
+        given = batch if exact else copied_tree(batch)
+        if count is not None:
+            samples = int(count(given))
+        else:
+            samples = len(given) if hasattr(given, "__len__") else 1
+        paid["target_gradients"] += points
+        paid["target_samples"] += new_batches * samples
+        if cost is not None:
+            paid["cost"] += points * nonnegative("objective.cost(batch)", cost(given))
     epsilon = getattr(objective, "epsilon", None)
     if epsilon is not None:
-        paid["epsilon"] = epsilon(ledger.target_gradients + points) - ledger.epsilon
+        # Privacy is not a sum: it follows from the number of gradients.
+        gradients = ledger.target_gradients + int(paid["target_gradients"])
+        paid["epsilon"] = epsilon(gradients) - ledger.epsilon
     return paid

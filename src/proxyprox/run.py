@@ -9,19 +9,19 @@ import numbers
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, all_finite, copied, norm
+from proxyprox._util.arrays import Vector, all_finite, copied, norm, same_point
 from proxyprox._util.isolation import copied_tree, is_ours, isolated
 from proxyprox._util.signals import critical
-from proxyprox._util.validation import file_path, generator
+from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.checkpoint import Prefix
-from proxyprox.methods import Answers
+from proxyprox.methods.base import Answers, Request
 from proxyprox.oracles import (
     MeteredProxy,
     Query,
@@ -37,7 +37,8 @@ from proxyprox.oracles import (
 from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
-from proxyprox.setup import admit, chosen, require_problem, starting_point
+from proxyprox.setup import DEFAULT_METHOD, admit, require_problem, starting_point
+from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
@@ -121,7 +122,9 @@ class Snapshot(NamedTuple):
     """What questions and steps change in a run, at one moment; the ledger is not among it."""
 
     state: Any
+    step_size: Any
     pending: Query | None
+    request: Request | None
     share: float
     average: Vector | None
     steps: int
@@ -184,14 +187,14 @@ class Run:
         rng: np.random.Generator | int | None = None,
         expected_steps: int | None = None,
     ) -> None:
-        method = chosen(method)
+        method = DEFAULT_METHOD if method is None else method
         parts = admit(problem, w0, method, inner, stop, averaging, expected_steps)
         self.problem = problem
         self.method = method
         self.inner = parts.inner
         self.stop = parts.stop
-        self._measures = getattr(method, "eta", None) == "auto"
-        self.averaging = averaging or (Adaptive() if self._measures else Last())
+        self.step_size = method.step_size
+        self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
         self._faults = Faults()
@@ -205,6 +208,11 @@ class Run:
             by_content=not (is_ours(method) and is_ours(self.inner)),
         )
         self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
+        self._step_size_state = self.step_size.init(
+            parts.w0 if is_ours(self.step_size) else copied(parts.w0),
+            problem,
+            uses_proxy=method.uses_proxy,
+        )
         self._rng = generator(rng)
         self._w0 = parts.w0
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
@@ -214,6 +222,7 @@ class Run:
         self._average: Vector | None = None
         self._share = 1.0
         self._pending: Query | None = None
+        self._request: Request | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._broken_off: Snapshot | None = None
 
@@ -234,9 +243,20 @@ class Run:
         """The answer so far, a copy: the last iterate, or the average that was asked for."""
         if self._average is not None:
             return copied(self._average)
-        if self._measures and isinstance(self.averaging, Adaptive):
-            return copied(self.method.answer(self._state))
-        return copied(self._state.w)
+        w = self.method.answer(self._state)
+        if isinstance(self.averaging, Adaptive):
+            w = self.step_size.answer(self._step_size_state, w)
+        return copied(w)
+
+    @property
+    def start(self) -> Vector:
+        """The starting point, a copy."""
+        return copied(self._w0)
+
+    @property
+    def faults(self) -> Faults:
+        """The steps at which the proxy was not finite where that mattered."""
+        return self._faults
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
@@ -244,9 +264,10 @@ class Run:
         if self._pending is None:
             before = self.snapshot()
             try:
-                objective = self.problem.objective
-                batch = objective.everything() if self.method.exact else objective.sample(self._rng)
-                self._reopen(batch, tuple(self.method.ask(self._state)))
+                request, objective = self._next_request(), self.problem.objective
+                everything = request.everything
+                batch = objective.everything() if everything else objective.sample(self._rng)
+                self.open(batch, request)
             except BaseException:
                 self._broken_off = before
                 self.settle()
@@ -296,10 +317,10 @@ class Run:
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
-        answers = received(self.problem.objective, query, gradients, observations)
-        if self._measures:
-            answers.noise, answers.gap = noise(query, None if self.method.exact else halves)
-        self._charge(query)
+        told = received(self.problem.objective, query, gradients, observations)
+        level, half_gap = noise(query, halves) if self.step_size.measures else (None, None)
+        answers = Answers(told, query.batch, level, half_gap)
+        self.ledger.add(self.price(query))
         before = self.snapshot()
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
@@ -314,32 +335,39 @@ class Run:
 
     def _stepped(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        for answer in answers:
+        for answer in answers.gradients:
             if not all_finite(answer):
                 raise NonFiniteError(
                     "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
                 )
         self._solved = None
         self._faults.begin(self._proxy)
-        state = self._told(answers)
+        state, step_size_state = self._after(query, answers)
         if not all_finite(state.w):
             raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-        share, average = self._averaged(state)
+        eta = (
+            self._solved[0].eta
+            if self._solved
+            else self.step_size.eta(step_size_state, state.k - 1)
+        )
+        share, average = self._averaged(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
         k = state.k - 1
-        record = recorded(k, self.method.step_size(k), self._solved, self.ledger)
+        record = recorded(k, eta, self._solved, self.ledger)
         path = copy.copy(self._path)
         if path is not None:
-            exact = query.batch is None or self.method.exact
-            path.add(query.points[0], answers[0], isolated(self.problem.penalty), exact=exact)
+            exact = query.batch is None or query.exact
+            gradient = answers.gradients[0]
+            path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
         self._faults.end(k, self._proxy, self._state.w, held=held)
         self._path = path
-        self._state, self._pending, self._share, self._average = state, None, share, average
+        self._state, self._step_size_state = state, step_size_state
+        self._pending, self._request, self._share, self._average = None, None, share, average
         self.trace.append(record)
         phi = None if self._solved is None else self._solved[0]
-        gradients = tuple(copied(answer) for answer in answers)
+        gradients = tuple(copied(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
         return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
 
@@ -429,13 +457,14 @@ class Run:
         about = self._identified() if problem else None
         known = self._proxy.snapshot()
         if not self._proxy.by_content:
-            points = {id(item) for item in checkpoint.walk(self._state)}
+            points = {id(item) for item in checkpoint.walk([self._state, self._step_size_state])}
             known = [pair for pair in known if id(pair[0]) in points]
         copies = {
             "config": self.config(),
             "identity": about,
             "w0": self._w0,
             "state": self._state,
+            "step_size": self._step_size_state,
             # The proxy's gradients are kept, not recomputed: counts and bits stay the same.
             "known": [list(pair) for pair in known],
             "memory": self._memory,
@@ -453,7 +482,7 @@ class Run:
             "faults": self._faults.as_tree(),
         }
 
-    def load_state_dict(self, tree: dict[str, Any]) -> None:
+    def load_state_dict(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit.
 
         Parameters
@@ -462,13 +491,42 @@ class Run:
             The state of a run with the same configuration, start, seed and problem. A default
             inner rule that follows from the number of steps planned gives way to the one that the
             run began with: a run may go on for longer than was planned.
+        any_start : bool
+            Accept the state of a run that started elsewhere.
 
         Raises
         ------
         CheckpointError
             If it is the state of another run, or not a run's state; this run is then unchanged.
         """
-        self._load(tree)
+        checkpoint.require_kind(tree, "Run")
+        about = tree.get("identity")
+        identity = None if about is None else self._identified(counted=False)
+        with checkpoint.structure():
+            stop = self._stop_of(tree)
+            now = {**self.config(), "stop": checkpoint.describe(stop)}
+            found = [
+                text
+                for name, setting in now.items()
+                for text in checkpoint.differences(name, tree["config"][name], setting)
+            ]
+            if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
+                checkpoint.require_array("w0", tree["w0"], self._w0)
+                same = bool((tree["w0"] == self._w0).all())
+                if not same and not any_start:
+                    found.append("w0 is not that of the saved run")
+                if about is not None and identity is not None:
+                    found += checkpoint.other_identity(
+                        about, identity, dtype=now["dtype"], same_start=same
+                    )
+        if found:
+            raise checkpoint.other_run(found)
+        with checkpoint.structure():
+            commit = self._checked(tree)
+        # All is well: only now is the run changed.
+        if stop != self.stop:
+            self.stop, self._why_stop = stop, " (the rule that the run began with)"
+        commit()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -535,49 +593,24 @@ class Run:
                     f"it does not fit this problem: {error} Give the problem that the run was "
                     "saved with."
                 ) from error
-            known = [*classes, *checkpoint.record_classes(run._state)]
-            run._load(saved.tree(like=run._w0, classes=known), any_start=w0 is not None)
+            tree = saved.tree(like=run.start, classes=[*classes, *run.state_classes])
+            run.load_state_dict(tree, any_start=w0 is not None)
         return run
+
+    @property
+    def state_classes(self) -> list[type]:
+        """The dataclasses in the states of the method and of the step size."""
+        return checkpoint.record_classes([self._state, self._step_size_state])
 
     # -- internals --------------------------------------------------------------------------
 
-    def _load(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
-        """Take over a state; with ``any_start`` from whatever start this run was built with."""
-        checkpoint.require_kind(tree, "Run")
-        about = tree.get("identity")
-        identity = None if about is None else self._identified(counted=False)
-        with checkpoint.structure():
-            stop = self._stop_of(tree)
-            now = {**self.config(), "stop": checkpoint.describe(stop)}
-            found = [
-                text
-                for name, setting in now.items()
-                for text in checkpoint.differences(name, tree["config"][name], setting)
-            ]
-            if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
-                checkpoint.require_array("w0", tree["w0"], self._w0)
-                same = bool((tree["w0"] == self._w0).all())
-                if not same and not any_start:
-                    found.append("w0 is not that of the saved run")
-                if about is not None and identity is not None:
-                    found += checkpoint.other_identity(
-                        about, identity, dtype=now["dtype"], same_start=same
-                    )
-        if found:
-            raise checkpoint.other_run(found)
-        with checkpoint.structure():
-            commit = self._checked(tree)
-        # All is well: only now is the run changed.
-        if stop != self.stop:
-            self.stop, self._why_stop = stop, " (the rule that the run began with)"
-        commit()
-
     def _checked(self, tree: dict[str, Any]) -> Callable[[], None]:
         """Check a state of this configuration; return what puts the run into it."""
-        names = ("w0", "state", "known", "memory", "average", "path")
+        names = ("w0", "state", "step_size", "known", "memory", "average", "path")
         arrays = copied_tree({name: tree[name] for name in names})
         state, average, like = arrays["state"], arrays["average"], self._w0
         checkpoint.conform("state", state, self._state)
+        checkpoint.conform("step_size", arrays["step_size"], self._step_size_state)
         checkpoint.require_count("k", state.k)
         checkpoint.require_array("w", state.w, like)
         if average is not None:
@@ -605,10 +638,10 @@ class Run:
         faults = Faults()
         faults.restore(tree["faults"], state.k)
         path = GradientPath.from_tree(arrays["path"], like, state.k)
-        points = None if pending is None else tuple(self.method.ask(state))
 
         def commit() -> None:
             self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
+            self._step_size_state = arrays["step_size"]
             self._identity, self._config = tree.get("identity") or self._identity, None
             self._memory.clear()
             self._memory.update(arrays["memory"])
@@ -617,7 +650,9 @@ class Run:
             self._path, self._broken_off = path, None
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
-            self._reopen(None if pending is None else pending["batch"], points)
+            self._pending = self._request = None
+            if pending is not None:
+                self.open(pending["batch"])
 
         return commit
 
@@ -651,25 +686,50 @@ class Run:
                 proxy.rewind(known)
         return self._identity
 
-    def _reopen(self, batch: Any, points: tuple[Vector, ...] | None) -> None:
-        split = getattr(self.problem.objective, "halves", None) if self._measures else None
-        if points is None:
-            self._pending = None
-            return
-        exact = bool(self.method.exact)
-        batch = batch if exact else copied_tree(batch)
-        # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
-        halves = (
-            None if split is None else copied_tree(split(batch if exact else copied_tree(batch)))
-        )
-        self._pending = Query(batch, points, halves, exact)
+    def _next_request(self) -> Request:
+        """Return what the method wants to know, and the step-size rule with it."""
+        if is_ours(self.method):
+            request = self.method.ask(self._state)
+        else:
+            request = copied_tree(self.method.ask(copied_tree(self._state)))
+        if not isinstance(request, Request) or not request.points:
+            name = f"{type(self.method).__name__}.ask(state)"
+            raise TypeError(message(name, request, "a Request with at least one point"))
+        return request
 
-    def _charge(self, query: Query) -> None:
-        self.ledger.add(self.price(query))
+    def _points(self, request: Request) -> tuple[Vector, ...]:
+        """Return the points of a request, and the one that the step-size rule compares with."""
+        points = tuple(request.points)
+        before = self.step_size.compares(self._step_size_state, self.steps)
+        if before is None or any(same_point(before, point) for point in points[1:]):
+            return points
+        return (*points, before)
+
+    @property
+    def points(self) -> tuple[Vector, ...]:
+        """The points of the next question."""
+        return self._points(self._next_request())
+
+    @property
+    def compares_points(self) -> bool:
+        """Whether the step-size rule may evaluate a batch at the point before as well."""
+        return self.step_size.may_compare(self._step_size_state)
+
+    def open(self, batch: Any, request: Request | None = None) -> None:
+        """Ask the next question about a batch that is known already."""
+        self._request = self._next_request() if request is None else request
+        exact, points = self._request.everything, self._points(self._request)
+        split = getattr(self.problem.objective, "halves", None)
+        halves = None
+        # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
+        batch = batch if exact else copied_tree(batch)
+        if split is not None and self.step_size.measures:
+            halves = copied_tree(split(batch if exact else copied_tree(batch)))
+        self._pending = Query(batch, points, halves, exact)
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return price(self.problem.objective, query, self.ledger)
+        return price(self.problem.objective, self.ledger, [query.purchase])
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         # NumPy would broadcast a user's correction of another shape.
@@ -685,27 +745,61 @@ class Run:
         self._solved = (phi, solved.progress, stop)
         return solved.w if ours else copied(solved.w)
 
-    def _told(self, answers: Answers) -> Any:
-        """Return the method's state after the step; a user's method gets copies of all arrays."""
-        if is_ours(self.method):
-            return self.method.tell(self._state, answers, self._proxy, self._solve)
-        handed = Answers(copied(answer) for answer in answers)
-        handed.noise, handed.gap = answers.noise, copied_tree(answers.gap)
-        state = self.method.tell(copied_tree(self._state), handed, self._proxy, self._solve)
-        return copied_tree(state)
+    def _after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
+        """Return the states of the method and of the step size after a step."""
+        rule, k, learnt = self.step_size, self.steps, self._step_size_state
+        if rule.measures:
+            point, *others = zip(query.points, answers.gradients, strict=True)
+            seen = Observation(
+                k=k,
+                w=point[0],
+                gradient=point[1],
+                anchor=self._proxy.gradient(point[0]),
+                noise=answers.noise,
+                half_gap=answers.half_gap,
+                elsewhere=tuple(others),
+                smoothness=self._proxy.smoothness,
+            )
+            if not is_ours(rule):
+                seen, learnt = copied_tree(seen), copied_tree(learnt)
+            learnt = rule.observe(learnt, seen)
+        assert self._request is not None
+        own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
+        state = self._state
+        if not is_ours(self.method):
+            # A user's method may write into what it is given, and keep what it returns.
+            own, state = copied_tree(own), copied_tree(state)
+        step = _OuterStep(
+            rule, learnt, k, self._proxy, self._rng, self._solve, copies=not is_ours(self.method)
+        )
+        state = self.method.tell(state, own, step)
+        if not is_ours(self.method):
+            state = copied_tree(state)
+            self._require_state(state, k)
+        return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
+
+    def _require_state(self, state: Any, k: int) -> None:
+        name = f"the state that {type(self.method).__name__}.tell returns"
+        if not (hasattr(state, "w") and hasattr(state, "k")):
+            raise TypeError(message(name, state, "an object with w and k"))
+        if state.k != k + 1:
+            raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
+        checked_gradient(f"w in {name}", state.w, self._w0)
 
     def snapshot(self) -> Snapshot:
         """Return what a step may change, for :meth:`return_to`."""
         bits = self._rng.bit_generator
         return Snapshot(
-            self._state, self._pending, self._share, self._average, len(self.trace),
+            self._state, self._step_size_state, self._pending, self._request,
+            self._share, self._average, len(self.trace),
             len(self._faults.blocked), self._faults.words,
             dict(self._memory), self._proxy.snapshot(), bits, bits.state, self._path,
         )  # fmt: skip
 
     def return_to(self, before: Snapshot) -> None:
         """Go back to a snapshot of this run; doing so twice is no different."""
-        self._state, self._pending = before.state, before.pending
+        self._state, self._step_size_state = before.state, before.step_size
+        self._pending, self._request = before.pending, before.request
         self._share, self._average = before.share, before.average
         self.trace.shorten(before.steps)
         self._faults.go_back(before.blocked, before.words)
@@ -722,15 +816,51 @@ class Run:
             with critical():
                 self.return_to(self._broken_off)
 
-    def _averaged(self, state: Any) -> tuple[float, Vector | None]:
+    def _averaged(self, state: Any, eta: float) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
         if isinstance(self.averaging, (Last, Adaptive)):
             return 1.0, None
-        eta = self.method.step_size(state.k - 1) if self._solved is None else self._solved[0].eta
         share = self.averaging.share(self._share, eta, state.k)
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
+
+
+class _OuterStep:
+    """What a method may use during one step (:class:`~proxyprox.methods.OuterStep`)."""
+
+    def __init__(
+        self, rule: StepSize, learnt: Any, k: int, proxy: MeteredProxy,
+        rng: np.random.Generator, solve: Solve, *, copies: bool,
+    ) -> None:  # fmt: skip
+        self.proxy, self.rng, self.learnt = proxy, rng, learnt
+        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
+
+    @property
+    def eta(self) -> float:
+        """η of this step."""
+        return self._rule.eta(self.learnt, self._k)
+
+    @property
+    def gain(self) -> float | None:
+        """The weight of the newest difference, where the rule has one."""
+        return self._rule.gain(self.learnt)
+
+    @property
+    def restart(self) -> Restart | None:
+        """Where to start instead, if the rule undoes the last step."""
+        restart = self._rule.restart(self.learnt)
+        return copied_tree(restart) if self._copies else restart
+
+    def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
+        """Minimise the subproblem with the run's solver and criterion."""
+        if self._copies:
+            linear, centre = copied(linear), copied(centre)
+        if eta is None:
+            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
+        else:
+            w = self._solve(linear, centre, eta)
+        return copied(w) if self._copies else w
 
 
 def _like(problem: Problem, w0: Vector | None) -> Vector | None:

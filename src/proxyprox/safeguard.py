@@ -40,7 +40,7 @@ from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
 from proxyprox.inner import Auto
 from proxyprox.methods import SGD
-from proxyprox.oracles import Query, Step, answered, price
+from proxyprox.oracles import Purchase, Query, Step, answered, price
 from proxyprox.result import Budget, Ledger, Result, Status, counted
 from proxyprox.run import Run, Snapshot
 from proxyprox.stopping import Relative, Residual
@@ -231,51 +231,31 @@ NAMES = {
 """What is known before it is spent, and its name in messages."""
 
 
-class Item(NamedTuple):
-    """Gradients to pay for: of a batch, at so many points, with so many batches of new samples."""
-
-    batch: Any
-    points: int
-    batches: int
-
-
-def comparisons(batch: Any, points: int, count: int) -> Item:
+def comparisons(batch: Any, points: int, count: int) -> Purchase:
     """Return what comparisons at some points each pay for, on one set of held-out batches."""
     if batch is None:
-        # Exact gradients: one look is enough, and no sample is new.
-        return Item(batch, points, 0)
-    return Item(batch, points * count, count if points else 0)
+        # Exact gradients: one is enough, and no sample is new.
+        return Purchase(batch, points, 0)
+    return Purchase(batch, points * count, count if points else 0)
 
 
-class Purse:
-    """The limits of a run, applied to all that its arms and their comparisons spend."""
+class Allowance:
+    """The limits of a run, applied to everything that its arms and their comparisons spend."""
 
     def __init__(self, objective: Any, ledger: Ledger, limits: Budget | None) -> None:
         self.objective = objective
         self.ledger = ledger
         self.limits = limits
 
-    def bill(self, items: list[Item]) -> dict[str, float]:
+    def price(self, purchases: list[Purchase]) -> dict[str, float]:
         """Return what some gradients together add to the ledger."""
-        total: dict[str, float] = {"target_gradients": 0, "target_samples": 0}
-        for item in items:
-            one = price(self.objective, Query(item.batch, (None,)), self.ledger)
-            total["target_gradients"] += item.points
-            total["target_samples"] += item.batches * one["target_samples"]
-            if "cost" in one:
-                total["cost"] = total.get("cost", 0.0) + item.points * one["cost"]
-        epsilon = getattr(self.objective, "epsilon", None)
-        if epsilon is not None:
-            # Privacy is not a sum: it follows from the number of gradients.
-            gradients = self.ledger.target_gradients + int(total["target_gradients"])
-            total["epsilon"] = epsilon(gradients) - self.ledger.epsilon
-        return total
+        return price(self.objective, self.ledger, purchases)
 
-    def affords(self, items: list[Item]) -> bool:
+    def affords(self, purchases: list[Purchase]) -> bool:
         """Tell whether no limit would be exceeded."""
-        return self.limits is None or self._lacking(self.bill(items)) is None
+        return self.limits is None or self._lacking(self.price(purchases)) is None
 
-    def few(self, batch: Any, points: int) -> int:
+    def held_out_batches(self, batch: Any, points: int) -> int:
         """Return how many held-out batches a comparison may have: fewer where little is allowed.
 
         Parameters
@@ -287,7 +267,7 @@ class Purse:
         """
         if self.limits is None:
             return FEWEST
-        one, counts = self.bill([Item(batch, points, SETS)]), [float(FEWEST)]
+        one, counts = self.price([Purchase(batch, points, SETS)]), [float(FEWEST)]
         for name in ("target_gradients", "target_samples", "cost"):
             limit = getattr(self.limits, name)
             if limit is not None and one.get(name):
@@ -296,9 +276,9 @@ class Purse:
             counts.append(SHARE * self._private_gradients / points)
         return max(LEAST, int(min(counts)))
 
-    def require(self, items: list[Item]) -> None:
+    def require(self, purchases: list[Purchase]) -> None:
         """Refuse limits that do not even allow these."""
-        needs = self.bill(items)
+        needs = self.price(purchases)
         name = self._lacking(needs)
         if name is None:
             return
@@ -364,7 +344,7 @@ class Guarded:
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
         self._start, self._slope = run.w, 0.0
-        self._purse = Purse(run.problem.objective, run.ledger, limits)
+        self._allowance = Allowance(run.problem.objective, run.ledger, limits)
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._each = points_each(self._repeatable)
         self._batches: list[Any] = []
@@ -383,11 +363,11 @@ class Guarded:
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
         last = comparisons(query.batch, self._ends(query.batch), self._count(query.batch, 1))
-        return self._purse.bill([*self._step(query), last])
+        return self._allowance.price([*self._step(query), last])
 
     def require_budget(self) -> None:
         """Refuse a budget too small for a useful step and its comparison, before it is spent."""
-        if self._purse.limits is None:
+        if self._allowance.limits is None:
             return
         try:
             query = self.ask()
@@ -395,15 +375,14 @@ class Guarded:
         except Exception:
             # The loop will meet it again, and report it as it does all errors of the objective.
             return
-        if self._leader._measures:
+        if self._leader.step_size.measures:
             # The first step only finds out how long a step may be.
             for run in filter(None, (self._proxy, self._sgd)):
-                secants = (getattr(run._state, "rule", None) or {}).get("secants")
-                two = run.method.two_points or (query.batch is not None and bool(secants))
+                two = run.method.two_points or (query.batch is not None and run.compares_points)
                 new = run is self._leader or not self._repeatable
-                steps.append(Item(query.batch, 1 + two, int(new)))
+                steps.append(Purchase(query.batch, 1 + two, int(new)))
         least = comparisons(query.batch, self._ends(query.batch), LEAST)
-        self._purse.require([*steps, least])
+        self._allowance.require([*steps, least])
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
@@ -442,8 +421,8 @@ class Guarded:
             self._charge(self._sgd.ask())
             step = self._sgd.tell(gradients, halves=halves)
         self.steps += 1
-        if self._proxy and self._sgd and self._proxy._faults.in_a_row(self._proxy.steps):
-            self._drop(self._proxy._faults.words)
+        if self._proxy and self._sgd and self._proxy.faults.in_a_row(self._proxy.steps):
+            self._drop(self._proxy.faults.words)
         if self.steps >= self._due:
             self._check()
         assert step is not None
@@ -592,7 +571,7 @@ class Guarded:
         if self._sgd is None:
             return None
         if self._repeatable:
-            self._sgd._reopen(batch, tuple(self._sgd.method.ask(self._sgd._state)))
+            self._sgd.open(batch)
         query = self._sgd.ask()
         self._charge(query, samples=not self._repeatable)
         gradients, halves = answered(self.problem.objective, query)
@@ -629,7 +608,7 @@ class Guarded:
     def _count(self, batch: Any, ahead: int = 0) -> int:
         """Return how many held-out batches a comparison takes, after some more steps."""
         # Two comparisons on the way, and those at the end.
-        few = self._purse.few(batch, 2 * self._each + self._ends(batch))
+        few = self._allowance.held_out_batches(batch, 2 * self._each + self._ends(batch))
         return max(few, math.ceil(SHARE * (self.steps + ahead - self._last)))
 
     def _ends(self, batch: Any) -> int:
@@ -637,32 +616,32 @@ class Guarded:
         both = self._proxy is not None and self._sgd is not None
         return self._each * (both + has_rows(self.problem.objective, batch))
 
-    def _step(self, query: Query) -> list[Item]:
+    def _step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
-        items = [Item(query.batch, len(query.points), 1)]
+        purchases = [Purchase(query.batch, len(query.points), 1)]
         if self._proxy is not None and self._sgd is not None:
-            points = len(self._sgd.method.ask(self._sgd._state))
+            points = len(self._sgd.points)
             batch = query.batch if self._repeatable else self._sgd.ask().batch
-            items.append(Item(batch, points, int(not self._repeatable)))
-        return items
+            purchases.append(Purchase(batch, points, int(not self._repeatable)))
+        return purchases
 
     def _held_out(self, points: int, *, keep: bool = False) -> list[Any]:
         """Draw batches to compare at some points, as many as can be paid; charge their samples.
 
         With ``keep`` the last comparisons stay affordable.
         """
-        items: list[Item] = []
+        purchases: list[Purchase] = []
         batches: list[Any] = []
         wanted = self._count(self._seen) if self.steps else 0
         if keep:
-            items.append(comparisons(self._seen, self._ends(self._seen), wanted))
+            purchases.append(comparisons(self._seen, self._ends(self._seen), wanted))
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
             if self._seen is not None:
                 batch = copied_tree(self.problem.objective.sample(self._rng))
-            items.append(comparisons(batch, points, 1))
-            if not self._purse.affords(items):
+            purchases.append(comparisons(batch, points, 1))
+            if not self._allowance.affords(purchases):
                 break
             batches.append(batch)
             if batch is None:
@@ -671,7 +650,7 @@ class Guarded:
             return []
         for batch in batches:
             self.ledger.target_samples += int(
-                self._purse.bill([Item(batch, 0, 1)])["target_samples"]
+                self._allowance.price([Purchase(batch, 0, 1)])["target_samples"]
             )
         return batches
 
@@ -696,7 +675,7 @@ class Guarded:
         return check
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
-        paid = self._purse.bill([Item(query.batch, len(query.points), int(samples))])
+        paid = self._allowance.price([Purchase(query.batch, len(query.points), int(samples))])
         self.ledger.add(paid)
 
     def _answers(self, query: Query) -> list[Vector]:

@@ -14,7 +14,7 @@ from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
-from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, Method, ProxyProx
 from proxyprox.problems import FunctionObjective, Problem, Zero
 from proxyprox.result import Budget
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
@@ -86,9 +86,8 @@ def _check_calls(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
-def chosen(method: Any | None) -> Any:
-    """Return the method, or the one for all who do not name one."""
-    return ProxyProx(eta="auto") if method is None else method
+DEFAULT_METHOD = ProxyProx(eta="auto")
+"""The method of those who name none."""
 
 
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:
@@ -122,22 +121,21 @@ def _require_same_library(w0: Vector, zeros: Vector) -> None:
 
 
 def _check_method(method: Any, problem: Problem) -> None:
-    if isinstance(method, type) or not all(hasattr(method, n) for n in ("init", "ask", "tell")):
+    if not isinstance(method, Method):
         known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
         allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
-        remedy = (
-            f"Call it: {_called(method)}." if isinstance(method, type) and method in known else ""
-        )
+        remedy = "One of your own is a subclass of proxyprox.Method."
+        if isinstance(method, type) and method in known:
+            remedy = f"Call it: {_called(method)}."
         got = Words(f"the class {method.__name__}") if isinstance(method, type) else method
         raise TypeError(message("method", got, allowed, remedy))
-    objective = problem.objective
-    if method.exact:
-        instead = "Use ProxyProx, which needs sampled gradients only."
-        if isinstance(objective, FunctionObjective):
-            instead += (
-                " Or give FunctionObjective everything=, which returns the batch of all data."
-            )
-        require(f"method={type(method).__name__}", "objective", objective, ("everything",), instead)
+    objective, name = problem.objective, type(method).__name__
+    needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))
+    instead = "Use ProxyProx, which needs sampled gradients only."
+    if isinstance(objective, FunctionObjective) and "everything" in needs:
+        instead += " Or give FunctionObjective everything=, which returns the batch of all data."
+    require(f"method={name}", "objective", objective, needs, instead)
+    if "everything" in needs:
         require_takes("objective.everything", objective.everything, ())
     if method.two_points and not getattr(objective, "repeatable", True):
         raise TypeError(
@@ -188,7 +186,8 @@ def _stop(
             allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
             raise TypeError(message("stop", stop, allowed))
         return stop, ""
-    if math.isinf(method.step_size(0)):
+    rule = method.step_size
+    if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
         if method.default_inner is not None:
             return Steps(20), " (the default without a proximal term, as published)"
         return Relative(1e-8), " (the default without a proximal term)"

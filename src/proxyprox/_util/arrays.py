@@ -193,3 +193,10 @@ def symmetric_product(matrix: Matrix) -> Callable[[Vector], Vector]:
         columns = np.asfortranarray(matrix)
         return lambda v: symv(1.0, columns, v)
     return lambda v: matrix @ v
+
+
+def same_point(x: Vector | None, y: Vector | None) -> bool:
+    """Tell whether two points are one array, or have the same entries."""
+    if x is None or y is None:
+        return False
+    return x is y or (x.shape == y.shape and bool((x == y).all()))

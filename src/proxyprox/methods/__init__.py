@@ -1,6 +1,6 @@
 """Outer methods: what is asked of the target, and what is done with the answer."""
 
-from proxyprox.methods.base import Answers, Method
+from proxyprox.methods.base import Answers, Method, OuterStep, Request, State
 from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.sgd import SGD
 from proxyprox.methods.sliding import AcceleratedSliding
@@ -13,5 +13,8 @@ __all__ = [
     "AuxMVR",
     "AuxMom",
     "Method",
+    "OuterStep",
     "ProxyProx",
+    "Request",
+    "State",
 ]

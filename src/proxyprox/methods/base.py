@@ -1,94 +1,255 @@
-"""What a method is: it asks for target gradients at points, and is told them."""
+"""What an outer method is: it asks for target gradients at points, is told them, and moves.
+
+A method is frozen configuration. What it carries from step to step is its state: any tree of
+dataclasses, dicts, lists, numbers and arrays of any shape, with the iterate ``w`` and the number
+of steps ``k`` in it. The run saves the state, resumes it bit for bit, and calls the method::
+
+    state = method.init(w0, problem)
+    repeat:
+        request = method.ask(state)              # at which points, of a batch or of everything
+        answers = the target's gradients there
+        state = method.tell(state, answers, step)
+
+``step`` is what the method may use: the proxy, the step size and the inner solver.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import message, positive
-from proxyprox.stepsizes import Memory
+from proxyprox._util.isolation import copied_tree, is_ours
+from proxyprox.corrections import Correction, Plain, estimate_of
+from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.stepsizes.base import Eta, Restart, StepSize
 
-Eta = float | Callable[[int], float] | Literal["auto"]
-"""A step size: a number, a function of the outer step k = 0, 1, …, or "auto" to measure it."""
 
+@dataclass(frozen=True)
+class Request:
+    """What a method wants to know: gradients at some points, of one batch or of everything.
 
-class Answers(list[Vector]):
-    """The batch's gradient at each point that was asked about, and how noisy the first is.
-
-    ``noise`` estimates ``E‖g − ∇L‖²``; 0 for exact gradients, None where nobody knows. ``gap``,
-    half the difference of two half batches' gradients, is a sample of that noise.
+    Attributes
+    ----------
+    points : tuple of arrays
+        Where; the first is the point that the step is about. All on the same batch.
+    everything : bool
+        Ask for the full gradients, of ``objective.everything()``, in place of a sampled batch.
     """
 
+    points: tuple[Vector, ...]
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The target's gradients at the points of a :class:`Request`, and what they were made of.
+
+    Attributes
+    ----------
+    gradients : tuple of arrays
+        One for each point, all of the same batch.
+    batch : object
+        The batch as the objective drew it, such as an array of row numbers.
+    noise : float or None
+        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None where it
+        is not known.
+    half_gap : array or None
+        Half the difference of two half batches' gradients: a sample of that noise.
+    """
+
+    gradients: tuple[Vector, ...]
+    batch: Any = None
     noise: float | None = None
-    gap: Vector | None = None
+    half_gap: Vector | None = None
 
 
-class Solve(Protocol):
-    """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion."""
+class OuterStep(Protocol):
+    """What a method may use while it takes a step."""
 
-    def __call__(self, linear: Vector, centre: Vector, eta: float) -> Vector:
-        """Return the approximate minimiser, started at the centre."""
+    @property
+    def proxy(self) -> Any:
+        """The proxy, each access counted; gradients at the last few points are remembered."""
+
+    @property
+    def eta(self) -> float:
+        """η of this step."""
+
+    @property
+    def gain(self) -> float | None:
+        """The weight that the step-size rule gives the newest difference, where it has one."""
+
+    @property
+    def restart(self) -> Restart | None:
+        """Where to start instead, if the step-size rule undoes the last step."""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The run's randomness."""
+
+    def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
+        """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion.
+
+        Without ``eta`` the step-size rule decides; it may try smaller ones where it has to.
+        """
 
 
 @dataclass(frozen=True)
 class State:
-    """What the methods built on a correction carry from step to step."""
+    """The least that a method's state holds: the iterate and the number of steps taken."""
 
     w: Vector
     k: int = 0
-    estimate: Vector | None = None
-    previous: Vector | None = None
-    previous_anchor: Vector | None = None
-    rule: Memory | None = None
 
 
-class Method(Protocol):
-    """An outer method; frozen configuration, explicit state."""
+class Method:
+    """An outer method; a subclass is a frozen dataclass that defines :meth:`tell`.
 
-    uses_proxy: ClassVar[bool]
-    """False for methods that treat the proxy as zero."""
+    Where it needs more than the gradient of a batch at the current iterate it also defines
+    :meth:`ask`, and :meth:`init` where its state has more than ``w`` and ``k``.
+    :func:`proxyprox.testing.check_method` checks one of your own.
 
-    exact: ClassVar[bool]
-    """Whether the method asks for full target gradients."""
+    Examples
+    --------
+    ProxyProx with heavy-ball momentum, for any step size, ``eta="auto"`` included:
 
-    default_inner: ClassVar[Any | None]
-    """The solver its authors use, or None to let Auto choose."""
+    >>> from dataclasses import dataclass
+    >>> from typing import Any
+    >>> import numpy as np
+    >>> from proxyprox import Method, Problem, Quadratic, minimize
+    >>> @dataclass(frozen=True)
+    ... class Momentum:
+    ...     w: Any
+    ...     velocity: Any
+    ...     k: int = 0
+    >>> @dataclass(frozen=True)
+    ... class HeavyBall(Method):
+    ...     eta: Any
+    ...     beta: float = 0.5
+    ...
+    ...     def init(self, w0, problem):
+    ...         return Momentum(w0, 0 * w0)
+    ...
+    ...     def tell(self, state, answers, step):
+    ...         difference = answers.gradients[0] - step.proxy.gradient(state.w)
+    ...         velocity = self.beta * state.velocity + (1 - self.beta) * difference
+    ...         w = step.solve(linear=velocity, centre=state.w)
+    ...         return Momentum(w, velocity, state.k + 1)
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
+    >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
+    >>> minimize(problem, method=HeavyBall(eta="auto"), steps=60).w.round(4)
+    array([1., 1.])
+    """
+
+    uses_proxy: ClassVar[bool] = True
+    """False for a method that treats the proxy as zero."""
+
+    exact: ClassVar[bool] = False
+    """Whether every request is for everything."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What the objective must offer, such as ("everything",); checked before anything is paid."""
+
+    two_points: bool = False
+    """Whether a batch is evaluated at two points, so that batches must be repeatable."""
+
+    default_inner: ClassVar[Any | None] = None
+    """The solver that its authors use; None for the one that suits the proxy."""
+
+    allows_infinite_eta: ClassVar[bool] = False
+    """Whether the proximal term may be left out."""
+
+    eta: Eta
+    """A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"."""
 
     @property
-    def two_points(self) -> bool:
-        """Whether one batch is evaluated at two points."""
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for."""
+        return as_step_size(self.eta, allow_inf=self.allows_infinite_eta)
 
-    def init(self, w0: Vector, problem: Any = None) -> Any:
-        """Return the state before the first step on a problem."""
+    def init(self, w0: Vector, problem: Any) -> Any:
+        """Return the state before the first step; it has ``w`` and ``k``."""
+        return State(w=w0)
 
-    def ask(self, state: Any) -> tuple[Vector, ...]:
-        """Return the points where the next batch's gradient is wanted."""
+    def ask(self, state: Any) -> Request:
+        """Return what the next step wants to know: by default a batch's gradient at w_k."""
+        return Request((state.w,), everything=self.exact)
 
-    def tell(self, state: Any, gradients: Sequence[Vector], proxy: Any, solve: Solve) -> Any:
-        """Return the state after one outer step."""
+    def tell(self, state: Any, answers: Answers, step: OuterStep) -> Any:
+        """Return the state after one outer step, with ``k`` one larger."""
+        raise NotImplementedError(f"{type(self).__name__} must define tell(state, answers, step)")
 
-    def step_size(self, k: int) -> float:
-        """Return η of outer step k."""
-
-
-def checked_eta(eta: Any, *, allow_inf: bool = False) -> None:
-    """Refuse a step size that is neither positive nor a function."""
-    if isinstance(eta, str):
-        if eta != "auto":
-            raise TypeError(message("eta", eta, "a positive number, a function or 'auto'"))
-    elif not callable(eta):
-        remedy = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
-        positive("eta", eta, remedy, allow_inf=allow_inf)
+    def answer(self, state: Any) -> Vector:
+        """Return the iterate to answer with."""
+        return state.w
 
 
-def eta_at(eta: Eta, k: int, *, allow_inf: bool = False) -> float:
-    """Return the step size of outer step k, checking what a schedule returns."""
-    if isinstance(eta, str):
-        # Known only when the step is taken; the record of the step holds it.
-        return math.nan
-    if callable(eta):
-        return positive(f"eta({k})", eta(k), "Mend the schedule.", allow_inf=allow_inf)
-    return eta
+@dataclass(frozen=True)
+class CorrectedState:
+    """The iterate, the correction's memory and, where two points are compared, the one before."""
+
+    w: Vector
+    k: int = 0
+    memory: Any = None
+    previous: Vector | None = None
+    previous_anchor: Vector | None = None
+
+
+class CorrectedMethod(Method):
+    """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k; abstract."""
+
+    correction: Correction
+
+    @property
+    def two_points(self) -> bool:  # type: ignore[override]
+        """Whether the correction compares two points on one batch."""
+        return self.correction.two_points
+
+    def init(self, w0: Vector, problem: Any) -> CorrectedState:
+        """Start at w0."""
+        return CorrectedState(w=w0)
+
+    def ask(self, state: CorrectedState) -> Request:
+        """Ask at w_k, and at w_{k−1} on the same batch if the correction compares the two."""
+        both = self.two_points and state.previous is not None
+        points = (state.w, state.previous) if both else (state.w,)
+        return Request(points, everything=self.exact)
+
+    def tell(self, state: CorrectedState, answers: Answers, step: OuterStep) -> CorrectedState:
+        """Solve the corrected proximal subproblem."""
+        centre, anchor, before = state.w, step.proxy.gradient(state.w), None
+        difference = self.target_gradient(answers) - anchor
+        if step.restart is not None:
+            # The newest batch is known at the centre before: start there again, with a shorter η.
+            centre, anchor = step.restart.centre, step.restart.anchor
+            difference = step.restart.difference
+        elif len(answers.gradients) == 2:
+            before = answers.gradients[1] - state.previous_anchor
+        if step.gain is not None and isinstance(self.correction, Plain):
+            # The rule's mean of all differences, weighed by their expected errors.
+            mean = state.memory
+            memory = difference if mean is None else mean + step.gain * (difference - mean)
+            estimate = memory
+        else:
+            memory, estimate = _corrected(self.correction, difference, before, state)
+        w = step.solve(linear=estimate, centre=centre)
+        kept = (centre, anchor) if self.two_points else (None, None)
+        return CorrectedState(w, state.k + 1, memory, *kept)
+
+    def target_gradient(self, answers: Answers) -> Vector:
+        """Return the target's gradient at w_k."""
+        return answers.gradients[0]
+
+
+def _corrected(
+    correction: Correction, difference: Vector, before: Vector | None, state: CorrectedState
+) -> tuple[Any, Vector]:
+    """Return a correction's memory and estimate; a user's may write into what it is handed."""
+    if is_ours(correction):
+        memory = correction(difference, before, state.memory, state.k)
+        return memory, estimate_of(correction, memory)
+    copies = copied_tree(difference), copied_tree(before), copied_tree(state.memory)
+    memory = copied_tree(correction(*copies, state.k))
+    return memory, copied_tree(estimate_of(correction, copied_tree(memory)))

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.validation import message, nonnegative, positive
-from proxyprox.methods.base import Solve
-from proxyprox.stepsizes import Memory
+from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
+from proxyprox.stepsizes.base import Constant, StepSize
 
 
 @dataclass(frozen=True)
 class SlidingState:
-    """The two sequences; ``x_g`` is set between the two halves of an iteration."""
+    """The two sequences and δ; ``x_g`` and ∇h there are set between the halves of an iteration."""
 
     w: Vector
     x: Vector
+    delta: float
     k: int = 0
     x_g: Vector | None = None
-    rule: Memory | None = None
+    slope: Vector | None = None
 
 
 @dataclass(frozen=True)
-class AcceleratedSliding:
+class AcceleratedSliding(Method):
     r"""The accelerated extragradient method for ``L = L̂ + h``, h δ-smooth, L μ-strongly convex.
 
     .. math::
@@ -57,16 +58,13 @@ class AcceleratedSliding:
 
     delta: float | None = None
     mu: float = math.nan
-    eta: Literal["auto"] | None = None
+    eta: Any = None
 
-    uses_proxy: ClassVar[bool] = True
     exact: ClassVar[bool] = True
-    two_points: ClassVar[bool] = False
-    default_inner: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
-        known = self.eta is None or (isinstance(self.eta, str) and self.eta == "auto")
+        """Check the numbers."""
+        known = self.eta is None or isinstance(as_step_size(self.eta), AutoStep)
         if not known or (self.eta is None) == (self.delta is None):
             allowed = "'auto' without delta, or left out with it"
             raise ValueError(message("eta", self.eta, allowed, "Give one of the two."))
@@ -74,55 +72,46 @@ class AcceleratedSliding:
             nonnegative("delta", self.delta)
         positive("mu", self.mu)
 
-    def init(self, w0: Vector, problem: Any = None) -> SlidingState:
-        """Start both sequences at w0."""
-        rule = {"delta": float(self.mu)} if self.eta == "auto" else None
-        return SlidingState(w=w0, x=w0, rule=rule)
+    @property
+    def step_size(self) -> StepSize:
+        """The rule η = 1/(2δ); where δ is measured, each step passes its own."""
+        return Constant(math.nan if self.delta is None else 1 / (2 * max(self.delta, self.mu)))
 
-    def ask(self, state: SlidingState) -> tuple[Vector, ...]:
+    def init(self, w0: Vector, problem: Any) -> SlidingState:
+        """Start both sequences at w0."""
+        return SlidingState(w=w0, x=w0, delta=float(self.mu if self.delta is None else self.delta))
+
+    def ask(self, state: SlidingState) -> Request:
         """Ask at x_g, then at the solution of the subproblem there."""
         if state.x_g is not None:
-            return (state.w,)
+            return Request((state.w,), everything=True)
         tau = min(1.0, math.sqrt(self.mu / self._delta(state)) / 2)
-        return (tau * state.x + (1 - tau) * state.w,)
+        return Request((tau * state.x + (1 - tau) * state.w,), everything=True)
 
-    def tell(
-        self, state: SlidingState, gradients: Sequence[Vector], proxy: Any, solve: Solve
-    ) -> SlidingState:
+    def tell(self, state: SlidingState, answers: Answers, step: OuterStep) -> SlidingState:
         """Do the first or the second half of an iteration."""
+        (gradient,) = answers.gradients
         if state.x_g is None:
-            (x_g,) = self.ask(state)
-            slope = gradients[0] - proxy.gradient(x_g)
-            w = solve(linear=slope, centre=x_g, eta=1 / (2 * self._delta(state)))
-            rule = None if state.rule is None else {**state.rule, "last": slope}
-            return replace(state, w=w, k=state.k + 1, x_g=x_g, rule=rule)
-        rule = state.rule and _measured(state, gradients[0] - proxy.gradient(state.w))
-        state = replace(state, rule=rule)
+            (x_g,) = self.ask(state).points
+            slope = gradient - step.proxy.gradient(x_g)
+            w = step.solve(linear=slope, centre=x_g, eta=1 / (2 * self._delta(state)))
+            return replace(state, w=w, k=state.k + 1, x_g=x_g, slope=slope)
+        if self.delta is None:
+            slope = gradient - step.proxy.gradient(state.w)
+            state = replace(state, delta=_measured_delta(state, slope))
         gamma = min(1 / (2 * self.mu), 1 / (2 * math.sqrt(self.mu * self._delta(state))))
-        x = state.x + gamma * self.mu * (state.w - state.x) - gamma * gradients[0]
-        return SlidingState(w=state.w, x=x, k=state.k + 1, rule=rule)
-
-    def step_size(self, k: int) -> float:
-        """Return η = 1/(2δ), where δ is given."""
-        return math.nan if self.delta is None else 1 / (2 * max(self.delta, self.mu))
-
-    def answer(self, state: SlidingState) -> Vector:
-        """Return the last iterate: exact gradients have no noise to average away."""
-        return state.w
+        x = state.x + gamma * self.mu * (state.w - state.x) - gamma * gradient
+        return SlidingState(w=state.w, x=x, delta=state.delta, k=state.k + 1)
 
     def _delta(self, state: SlidingState) -> float:
-        known = float((self.delta or 0.0) if state.rule is None else state.rule["delta"])
         # At δ < μ the rate is 1/2 already: a larger δ costs nothing and keeps τ at most 1/2.
-        return max(known, self.mu)
+        return max(state.delta, self.mu)
 
 
-def _measured(state: SlidingState, slope: Vector) -> Memory:
+def _measured_delta(state: SlidingState, slope: Vector) -> float:
     """Return δ after an iteration, from the change of ∇h between its two points."""
-    assert state.rule is not None
-    delta, length = state.rule["delta"], norm(state.w - state.x_g)
-    seen = norm(slope - state.rule["last"]) / length if length > 0 else 0.0
+    delta, length = state.delta, norm(state.w - state.x_g)
+    seen = norm(slope - state.slope) / length if length > 0 else 0.0
     if seen > delta:
-        delta = max(2 * delta, seen)
-    elif seen < delta / 4:
-        delta = 0.9 * delta
-    return {"delta": delta}
+        return max(2 * delta, seen)
+    return 0.9 * delta if seen < delta / 4 else delta

@@ -1,34 +1,14 @@
-"""Step sizes that need neither δ nor σ nor the distance to the minimiser: ``eta="auto"``."""
+"""Step sizes: numbers, schedules, and the rule behind ``eta="auto"`` that measures its own."""
 
-from proxyprox.stepsizes.auto import (
-    answer,
-    begin,
-    horizon,
-    moved,
-    observed,
-    overshot,
-    shortened,
-    too_long,
-    tracked,
-    wants_secant,
-    wants_shaking,
-    with_damping,
-)
-from proxyprox.stepsizes.base import Memory, Signals
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
+from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, StepSize
 
 __all__ = [
-    "Memory",
-    "Signals",
-    "answer",
-    "begin",
-    "horizon",
-    "moved",
-    "observed",
-    "overshot",
-    "shortened",
-    "too_long",
-    "tracked",
-    "wants_secant",
-    "wants_shaking",
-    "with_damping",
+    "AutoStep",
+    "Constant",
+    "Observation",
+    "Restart",
+    "Schedule",
+    "StepSize",
+    "as_step_size",
 ]

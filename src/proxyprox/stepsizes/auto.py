@@ -6,12 +6,12 @@ measured on the way:
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\;
           \frac{1.2\,\|\bar w_k - w_0\|}{\sqrt{k\,r_k v_k}}\Big\}
 
-δ comes from secants of h on one batch (:func:`with_curvature`), the noise v from half batches
-(:func:`with_noise`), the share r of it that reaches the iterate from a few subproblems solved again
-with a sample of the noise added (:func:`with_damping`), B from the distance travelled, as in DoG,
+δ comes from secants of h on one batch (:func:`_add_curvature`), the noise v from half batches
+(:func:`_add_noise`), the share r of it that reaches the iterate from a few subproblems solved again
+with a sample of the noise added (:func:`_add_damping`), B from the distance travelled, as in DoG,
 and K from the steps so far, which makes the rule anytime. The last term's denominator holds noise
 only, not the gradients themselves, so that it never slows a deterministic run. Where the correction
-is plain, past differences are weighed in by their expected error (:func:`with_gain`). The answer
+is plain, past differences are weighed in by their expected error (:func:`_update_gain`). The answer
 is the average of the iterates with weights ``k³``, or the last one if nothing is noisy.
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
@@ -76,11 +76,50 @@ optimization", ICML 2013, for the polynomial-decay average.
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from proxyprox._util.arrays import Vector, dot, norm, square
-from proxyprox.stepsizes.base import Memory, Signals
+from proxyprox._util.arrays import Vector, dot, norm, same_point, square
+from proxyprox._util.validation import message, positive
+from proxyprox.problems.quadratic import NotConvexError
+from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, Solve, StepSize
+from proxyprox.subproblem import NonFiniteError
+
+GROW = 2.0
+REACH = 1.2
+BLIND_REACH = 2.0
+"""The factor of the noise limit where r could not be measured and 1 stands for it."""
+
+POWER = 3
+"""Averages of iterates, noise and gradients have weights ``k³``: recent ones count most."""
+
+SHORT = 15
+"""Weights ``k¹⁵``: the mean of about the last sixteenth of the run."""
+
+LARGEST = 2.0**40
+"""η beyond which the quadratic term is lost in rounding."""
+
+FARTHEST = 10.0
+"""A step that leads so many times beyond all that was seen has a nearly singular subproblem."""
+
+PROBE = 1e-4
+"""Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales."""
+
+JUMP = 1024.0
+"""How much longer than the probe the second step without a proxy may be: where the loss is nearly
+linear, its curvature says nothing."""
+
+EVERY_STEP = 20
+THEN_EVERY = 10
+"""Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients."""
+
+TRIES = 20
+"""Shorter steps tried where a subproblem has no finite solution."""
+
+RECENT_NOISE = 0.1
+"""Weight of the newest batch in the noise level used for weighing gradients."""
 
 FORGET = 0.8
 """Weight of the past in the running mean of curvatures."""
@@ -88,8 +127,316 @@ FORGET = 0.8
 FADE = 0.9
 """How fast the largest curvature seen is forgotten."""
 
+RECENT_DAMPING = 0.25
+"""Weight of the newest measurement of r, once there are four."""
 
-def with_curvature(memory: Memory, curvature: float) -> Memory:
+LEAST_DAMPING = 1e-12
+
+PER_OCTAVE = 4
+"""r is measured four times while the number of steps doubles: it changes slowly."""
+
+LEAST_GAIN = 3
+"""The newest of k differences weighs at least 3/(k + 3)."""
+
+LAGGING = 2.0
+"""How much longer steps may be while the average is shown to lag behind the iterates."""
+
+TRUST = 6.0
+"""Distances beyond so many times the lower bound are not believed."""
+
+
+@dataclass
+class DistanceState:
+    """What the rule without a proxy keeps: G, λ, the path's squared steps, the lower bound."""
+
+    recent: Vector
+    square: float = 0.0
+    lag: float = 0.0
+    path: float = 0.0
+    proven: float = 0.0
+
+
+@dataclass
+class AutoState:
+    """What has been measured, and the step in progress."""
+
+    start: Vector
+    average: Vector
+    secants: bool
+    same_curvature: bool
+    perturbs: bool
+    distance: DistanceState | None
+    eta: float = 0.0
+    exact: bool = False
+    probed: bool = False
+    noise: float = 0.0
+    spread: float = 0.0
+    error: float = 0.0
+    weight_of_newest: float = 1.0
+    damping: float = 1.0
+    damping_count: int = 0
+    moved: float = 0.0
+    time: float = 0.0
+    reach: float = 0.0
+    delta: float = 0.0
+    rate: float = 0.0
+    mean: float = 0.0
+    weight: float = 0.0
+    peak: float = 0.0
+    trough: float = 0.0
+    last: Vector | None = None
+    estimate: Vector | None = None
+    previous: Vector | None = None
+    previous_anchor: Vector | None = None
+    # Set by observe, used by solve and moved of the same step.
+    asked: Vector | None = None
+    anchor: Vector | None = None
+    gap: Vector | None = None
+    undo: Restart | None = None
+    centre: Vector | None = None
+
+
+@dataclass(frozen=True)
+class AutoStep(StepSize):
+    """Measure δ and the noise during the run; what ``eta="auto"`` stands for."""
+
+    measures: ClassVar[bool] = True
+
+    def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> AutoState:
+        """Return what is known before the first step; without a proxy, h is L itself."""
+        objective = None if problem is None else problem.objective
+        same = uses_proxy and problem is not None and problem.same_curvature
+        repeatable = bool(getattr(objective, "repeatable", True))
+        return AutoState(
+            start=w0,
+            average=w0,
+            secants=repeatable and not same,
+            same_curvature=same,
+            perturbs=uses_proxy,
+            distance=None if uses_proxy else DistanceState(recent=w0),
+        )
+
+    def eta(self, state: AutoState, k: int) -> float:
+        """Return η of the step in progress; NaN before anything was observed."""
+        return state.eta if state.eta > 0 else math.nan
+
+    def compares(self, state: AutoState, k: int) -> Vector | None:
+        """Return the point before at the steps that measure a secant."""
+        # Exact gradients are all of one batch: the point before has been answered already.
+        if not state.secants or state.exact or k == 0:
+            return None
+        # Without a proxy one secant is enough, for the scale of the steps.
+        every = k == 1 if state.distance is not None else k <= EVERY_STEP or k % THEN_EVERY == 0
+        return state.previous if every else None
+
+    def may_compare(self, state: AutoState) -> bool:
+        """Tell whether secants are measured."""
+        return state.secants
+
+    def observe(self, state: AutoState, seen: Observation) -> AutoState:
+        """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
+        signals = _signals(state, seen)
+        overshot = (
+            signals.before is not None
+            and _curvature(signals.difference - signals.before, signals.step) > 2 / state.eta
+        )
+        state = copy.copy(state)
+        k, without_proxy = seen.k, state.distance is not None and seen.noise != 0
+        _add_noise(state, signals)
+        if without_proxy:
+            _add_gradient(state, signals)
+        else:
+            _add_similarity(state, signals)
+            _update_gain(state, k)
+        if k == 0:
+            eta = _first(state, signals)
+        elif k == 1 and state.probed:
+            eta = _second(state, signals)
+        else:
+            eta = GROW * state.eta
+        limits = _limits(state, k, without_proxy=without_proxy)
+        eta = min(eta, *limits, LARGEST)
+        if not eta > 0:
+            eta = state.eta
+        elif not without_proxy:
+            # Powers of two: solvers that keep a factor of ∇²L̂ + I/η seldom need a new one.
+            eta = 2.0 ** round(math.log2(eta))
+        if not seen.noise:
+            # Kept only where the next batch's noise will be read off it.
+            state.last = signals.difference
+        state.eta, state.exact = eta, seen.noise == 0
+        state.asked, state.anchor, state.gap = seen.w, seen.anchor, signals.gap
+        if overshot:
+            state.undo = Restart(state.previous, state.previous_anchor, signals.before)
+        return state
+
+    def gain(self, state: AutoState) -> float | None:
+        """Return the weight of the newest difference in the mean of all."""
+        return state.weight_of_newest
+
+    def restart(self, state: AutoState) -> Restart | None:
+        """Return the centre before if the last step overshot."""
+        return state.undo
+
+    def solve(
+        self, state: AutoState, k: int, linear: Vector, centre: Vector, solve: Solve
+    ) -> tuple[Vector, AutoState]:
+        """Solve the subproblem, with a smaller η where it is not convex or nearly singular."""
+        state = copy.copy(state)
+        state.estimate, state.centre = linear, centre
+        if state.gap is not None and state.perturbs and _damping_due(k):
+            _measure_damping(state, linear, centre, solve)
+        for _ in range(TRIES):
+            try:
+                w = solve(linear, centre, state.eta)
+            except (NonFiniteError, NotConvexError):
+                _shorten(state)
+                continue
+            if not _too_long(state, centre, w):
+                return w, state
+            _shorten(state)
+        return solve(linear, centre, state.eta), state
+
+    def moved(self, state: AutoState, k: int, w: Vector) -> AutoState:
+        """Enter the step to w."""
+        state = copy.copy(state)
+        # A method that does not know of restarts has stepped from the point it asked about.
+        centre = state.asked if state.centre is None else state.centre
+        before = state.undo
+        undone = before is not None and same_point(centre, before.centre)
+        state.previous = before.centre if undone else state.asked
+        state.previous_anchor = before.anchor if undone else state.anchor
+        state.average = state.average + _share(k, POWER) * (w - state.average)
+        if state.distance is not None:
+            state.distance = _moved_distance(state.distance, state.start, centre, w, k)
+        state.moved = norm(w - centre)
+        state.time = min(LARGEST, state.time + state.eta)
+        state.asked = state.anchor = state.gap = state.undo = state.centre = None
+        return state
+
+    def answer(self, state: AutoState, w: Vector) -> Vector:
+        """Return the average, or the last iterate if there is no noise to average away.
+
+        Without a proxy, a shorter average where the longer one is shown to lag behind the iterates.
+        """
+        if not state.spread > 0:
+            return w
+        if state.distance is not None and state.distance.lag > 0:
+            return state.distance.recent
+        return state.average
+
+
+@dataclass(frozen=True)
+class _Signals:
+    """An observation together with what the step before left to compare it with."""
+
+    seen: Observation
+    difference: Vector
+    before: Vector | None
+    gap: Vector | None
+    step: Vector | None
+    anchor_change: Vector | None
+
+
+def _signals(state: AutoState, seen: Observation) -> _Signals:
+    difference, before = seen.difference, None
+    again = next((g for point, g in seen.elsewhere if same_point(point, state.previous)), None)
+    if again is not None:
+        before = again - state.previous_anchor
+    elif state.exact:
+        # One batch for all steps: its gradient at the point before was the last answer.
+        before = state.last
+    gap = seen.half_gap
+    if gap is None and again is not None and state.last is not None:
+        # Two batches at one point: what they differ by is noise.
+        gap = before - state.last
+    later = state.previous is not None
+    return _Signals(
+        seen=seen,
+        difference=difference,
+        before=before,
+        gap=gap,
+        step=seen.w - state.previous if later else None,
+        anchor_change=seen.anchor - state.previous_anchor if later else None,
+    )
+
+
+def _curvature(change: Vector, step: Vector | None) -> float:
+    """Return ``⟨change, step⟩ / ‖step‖²``; 0 where nothing moved."""
+    if step is None:
+        return 0.0
+    squared = dot(step, step)
+    if 0 < squared < math.inf:
+        return dot(change, step) / squared
+    length = norm(step)
+    return dot(change, step / length) / length if length > 0 else 0.0
+
+
+def _share(k: int, power: int) -> float:
+    """Return the newest one's share in a mean with weights of about ``k**power``."""
+    return min(1.0, (1 + power) / (k + 1 + power))
+
+
+# -- noise ------------------------------------------------------------------------------------
+
+
+def _add_noise(state: AutoState, signals: _Signals) -> None:
+    """Update both noise levels with this batch's."""
+    newest, k = _noise_of(state, signals), signals.seen.k
+    recent = newest if k == 0 else state.noise + RECENT_NOISE * (newest - state.noise)
+    share = _share(k, POWER)
+    if k == 1 and signals.seen.noise is None:
+        # The first batch alone says nothing about its noise: take the second's for both.
+        recent, share = newest, 1.0
+    state.spread = state.spread + share * (newest - state.spread)
+    state.noise = recent
+
+
+def _noise_of(state: AutoState, signals: _Signals) -> float:
+    """Return an estimate of ``E‖g − ∇L‖²``.
+
+    Best is what the objective says: two half batches give ``‖g₁ − g₂‖²/4`` without bias. Next,
+    two batches at one point: a secant re-evaluates the newest at ``w_{k−1}``, where the difference
+    of the batch before is remembered. Otherwise the surprise ``‖d_k − m‖²``, of which the share
+    that the error of m explains is left out.
+    """
+    if signals.seen.noise is not None:
+        return signals.seen.noise
+    if signals.before is not None and state.last is not None:
+        gap = signals.before - state.last
+        return dot(gap, gap) / 2
+    if state.estimate is None:
+        return 0.0
+    gap = signals.difference - state.estimate
+    level, error = state.noise, state.error
+    explained = max(level / (level + error), 0.5) if level + error > 0 else 0.5
+    return dot(gap, gap) * explained
+
+
+# -- similarity -------------------------------------------------------------------------------
+
+
+def _add_similarity(state: AutoState, signals: _Signals) -> None:
+    """Measure the curvature of h along the last step, as well as the oracle allows."""
+    if signals.step is None or state.same_curvature:
+        return
+    if signals.before is not None:
+        _add_curvature(state, _curvature(signals.difference - signals.before, signals.step))
+        return
+    if state.estimate is None:
+        return
+    # Another batch made the estimate, and the estimate made the step: only what neither its noise
+    # nor that bias can explain counts.
+    gap, length, noise = signals.difference - state.estimate, norm(signals.step), state.noise
+    doubt = math.sqrt(noise + state.error) * length + state.eta * noise
+    curvature = max(0.0, dot(gap, signals.step) - doubt) / square(length) if length > 0 else 0.0
+    if state.secants and curvature * state.eta <= 2:
+        # Secants are better; between them this is an alarm.
+        return
+    _add_curvature(state, curvature)
+
+
+def _add_curvature(state: AutoState, curvature: float) -> None:
     r"""Update δ with the curvature of h along the last step.
 
     .. math:: q = \frac{\langle \nabla h(w_k) - \nabla h(w_{k-1}), w_k - w_{k-1}\rangle}
@@ -104,86 +451,70 @@ def with_curvature(memory: Memory, curvature: float) -> Memory:
 
     How fast ∇h changes along the path, the ``rate``, counts both signs.
     """
-    mean = FORGET * memory["mean"] + curvature
-    weight = FORGET * memory["weight"] + 1
-    peak = max(curvature, FADE * memory["peak"])
-    trough = min(curvature, FADE * memory["trough"])
-    return {
-        **memory,
-        "mean": mean,
-        "weight": weight,
-        "peak": peak,
-        "trough": trough,
-        "delta": max(0.0, mean / weight, peak),
-        "rate": max(abs(mean) / weight, peak / 2, -trough / 2),
-    }
+    state.mean = FORGET * state.mean + curvature
+    state.weight = FORGET * state.weight + 1
+    state.peak = max(curvature, FADE * state.peak)
+    state.trough = min(curvature, FADE * state.trough)
+    state.delta = max(0.0, state.mean / state.weight, state.peak)
+    state.rate = max(abs(state.mean) / state.weight, state.peak / 2, -state.trough / 2)
 
 
-NOISE_RECENT = 0.1
-"""Weight of the newest batch in the noise level used for weighing gradients."""
+def _update_gain(state: AutoState, k: int) -> None:
+    r"""Update the weight a of the newest difference and the error N of the weighted mean.
 
-POWER = 3
-"""The level used for the step size is a mean with weights k³: recent batches count most."""
+    .. math:: m \leftarrow m + a\,(d_k - m),\qquad
+              N^- = (\sqrt N + \delta\|w_k - w_{k-1}\|)^2,\qquad
+              a = \frac{N^-}{N^- + v},\qquad N = (1-a)^2 N^- + a^2 v
 
-
-def with_noise(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
-    """Update both noise levels with this batch's."""
-    newest, k = _measured_noise(memory, signals, estimate), signals.k
-    recent = newest if k == 0 else memory["noise"] + NOISE_RECENT * (newest - memory["noise"])
-    share = min(1.0, (1 + POWER) / (k + 1 + POWER))
-    if k == 1 and signals.noise is None:
-        # The first batch alone says nothing about its noise: take the second's for both.
-        recent, share = newest, 1.0
-    spread = memory["spread"] + share * (newest - memory["spread"])
-    return {**memory, "noise": recent, "spread": spread}
-
-
-def _measured_noise(memory: Memory, signals: Signals, estimate: Vector | None) -> float:
-    """Return an estimate of ``E‖g − ∇L‖²``.
-
-    Best is what the objective says: two half batches give ``‖g₁ − g₂‖²/4`` without bias. Next,
-    two batches at one point: a secant re-evaluates the newest at ``w_{k−1}``, where the difference
-    of the batch before is remembered. Otherwise the surprise ``‖d_k − m‖²``, of which the share
-    that the error of m explains is left out.
+    A scalar Kalman filter for ∇h. ``d_k = g_k − ∇L̂(w_k)`` has the mean ∇h(w_k) and the noise v;
+    since the last step ∇h has moved by at most δ times its length. With these a is the weight of
+    least mean squared error: 1 while the iterate moves fast (``N⁻ ≫ v``: the paper's plain
+    correction), 1/k where ∇h does not move (δ = 0: the mean of all differences). In between it
+    decays whenever ``η < 1/δ``: noise moves the iterate by at most ``η a √v``, hence ∇h by
+    ``c a √v`` with ``c = δη < 1``, and ``a = N⁻/(N⁻ + v)`` with ``N⁻ = c²a v/(1 − …)`` has no
+    positive fixed point. The floor forgets a start that was noisier, or an N that was too small.
     """
-    if signals.noise is not None:
-        return signals.noise
-    if signals.before is not None and "last" in memory:
-        gap = signals.before - memory["last"]
-        return dot(gap, gap) / 2
-    if estimate is None:
-        return 0.0
-    gap = signals.difference - estimate
-    level, error = memory["noise"], memory["error"]
-    explained = max(level / (level + error), 0.5) if level + error > 0 else 0.5
-    return dot(gap, gap) * explained
+    noise = state.noise
+    if k == 0:
+        state.weight_of_newest, state.error = 1.0, noise
+        return
+    before = square(state.error**0.5 + state.rate * state.moved)
+    gain = max(before / (before + noise) if before > 0 else 0.0, LEAST_GAIN / (k + LEAST_GAIN))
+    if noise == 0:
+        gain = 1.0
+    state.weight_of_newest = gain
+    state.error = (1 - gain) ** 2 * before + gain**2 * noise
 
 
-DAMPING_RECENT = 0.25
-"""Weight of the newest measurement, once there are four."""
-
-LEAST_DAMPING = 1e-12
-
-PER_OCTAVE = 4
-"""Measurements are made four times while the number of steps doubles: it changes slowly."""
+# -- the share of the noise that reaches the iterate --------------------------------------------
 
 
-def due(k: int) -> bool:
-    """Tell whether the damping should be measured at step k."""
+def _damping_due(k: int) -> bool:
+    """Tell whether r should be measured at step k."""
     return k > 0 and math.floor(PER_OCTAVE * math.log2(k + 1)) > PER_OCTAVE * math.log2(k)
 
 
-def horizon(memory: Memory) -> float:
+def _horizon(state: AutoState) -> float:
     """Return over how much time (the sum of step sizes) noise adds up in one direction.
 
     That is all the time so far, unless ∇h has drifted since: then it is about 1/δ.
     """
-    rate, eta = float(memory["rate"]), float(memory["eta"])
-    return max(eta, min(float(memory["time"]), 1 / rate if rate > 0 else math.inf))
+    return max(state.eta, min(state.time, 1 / state.rate if state.rate > 0 else math.inf))
 
 
-def with_damping(memory: Memory, shift: Vector, gap: Vector, eta: float) -> Memory:
-    r"""Update the share r of the noise that counts, from a step that was shaken on purpose.
+def _measure_damping(state: AutoState, linear: Vector, centre: Vector, solve: Solve) -> None:
+    """Find out how far a sample of the noise moves the solution of a subproblem."""
+    eta = _horizon(state)
+    try:
+        still = solve(linear, centre, eta)
+        moved = solve(linear + state.gap, centre, eta)
+    except (NonFiniteError, NotConvexError):
+        return
+    _add_damping(state, moved - still, state.gap, eta)
+
+
+def _add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> None:
+    r"""Update the share r of the noise that counts, from a perturbed step.
 
     .. math:: r = \frac{\langle u, w^+(0) - w^+(u)\rangle}{\eta\,\|u\|^2} \in [0, 1]
 
@@ -195,299 +526,144 @@ def with_damping(memory: Memory, shift: Vector, gap: Vector, eta: float) -> Memo
     This is the term by which noise enters the paper's proof. With ``g = ∇L(w) + ξ``, a minimiser
     w* and the noiseless step w̃, ``E⟨ξ, w* − w⁺⟩ = E⟨ξ, w̃ − w⁺⟩ = η E[r‖ξ‖²]``, which the proof
     bounds by ησ². Its bound therefore holds with ``r σ²`` in the place of σ² for the η of the step.
-    The rule measures r for a longer step, the :func:`horizon`: k steps of size η regularise like
+    The rule measures r for a longer step, the :func:`_horizon`: k steps of size η regularise like
     one of size kη. That part is a heuristic.
     """
     size = eta * dot(gap, gap)
     if not size > 0:
-        return memory
+        return
     share = min(1.0, max(LEAST_DAMPING, -dot(gap, shift) / size))
-    count = memory["shaken"]
-    weight = max(DAMPING_RECENT, 1 / (count + 1))
-    damping = memory["damping"] + weight * (share - memory["damping"])
-    return {**memory, "damping": damping, "shaken": count + 1}
+    weight = max(RECENT_DAMPING, 1 / (state.damping_count + 1))
+    state.damping = state.damping + weight * (share - state.damping)
+    state.damping_count += 1
 
 
-LEAST_GAIN = 3
-"""The newest of k differences weighs at least 3/(k + 3)."""
+# -- limits on the step -----------------------------------------------------------------------
 
 
-def with_gain(memory: Memory, k: int) -> Memory:
-    r"""Update the weight a of the newest difference and the error N of the weighted mean.
-
-    .. math:: m \leftarrow m + a\,(d_k - m),\qquad
-              N^- = (\sqrt N + \delta\|w_k - w_{k-1}\|)^2,\qquad
-              a = \frac{N^-}{N^- + v},\qquad N = (1-a)^2 N^- + a^2 v
-
-    ``d_k = g_k − ∇L̂(w_k)`` has the mean ∇h(w_k) and the noise v; since the last step ∇h has moved
-    by at most δ times its length. With these a is the weight of least mean squared error: 1 while
-    the iterate runs (``N⁻ ≫ v``: the paper's plain correction), 1/k where ∇h stands still (δ = 0:
-    the mean of all differences). In between it decays whenever ``η < 1/δ``: noise moves the iterate
-    by at most ``η a √v``, hence ∇h by ``c a √v`` with ``c = δη < 1``, and
-    ``a = N⁻/(N⁻ + v)`` with ``N⁻ = c²a v/(1 − …)`` has no positive fixed point.
-    The floor forgets a start that was noisier, or an N that was too hopeful.
-    """
-    if k == 0:
-        return {**memory, "gain": 1.0, "error": memory["noise"]}
-    noise, drift = memory["noise"], memory["rate"] * memory["moved"]
-    before = square(memory["error"] ** 0.5 + drift)
-    gain = max(before / (before + noise) if before > 0 else 0.0, LEAST_GAIN / (k + LEAST_GAIN))
-    if noise == 0:
-        gain = 1.0
-    return {**memory, "gain": gain, "error": (1 - gain) ** 2 * before + gain**2 * noise}
-
-
-DISTANCE_REACH = 1.2
-LAGGING = 2.0
-"""How much longer steps may be while the average is shown to lag behind the iterates."""
-
-JUMP = 1024.0
-"""How much longer than the probe the second step may be: where the loss is all but linear, its
-curvature says nothing."""
-
-TRUST = 6.0
-"""Distances beyond so many times the proven one are not believed."""
-
-SHORT = 15
-"""Weights ``k¹⁵``: the mean of about the last sixteenth of the run."""
-
-
-def distance_memory(w0: Vector) -> Memory:
-    """Return what this rule keeps, before the first step."""
-    return {"square": 0.0, "lag": 0.0, "path": 0.0, "proven": 0.0, "recent": w0}
-
-
-def distance_applies(memory: Memory, noise: float | None) -> bool:
-    """Tell whether there is no proxy but noise."""
-    return "square" in memory and noise != 0
-
-
-def distance_observed(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
-    """Update G and the lag with the newest gradient; ``estimate`` is the one before."""
-    gradient, k = signals.gradient, signals.k
-    square = memory["square"] + _share(k, POWER) * (dot(gradient, gradient) - memory["square"])
-    if signals.step is not None and estimate is not None:
-        # What the last proximal step has added; nothing but rounding without a penalty.
-        gradient = gradient - estimate - signals.step / memory["eta"]
-    newest = dot(gradient, memory["average"] - signals.w)
-    lag = memory["lag"] + _share(k, SHORT) * (newest - memory["lag"])
-    return {**memory, "square": square, "lag": lag}
-
-
-def distance_limit(memory: Memory, signals: Signals) -> float:
-    """Return the largest η that the distance and the gradients allow."""
-    begun = float(memory["reach"])
-    travelled = max(norm(memory["average"] - memory["start"]), begun)
-    distance = min(travelled, max(TRUST * float(memory["proven"]), begun))
-    if memory["square"] == 0 or distance == 0:
-        return math.inf
-    reach = DISTANCE_REACH * (LAGGING if memory["lag"] > 0 else 1.0)
-    return reach * distance / math.sqrt((signals.k + 1) * float(memory["square"]))
-
-
-def distance_moved(memory: Memory, centre: Vector, w: Vector, k: int) -> Memory:
-    """Update the short mean and the proven distance with step k, from ``centre`` to ``w``."""
-    recent = memory["recent"] + _share(k, SHORT) * (w - memory["recent"])
-    path = memory["path"] + square(norm(w - centre))
-    away = norm(w - memory["start"])
-    proven = (away - path / away) / 2 if away > 0 else 0.0
-    return {**memory, "recent": recent, "path": path, "proven": max(memory["proven"], proven)}
-
-
-def _share(k: int, power: int) -> float:
-    """Return the newest one's share in a mean with weights ``k**power``, or about so."""
-    return min(1.0, (1 + power) / (k + 1 + power))
-
-
-GROW = 2.0
-REACH = 1.2
-BLIND_REACH = 2.0
-"""The factor of the last term where r could not be measured and 1 stands for it."""
-
-LARGEST = 2.0**40
-"""η beyond which the quadratic term is nothing but rounding."""
-
-FARTHEST = 10.0
-
-PROBE = 1e-4
-"""Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales."""
-
-EVERY_STEP = 20
-THEN_EVERY = 10
-"""Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients."""
-
-
-def begin(w0: Vector, problem: Any | None, *, uses_proxy: bool = True) -> Memory:
-    """Return what the rule knows before the first step; without a proxy, h is L itself."""
-    objective = None if problem is None else problem.objective
-    same = uses_proxy and problem is not None and problem.same_curvature
-    repeatable = bool(getattr(objective, "repeatable", True))
-    levels = ("eta", "noise", "spread", "error", "moved", "time", "reach", "exact", "probed")
-    secants = ("delta", "rate", "mean", "weight", "peak", "trough")
-    return {
-        **dict.fromkeys((*levels, *secants), 0.0),
-        "gain": 1.0,
-        "damping": 1.0,
-        "shaken": 0.0,
-        "shakes": float(uses_proxy),
-        "secants": float(repeatable and not same),
-        "same": float(same),
-        "start": w0,
-        "average": w0,
-        **({} if uses_proxy else distance_memory(w0)),
-    }
-
-
-def wants_secant(memory: Memory, k: int) -> bool:
-    """Tell whether the batch of step k should also be evaluated at the point before."""
-    # Exact gradients are all of one batch: the point before has been answered already.
-    if not memory["secants"] or memory["exact"] or k == 0:
-        return False
-    if distance_applies(memory, None):
-        # One, for the scale of the steps.
-        return k == 1
-    return k <= EVERY_STEP or k % THEN_EVERY == 0
-
-
-def wants_shaking(memory: Memory, k: int) -> bool:
-    """Tell whether step k should also be tried with a sample of the noise added."""
-    return bool(memory["shakes"]) and due(k)
-
-
-def observed(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
-    """Return the memory after a batch's gradients: its ``eta`` and ``gain`` are for this step."""
-    alone = distance_applies(memory, signals.noise)
-    memory = with_noise(memory, signals, estimate)
-    if alone:
-        memory = distance_observed(memory, signals, estimate)
-    else:
-        memory = _with_similarity(memory, signals, estimate)
-        memory = with_gain(memory, signals.k)
-    if signals.k == 0:
-        memory, eta = _first(memory, signals)
-    elif signals.k == 1 and memory["probed"]:
-        memory, eta = _second(memory, signals)
-    else:
-        eta = GROW * memory["eta"]
-    eta = min(eta, *_limits(memory, signals, alone=alone), LARGEST)
-    if not eta > 0:
-        eta = memory["eta"]
-    elif not alone:
-        # Powers of two: solvers that keep a factor of ∇²L̂ + I/η need a new one only now and then.
-        eta = 2.0 ** round(math.log2(eta))
-    # Kept only where the next batch's noise will be read off it.
-    last = {} if signals.noise else {"last": signals.difference}
-    return {**memory, **last, "eta": eta, "exact": float(signals.noise == 0)}
-
-
-def overshot(memory: Memory, signals: Signals) -> bool:
-    """Tell whether the secant shows that the last step went beyond a minimum along itself."""
-    if signals.before is None:
-        return False
-    curvature = signals.curvature(signals.difference - signals.before)
-    return curvature > 2 / float(memory["eta"])
-
-
-def too_long(memory: Memory, centre: Vector, w: Vector) -> bool:
-    """Tell whether a step leads tenfold beyond all that was seen: a subproblem all but singular."""
-    seen = max(norm(centre - memory["start"]), float(memory["moved"]), float(memory["reach"]))
-    return seen > 0 and norm(w - centre) > FARTHEST * seen
-
-
-def shortened(memory: Memory) -> Memory:
-    """Return the memory after a subproblem without a finite solution: a quarter of η for a while.
-
-    Such a proxy curves downwards, by 1/η or more, which h must make up for.
-    """
-    eta = memory["eta"] / 4
-    peak = max(memory["peak"], 1 / eta)
-    return {**memory, "eta": eta, "peak": peak, "delta": max(memory["delta"], peak)}
-
-
-def tracked(memory: Memory, difference: Vector, estimate: Vector | None) -> Vector:
-    """Return the estimate of ∇h that the gain makes of the newest difference."""
-    return difference if estimate is None else estimate + memory["gain"] * (difference - estimate)
-
-
-def moved(memory: Memory, centre: Vector, w: Vector, k: int) -> Memory:
-    """Return the memory after step k from ``centre`` to ``w``."""
-    share = min(1.0, (1 + POWER) / (k + 1 + POWER))
-    average = memory["average"] + share * (w - memory["average"])
-    time = min(LARGEST, memory["time"] + memory["eta"])
-    if "recent" in memory:
-        memory = distance_moved(memory, centre, w, k)
-    return {**memory, "moved": norm(w - centre), "time": time, "average": average}
-
-
-def answer(memory: Memory, w: Vector) -> Vector:
-    """Return the average, or the last iterate if there is no noise to average away.
-
-    Without a proxy, a shorter average where the longer one is shown to lag behind the iterates.
-    """
-    if not memory["spread"] > 0:
-        return w
-    return memory["recent"] if memory.get("lag", 0.0) > 0 else memory["average"]
-
-
-def _with_similarity(memory: Memory, signals: Signals, estimate: Vector | None) -> Memory:
-    """Measure the curvature of h along the last step, as well as the oracle allows."""
-    if signals.step is None or memory["same"]:
-        return memory
-    if signals.before is not None:
-        return with_curvature(memory, signals.curvature(signals.difference - signals.before))
-    if estimate is None:
-        return memory
-    # Another batch made the estimate, and the estimate made the step: only what neither its noise
-    # nor that bias can explain counts.
-    gap, length, noise = signals.difference - estimate, norm(signals.step), memory["noise"]
-    doubt = math.sqrt(noise + memory["error"]) * length + memory["eta"] * noise
-    curvature = max(0.0, dot(gap, signals.step) - doubt) / square(length) if length > 0 else 0.0
-    if memory["secants"] and curvature * memory["eta"] <= 2:
-        # Secants are better; between them this is an alarm.
-        return memory
-    return with_curvature(memory, curvature)
-
-
-def _first(memory: Memory, signals: Signals) -> tuple[Memory, float]:
+def _first(state: AutoState, signals: _Signals) -> float:
     """Return 1/H where the proxy's scale must be trusted, else a step that is only a probe."""
-    H = signals.smoothness
-    if not memory["secants"] and H is not None and 0 < H < math.inf:
-        return memory, 1 / H
-    length = PROBE * max(1.0, norm(signals.w))
-    steepness = norm(signals.gradient)
-    return {**memory, "probed": 1.0}, length / steepness if steepness > 0 else length
+    H = signals.seen.smoothness
+    if not state.secants and H is not None and 0 < H < math.inf:
+        return 1 / H
+    length = PROBE * max(1.0, norm(signals.seen.w))
+    steepness = norm(signals.seen.gradient)
+    state.probed = True
+    return length / steepness if steepness > 0 else length
 
 
-def _second(memory: Memory, signals: Signals) -> tuple[Memory, float]:
+def _second(state: AutoState, signals: _Signals) -> float:
     """Return a gradient step's η, from the curvature of L that the first step has shown."""
     if signals.anchor_change is None:
-        return memory, GROW * memory["eta"]
+        return GROW * state.eta
     change = signals.anchor_change
     if signals.before is not None:
         change = change + signals.difference - signals.before
-    curvature = signals.curvature(change)
+    curvature = _curvature(change, signals.step)
     if not curvature > 0:
-        return memory, GROW * memory["eta"]
+        return GROW * state.eta
     eta = 1 / curvature
-    if distance_applies(memory, signals.noise):
-        eta = min(eta, JUMP * memory["eta"])
-    return {**memory, "reach": eta * norm(signals.gradient)}, eta
+    if state.distance is not None and signals.seen.noise != 0:
+        eta = min(eta, JUMP * state.eta)
+    state.reach = eta * norm(signals.seen.gradient)
+    return eta
 
 
-def _limits(memory: Memory, signals: Signals, *, alone: bool) -> tuple[float, ...]:
-    if alone:
-        return (distance_limit(memory, signals),)
-    return _similarity_limit(memory), _noise_limit(memory, signals.k)
+def _limits(state: AutoState, k: int, *, without_proxy: bool) -> tuple[float, ...]:
+    if without_proxy:
+        return (_distance_limit(state, k),)
+    similarity = 1 / state.delta if state.delta > 0 else math.inf
+    return similarity, _noise_limit(state, k)
 
 
-def _similarity_limit(memory: Memory) -> float:
-    delta = float(memory["delta"])
-    return 1 / delta if delta > 0 else math.inf
-
-
-def _noise_limit(memory: Memory, k: int) -> float:
-    distance = max(norm(memory["average"] - memory["start"]), float(memory["reach"]))
-    if memory["spread"] == 0 or distance == 0:
+def _noise_limit(state: AutoState, k: int) -> float:
+    distance = max(norm(state.average - state.start), state.reach)
+    if state.spread == 0 or distance == 0:
         return math.inf
-    reach = REACH if memory["shaken"] else BLIND_REACH
-    return reach * distance / math.sqrt((k + 1) * float(memory["damping"] * memory["spread"]))
+    reach = REACH if state.damping_count else BLIND_REACH
+    return reach * distance / math.sqrt((k + 1) * (state.damping * state.spread))
+
+
+def _too_long(state: AutoState, centre: Vector, w: Vector) -> bool:
+    seen = max(norm(centre - state.start), state.moved, state.reach)
+    return seen > 0 and norm(w - centre) > FARTHEST * seen
+
+
+def _shorten(state: AutoState) -> None:
+    """Take a quarter of η for a while: the proxy curves downwards by 1/η or more."""
+    state.eta = state.eta / 4
+    state.peak = max(state.peak, 1 / state.eta)
+    state.delta = max(state.delta, state.peak)
+
+
+# -- without a proxy ----------------------------------------------------------------------------
+
+
+def _add_gradient(state: AutoState, signals: _Signals) -> None:
+    """Update G and the lag with the newest gradient; the estimate is the one before."""
+    assert state.distance is not None
+    distance, gradient, k = copy.copy(state.distance), signals.seen.gradient, signals.seen.k
+    distance.square = distance.square + _share(k, POWER) * (
+        dot(gradient, gradient) - distance.square
+    )
+    if signals.step is not None and state.estimate is not None:
+        # What the last proximal step has added; only rounding without a penalty.
+        gradient = gradient - state.estimate - signals.step / state.eta
+    newest = dot(gradient, state.average - signals.seen.w)
+    distance.lag = distance.lag + _share(k, SHORT) * (newest - distance.lag)
+    state.distance = distance
+
+
+def _distance_limit(state: AutoState, k: int) -> float:
+    """Return the largest η that the distance and the gradients allow."""
+    assert state.distance is not None
+    travelled = max(norm(state.average - state.start), state.reach)
+    distance = min(travelled, max(TRUST * state.distance.proven, state.reach))
+    if state.distance.square == 0 or distance == 0:
+        return math.inf
+    reach = REACH * (LAGGING if state.distance.lag > 0 else 1.0)
+    return reach * distance / math.sqrt((k + 1) * state.distance.square)
+
+
+def _moved_distance(
+    distance: DistanceState, start: Vector, centre: Vector, w: Vector, k: int
+) -> DistanceState:
+    """Update the short mean and the lower bound with step k, from ``centre`` to ``w``."""
+    distance = copy.copy(distance)
+    distance.recent = distance.recent + _share(k, SHORT) * (w - distance.recent)
+    distance.path = distance.path + square(norm(w - centre))
+    away = norm(w - start)
+    proven = (away - distance.path / away) / 2 if away > 0 else 0.0
+    distance.proven = max(distance.proven, proven)
+    return distance
+
+
+def as_step_size(eta: Any, *, allow_inf: bool = False) -> StepSize:
+    """Return the rule that a method's ``eta`` stands for.
+
+    Parameters
+    ----------
+    eta : float, callable, StepSize or "auto"
+        A positive number, a function of the outer step k = 0, 1, …, a rule, or "auto" for
+        :class:`AutoStep`.
+    allow_inf : bool
+        Whether η may be infinite, which drops the proximal term.
+
+    Examples
+    --------
+    >>> from proxyprox.stepsizes import as_step_size
+    >>> as_step_size(0.5), as_step_size("auto")
+    (Constant(value=0.5), AutoStep())
+    """
+    if isinstance(eta, StepSize):
+        return eta
+    if isinstance(eta, str) and eta == "auto":
+        return AutoStep()
+    if isinstance(eta, (str, type)):
+        allowed = "a positive number, a function of the step, a StepSize or 'auto'"
+        remedy = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""
+        raise TypeError(message("eta", eta, allowed, remedy))
+    if callable(eta):
+        return Schedule(eta, allow_inf)
+    remedy = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
+    return Constant(positive("eta", eta, remedy, allow_inf=allow_inf))

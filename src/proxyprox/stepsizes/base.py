@@ -1,19 +1,29 @@
-"""What a step-size rule is shown at every outer step, and what it remembers."""
+"""What a step-size rule observes at every outer step, and what it decides.
+
+A rule is frozen configuration. What it learns during a run is its state: any tree of dataclasses,
+numbers and arrays, so that a saved run resumes bit for bit. The run owns the state and calls the
+rule, so that every rule works with every method.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from proxyprox._util.arrays import Vector, dot, norm
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import positive
 
-Memory = dict[str, Any]
-"""Numbers and arrays by name: all that a rule knows, so that a saved run goes on bit for bit."""
+
+class Solve(Protocol):
+    """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion."""
+
+    def __call__(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+        """Return the approximate minimiser, started at the centre."""
 
 
 @dataclass(frozen=True)
-class Signals:
+class Observation:
     """One outer step as a rule sees it, before the step is taken.
 
     Attributes
@@ -21,22 +31,18 @@ class Signals:
     k : int
         Number of earlier steps.
     w : array
-        The iterate.
+        The point asked about.
     gradient : array
         ``g_k``, the batch's gradient there.
-    difference : array
-        ``g_k − ∇L̂(w_k)``.
+    anchor : array
+        ``∇L̂(w_k)``.
     noise : float or None
         An estimate of ``E‖g_k − ∇L(w_k)‖²`` from this batch alone; 0 for an exact gradient, None
         if the objective cannot say.
-    gap : array or None
-        A vector that is distributed like the noise of ``g_k``, or like a multiple of it.
-    step : array or None
-        ``w_k − w_{k−1}``, if the rule asked for a secant.
-    before : array or None
-        ``g − ∇L̂`` at ``w_{k−1}`` on the same batch as ``difference``.
-    anchor_change : array or None
-        ``∇L̂(w_k) − ∇L̂(w_{k−1})``.
+    half_gap : array or None
+        Half the difference of two half batches' gradients: a sample of the noise of ``g_k``.
+    elsewhere : tuple of pairs (point, gradient)
+        The same batch's gradients at the other points that were asked about.
     smoothness : float or None
         H of the proxy, where it knows one.
     """
@@ -44,20 +50,136 @@ class Signals:
     k: int
     w: Vector
     gradient: Vector
-    difference: Vector
-    noise: float | None
-    gap: Vector | None = None
-    step: Vector | None = None
-    before: Vector | None = None
-    anchor_change: Vector | None = None
+    anchor: Vector
+    noise: float | None = None
+    half_gap: Vector | None = None
+    elsewhere: tuple[tuple[Vector, Vector], ...] = ()
     smoothness: float | None = None
 
-    def curvature(self, change: Vector) -> float:
-        """Return ``⟨change, step⟩ / ‖step‖²``; 0 where nothing moved."""
-        if self.step is None:
-            return 0.0
-        squared = dot(self.step, self.step)
-        if 0 < squared < math.inf:
-            return dot(change, self.step) / squared
-        length = norm(self.step)
-        return dot(change, self.step / length) / length if length > 0 else 0.0
+    @property
+    def difference(self) -> Vector:
+        """``g_k − ∇L̂(w_k)``."""
+        return self.gradient - self.anchor
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The point before, to take the last step again from there: it overshot.
+
+    ``difference`` is ``g − ∇L̂`` of the newest batch at that point, ``anchor`` is ``∇L̂`` there.
+    """
+
+    centre: Vector
+    anchor: Vector
+    difference: Vector
+
+
+class StepSize:
+    """How long the outer steps are. A subclass defines :meth:`eta` and what else it needs.
+
+    A run calls, at every outer step and in this order: :meth:`compares` before it asks the target,
+    :meth:`observe` with the answer, :meth:`solve` for the subproblem, :meth:`moved` at the end.
+    No method changes the state that it is given; those that update it return a new one.
+
+    Examples
+    --------
+    A step size that is halved when the squared gradient norm has grown:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, minimize
+    >>> from proxyprox.stepsizes import StepSize
+    >>> @dataclass(frozen=True)
+    ... class HalveOnGrowth(StepSize):
+    ...     first: float
+    ...     measures = True
+    ...
+    ...     def init(self, w0, problem, *, uses_proxy):
+    ...         return {"eta": self.first, "size": np.inf}
+    ...
+    ...     def eta(self, state, k):
+    ...         return state["eta"]
+    ...
+    ...     def observe(self, state, seen):
+    ...         size = float(seen.gradient @ seen.gradient)
+    ...         factor = 0.5 if size > state["size"] else 1.0
+    ...         return {"eta": factor * state["eta"], "size": size}
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
+    >>> problem = Problem(target, proxy=Quadratic(np.eye(2)))
+    >>> minimize(problem, method=ProxyProx(eta=HalveOnGrowth(4.0)), steps=40).w.round(3)
+    array([1., 1.])
+    """
+
+    measures: ClassVar[bool] = False
+    """Whether η depends on the target's answers, so that the noise of each batch is measured."""
+
+    def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> Any:
+        """Return the state before the first step."""
+        return None
+
+    def eta(self, state: Any, k: int) -> float:
+        """Return η of outer step k; NaN where it is not known before the target has answered."""
+        raise NotImplementedError(f"{type(self).__name__} must define eta(state, k)")
+
+    def compares(self, state: Any, k: int) -> Vector | None:
+        """Return the point before, if the batch of step k should be evaluated there as well."""
+        return None
+
+    def may_compare(self, state: Any) -> bool:
+        """Tell whether :meth:`compares` will ever return a point."""
+        return False
+
+    def observe(self, state: Any, seen: Observation) -> Any:
+        """Return the state after the target has answered; η of this step follows from it."""
+        return state
+
+    def gain(self, state: Any) -> float | None:
+        """Return the weight of the newest difference in a mean of all; None for no such mean."""
+        return None
+
+    def restart(self, state: Any) -> Restart | None:
+        """Return where this step should start, if the last one should be undone."""
+        return None
+
+    def solve(
+        self, state: Any, k: int, linear: Vector, centre: Vector, solve: Solve
+    ) -> tuple[Vector, Any]:
+        """Solve the subproblem of step k; a rule may try another η where it has no solution."""
+        return solve(linear, centre, self.eta(state, k)), state
+
+    def moved(self, state: Any, k: int, w: Vector) -> Any:
+        """Return the state after step k has led to w."""
+        return state
+
+    def answer(self, state: Any, w: Vector) -> Vector:
+        """Return the point to answer with, given the last iterate."""
+        return w
+
+
+@dataclass(frozen=True)
+class Constant(StepSize):
+    """The same η at every step."""
+
+    value: float
+
+    def eta(self, state: Any, k: int) -> float:
+        """Return the value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Schedule(StepSize):
+    """A function that returns η of outer step k = 0, 1, …."""
+
+    function: Callable[[int], float]
+    allow_inf: bool = False
+
+    def eta(self, state: Any, k: int) -> float:
+        """Return the function's value, checked."""
+        return positive(
+            f"eta({k})", self.function(k), "Fix the schedule.", allow_inf=self.allow_inf
+        )
+
+
+Eta = float | Callable[[int], float] | StepSize | str
+"""A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``."""
