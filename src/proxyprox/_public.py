@@ -16,7 +16,18 @@ from proxyprox.inner import (
     QuasiNewton,
     StochasticGradient,
 )
-from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.methods import (
+    DANE,
+    SGD,
+    AcceleratedSliding,
+    Answers,
+    AuxMom,
+    AuxMVR,
+    Method,
+    OuterStep,
+    ProxyProx,
+    Request,
+)
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Query, Step
 from proxyprox.penalties import L1, ElasticNet
@@ -39,6 +50,7 @@ from proxyprox.problems import (
 from proxyprox.result import Budget, Ledger, Result, Status, StepRecord, Trace
 from proxyprox.run import Run
 from proxyprox.scipy import scipy_method
+from proxyprox.stepsizes import AutoStep, StepSize
 from proxyprox.stopping import (
     Convex,
     NonConvex,
@@ -60,7 +72,9 @@ __all__ = [
     "SGD",
     "AcceleratedSliding",
     "Adaptive",
+    "Answers",
     "Auto",
+    "AutoStep",
     "AuxMVR",
     "AuxMom",
     "Budget",
@@ -76,6 +90,7 @@ __all__ = [
     "Last",
     "Ledger",
     "Mean",
+    "Method",
     "Nesterov",
     "Newton",
     "NewtonCG",
@@ -83,6 +98,7 @@ __all__ = [
     "NonFiniteError",
     "Objective",
     "OracleError",
+    "OuterStep",
     "Penalty",
     "Plain",
     "Problem",
@@ -94,6 +110,7 @@ __all__ = [
     "Query",
     "RandomSteps",
     "Relative",
+    "Request",
     "Residual",
     "Result",
     "Run",
@@ -101,6 +118,7 @@ __all__ = [
     "Status",
     "Step",
     "StepRecord",
+    "StepSize",
     "Steps",
     "StochasticGradient",
     "Storm",

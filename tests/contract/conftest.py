@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
 from proxyprox.stopping import AllOf, AnyOf
 
 D, MU, DELTA = 6, 1.0, 0.4
@@ -40,6 +41,12 @@ METHODS = {
     "DANE": Case(pp.DANE(eta=2.0)),
     "DANE auto": Case(pp.DANE(eta="auto"), steps=80),
     "DANE without prox": Case(pp.DANE()),
+    "StepSize of a user": Case(pp.ProxyProx(eta=HalvingStep(2.0))),
+    "Correction of a user": Case(pp.ProxyProx(eta=1.0, correction=WindowMean()), steps=150),
+    "HeavyBall": Case(HeavyBall(eta=1.0), steps=100),
+    "HeavyBall auto": Case(HeavyBall(eta="auto"), steps=120),
+    "SVRG": Case(SvrgProxyProx(eta=2.0)),
+    "SVRG auto": Case(SvrgProxyProx(eta="auto"), steps=120),
     "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=160),
     "AcceleratedSliding auto": Case(pp.AcceleratedSliding(mu=MU, eta="auto"), steps=200),
 }

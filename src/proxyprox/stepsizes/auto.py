@@ -6,12 +6,12 @@ measured on the way:
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\;
           \frac{1.2\,\|\bar w_k - w_0\|}{\sqrt{k\,r_k v_k}}\Big\}
 
-δ comes from secants of h on one batch (:func:`_add_curvature`), the noise v from half batches
-(:func:`_add_noise`), the share r of it that reaches the iterate from a few subproblems solved again
-with a sample of the noise added (:func:`_add_damping`), B from the distance travelled, as in DoG,
+δ comes from secants of h on one batch (:func:`add_curvature`), the noise v from half batches
+(:func:`add_noise`), the share r of it that reaches the iterate from a few subproblems solved again
+with a sample of the noise added (:func:`add_damping`), B from the distance travelled, as in DoG,
 and K from the steps so far, which makes the rule anytime. The last term's denominator holds noise
 only, not the gradients themselves, so that it never slows a deterministic run. Where the correction
-is plain, past differences are weighed in by their expected error (:func:`_update_gain`). The answer
+is plain, past differences are weighed in by their expected error (:func:`update_gain`). The answer
 is the average of the iterates with weights ``k³``, or the last one if nothing is noisy.
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
@@ -172,7 +172,7 @@ class AutoState:
     noise: float = 0.0
     spread: float = 0.0
     error: float = 0.0
-    weight_of_newest: float = 1.0
+    gain: float = 1.0
     damping: float = 1.0
     damping_count: int = 0
     moved: float = 0.0
@@ -242,12 +242,12 @@ class AutoStep(StepSize):
         )
         state = copy.copy(state)
         k, without_proxy = seen.k, state.distance is not None and seen.noise != 0
-        _add_noise(state, signals)
+        add_noise(state, signals)
         if without_proxy:
-            _add_gradient(state, signals)
+            add_gradient(state, signals)
         else:
             _add_similarity(state, signals)
-            _update_gain(state, k)
+            update_gain(state, k)
         if k == 0:
             eta = _first(state, signals)
         elif k == 1 and state.probed:
@@ -272,7 +272,7 @@ class AutoStep(StepSize):
 
     def gain(self, state: AutoState) -> float | None:
         """Return the weight of the newest difference in the mean of all."""
-        return state.weight_of_newest
+        return state.gain
 
     def restart(self, state: AutoState) -> Restart | None:
         """Return the centre before if the last step overshot."""
@@ -284,8 +284,8 @@ class AutoStep(StepSize):
         """Solve the subproblem, with a smaller η where it is not convex or nearly singular."""
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
-        if state.gap is not None and state.perturbs and _damping_due(k):
-            _measure_damping(state, linear, centre, solve)
+        if state.gap is not None and state.perturbs and damping_due(k):
+            measure_damping(state, linear, centre, solve)
         for _ in range(TRIES):
             try:
                 w = solve(linear, centre, state.eta)
@@ -327,7 +327,7 @@ class AutoStep(StepSize):
 
 
 @dataclass(frozen=True)
-class _Signals:
+class Signals:
     """An observation together with what the step before left to compare it with."""
 
     seen: Observation
@@ -338,7 +338,7 @@ class _Signals:
     anchor_change: Vector | None
 
 
-def _signals(state: AutoState, seen: Observation) -> _Signals:
+def _signals(state: AutoState, seen: Observation) -> Signals:
     difference, before = seen.difference, None
     again = next((g for point, g in seen.elsewhere if same_point(point, state.previous)), None)
     if again is not None:
@@ -351,7 +351,7 @@ def _signals(state: AutoState, seen: Observation) -> _Signals:
         # Two batches at one point: what they differ by is noise.
         gap = before - state.last
     later = state.previous is not None
-    return _Signals(
+    return Signals(
         seen=seen,
         difference=difference,
         before=before,
@@ -380,7 +380,7 @@ def _share(k: int, power: int) -> float:
 # -- noise ------------------------------------------------------------------------------------
 
 
-def _add_noise(state: AutoState, signals: _Signals) -> None:
+def add_noise(state: AutoState, signals: Signals) -> None:
     """Update both noise levels with this batch's."""
     newest, k = _noise_of(state, signals), signals.seen.k
     recent = newest if k == 0 else state.noise + RECENT_NOISE * (newest - state.noise)
@@ -392,7 +392,7 @@ def _add_noise(state: AutoState, signals: _Signals) -> None:
     state.noise = recent
 
 
-def _noise_of(state: AutoState, signals: _Signals) -> float:
+def _noise_of(state: AutoState, signals: Signals) -> float:
     """Return an estimate of ``E‖g − ∇L‖²``.
 
     Best is what the objective says: two half batches give ``‖g₁ − g₂‖²/4`` without bias. Next,
@@ -416,12 +416,12 @@ def _noise_of(state: AutoState, signals: _Signals) -> float:
 # -- similarity -------------------------------------------------------------------------------
 
 
-def _add_similarity(state: AutoState, signals: _Signals) -> None:
+def _add_similarity(state: AutoState, signals: Signals) -> None:
     """Measure the curvature of h along the last step, as well as the oracle allows."""
     if signals.step is None or state.same_curvature:
         return
     if signals.before is not None:
-        _add_curvature(state, _curvature(signals.difference - signals.before, signals.step))
+        add_curvature(state, _curvature(signals.difference - signals.before, signals.step))
         return
     if state.estimate is None:
         return
@@ -433,10 +433,10 @@ def _add_similarity(state: AutoState, signals: _Signals) -> None:
     if state.secants and curvature * state.eta <= 2:
         # Secants are better; between them this is an alarm.
         return
-    _add_curvature(state, curvature)
+    add_curvature(state, curvature)
 
 
-def _add_curvature(state: AutoState, curvature: float) -> None:
+def add_curvature(state: AutoState, curvature: float) -> None:
     r"""Update δ with the curvature of h along the last step.
 
     .. math:: q = \frac{\langle \nabla h(w_k) - \nabla h(w_{k-1}), w_k - w_{k-1}\rangle}
@@ -459,7 +459,7 @@ def _add_curvature(state: AutoState, curvature: float) -> None:
     state.rate = max(abs(state.mean) / state.weight, state.peak / 2, -state.trough / 2)
 
 
-def _update_gain(state: AutoState, k: int) -> None:
+def update_gain(state: AutoState, k: int) -> None:
     r"""Update the weight a of the newest difference and the error N of the weighted mean.
 
     .. math:: m \leftarrow m + a\,(d_k - m),\qquad
@@ -476,25 +476,25 @@ def _update_gain(state: AutoState, k: int) -> None:
     """
     noise = state.noise
     if k == 0:
-        state.weight_of_newest, state.error = 1.0, noise
+        state.gain, state.error = 1.0, noise
         return
     before = square(state.error**0.5 + state.rate * state.moved)
     gain = max(before / (before + noise) if before > 0 else 0.0, LEAST_GAIN / (k + LEAST_GAIN))
     if noise == 0:
         gain = 1.0
-    state.weight_of_newest = gain
+    state.gain = gain
     state.error = (1 - gain) ** 2 * before + gain**2 * noise
 
 
 # -- the share of the noise that reaches the iterate --------------------------------------------
 
 
-def _damping_due(k: int) -> bool:
+def damping_due(k: int) -> bool:
     """Tell whether r should be measured at step k."""
     return k > 0 and math.floor(PER_OCTAVE * math.log2(k + 1)) > PER_OCTAVE * math.log2(k)
 
 
-def _horizon(state: AutoState) -> float:
+def horizon(state: AutoState) -> float:
     """Return over how much time (the sum of step sizes) noise adds up in one direction.
 
     That is all the time so far, unless ∇h has drifted since: then it is about 1/δ.
@@ -502,18 +502,18 @@ def _horizon(state: AutoState) -> float:
     return max(state.eta, min(state.time, 1 / state.rate if state.rate > 0 else math.inf))
 
 
-def _measure_damping(state: AutoState, linear: Vector, centre: Vector, solve: Solve) -> None:
+def measure_damping(state: AutoState, linear: Vector, centre: Vector, solve: Solve) -> None:
     """Find out how far a sample of the noise moves the solution of a subproblem."""
-    eta = _horizon(state)
+    eta = horizon(state)
     try:
         still = solve(linear, centre, eta)
         moved = solve(linear + state.gap, centre, eta)
     except (NonFiniteError, NotConvexError):
         return
-    _add_damping(state, moved - still, state.gap, eta)
+    add_damping(state, moved - still, state.gap, eta)
 
 
-def _add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> None:
+def add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> None:
     r"""Update the share r of the noise that counts, from a perturbed step.
 
     .. math:: r = \frac{\langle u, w^+(0) - w^+(u)\rangle}{\eta\,\|u\|^2} \in [0, 1]
@@ -526,7 +526,7 @@ def _add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> No
     This is the term by which noise enters the paper's proof. With ``g = ∇L(w) + ξ``, a minimiser
     w* and the noiseless step w̃, ``E⟨ξ, w* − w⁺⟩ = E⟨ξ, w̃ − w⁺⟩ = η E[r‖ξ‖²]``, which the proof
     bounds by ησ². Its bound therefore holds with ``r σ²`` in the place of σ² for the η of the step.
-    The rule measures r for a longer step, the :func:`_horizon`: k steps of size η regularise like
+    The rule measures r for a longer step, the :func:`horizon`: k steps of size η regularise like
     one of size kη. That part is a heuristic.
     """
     size = eta * dot(gap, gap)
@@ -541,7 +541,7 @@ def _add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> No
 # -- limits on the step -----------------------------------------------------------------------
 
 
-def _first(state: AutoState, signals: _Signals) -> float:
+def _first(state: AutoState, signals: Signals) -> float:
     """Return 1/H where the proxy's scale must be trusted, else a step that is only a probe."""
     H = signals.seen.smoothness
     if not state.secants and H is not None and 0 < H < math.inf:
@@ -552,7 +552,7 @@ def _first(state: AutoState, signals: _Signals) -> float:
     return length / steepness if steepness > 0 else length
 
 
-def _second(state: AutoState, signals: _Signals) -> float:
+def _second(state: AutoState, signals: Signals) -> float:
     """Return a gradient step's η, from the curvature of L that the first step has shown."""
     if signals.anchor_change is None:
         return GROW * state.eta
@@ -571,7 +571,7 @@ def _second(state: AutoState, signals: _Signals) -> float:
 
 def _limits(state: AutoState, k: int, *, without_proxy: bool) -> tuple[float, ...]:
     if without_proxy:
-        return (_distance_limit(state, k),)
+        return (distance_limit(state, k),)
     similarity = 1 / state.delta if state.delta > 0 else math.inf
     return similarity, _noise_limit(state, k)
 
@@ -599,7 +599,7 @@ def _shorten(state: AutoState) -> None:
 # -- without a proxy ----------------------------------------------------------------------------
 
 
-def _add_gradient(state: AutoState, signals: _Signals) -> None:
+def add_gradient(state: AutoState, signals: Signals) -> None:
     """Update G and the lag with the newest gradient; the estimate is the one before."""
     assert state.distance is not None
     distance, gradient, k = copy.copy(state.distance), signals.seen.gradient, signals.seen.k
@@ -614,7 +614,7 @@ def _add_gradient(state: AutoState, signals: _Signals) -> None:
     state.distance = distance
 
 
-def _distance_limit(state: AutoState, k: int) -> float:
+def distance_limit(state: AutoState, k: int) -> float:
     """Return the largest η that the distance and the gradients allow."""
     assert state.distance is not None
     travelled = max(norm(state.average - state.start), state.reach)

@@ -1,0 +1,574 @@
+"""Check your own method, objective, proxy or inner solver against the contract of this package.
+
+Each function runs a class of yours on small problems, compares it with slow exact computations,
+and raises :class:`ContractError` with what is wrong and what to do. None of them needs pytest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from proxyprox import checkpoint
+from proxyprox._util.arrays import Vector, copied, from_numpy, norm, to_numpy
+from proxyprox._util.isolation import copied_tree
+from proxyprox._util.validation import has
+from proxyprox.inner import ClosedForm, Newton
+from proxyprox.inner.base import needs_of
+from proxyprox.methods import Method
+from proxyprox.oracles import answered
+from proxyprox.penalties import L1
+from proxyprox.problems import Problem, Quadratic, logistic_regression
+from proxyprox.run import Run
+from proxyprox.stopping import Relative, Residual, Steps
+from proxyprox.subproblem import Subproblem
+
+__all__ = [
+    "ContractError",
+    "check_inner_solver",
+    "check_method",
+    "check_objective",
+    "check_proxy",
+]
+
+ROUNDING = 1e-7
+"""Relative differences above this are not rounding, in float64."""
+
+
+class ContractError(AssertionError):
+    """A class breaks the contract; the message says where and what to do."""
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise ContractError(text)
+
+
+# -- methods ----------------------------------------------------------------------------------
+
+
+def check_method(
+    method: Method, *, problem: Problem | None = None, w0: Vector | None = None, steps: int = 12
+) -> None:
+    """Check that an outer method keeps the contract.
+
+    It must be a frozen dataclass derived from :class:`~proxyprox.Method`, leave its arguments
+    unchanged, count its steps, subtract ∇L̂ at the point where the target's gradient was taken,
+    give the same bits for the same seed, resume bit for bit from a saved state at any step, and
+    run with ``eta="auto"`` (unless it refuses that) and on torch tensors (if torch is installed).
+
+    Parameters
+    ----------
+    method : Method
+        The method with its settings.
+    problem : Problem, optional
+        What to run it on; by default a noisy quadratic with a similar proxy. Give one if the
+        method needs more, such as batches that name single rows.
+    w0 : array, optional
+        Where to start.
+    steps : int
+        Outer steps of each run.
+
+    Raises
+    ------
+    ContractError
+        If something is broken.
+
+    Examples
+    --------
+    >>> from proxyprox import ProxyProx
+    >>> from proxyprox.testing import check_method
+    >>> check_method(ProxyProx(eta=0.5))
+    """
+    name = type(method).__name__
+    _require(isinstance(method, Method), f"{name} is not a subclass of proxyprox.Method.")
+    frozen = dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    _require(
+        frozen,
+        f"{name} is not a frozen dataclass. Decorate it with @dataclass(frozen=True): a "
+        "checkpoint stores its fields, and what changes belongs into its state.",
+    )
+    given = problem is not None
+    problem = problem or _quadratics(noise=0.1)
+    _check_steps(method, problem, w0, steps)
+    if method.uses_proxy and not given:
+        _check_anchor(method, steps)
+    _check_bits(method, problem, w0, steps)
+    measured = _with_auto(method)
+    if measured is not None:
+        with _naming(f'{name} with eta="auto"'):
+            _check_bits(measured, problem, w0, steps)
+    if not given and importlib.util.find_spec("torch") is not None:
+        with _naming(f"{name} on torch tensors"):
+            _check_torch(method, steps)
+
+
+def _quadratics(noise: float = 0.0, *, linear_gap: bool = False, size: int = 24) -> Problem:
+    """Return a quadratic target and a proxy, whose gap is linear or slightly curved."""
+    rng = np.random.default_rng(12)
+    basis = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    P = basis @ np.diag(np.linspace(1.0, 6.0, size)) @ basis.T
+    near = P if linear_gap else P + 0.2 * np.diag(rng.uniform(-1, 1, size))
+    b, b_proxy = rng.normal(size=(2, size))
+    return Problem(Quadratic(P, b=b, noise=noise), Quadratic(near, b=b_proxy))
+
+
+def _with_auto(method: Method) -> Method | None:
+    """Return the method with a measured step size; None where it refuses one."""
+    if "eta" not in {field.name for field in dataclasses.fields(method)}:  # type: ignore[arg-type]
+        return None
+    try:
+        return dataclasses.replace(method, eta="auto")  # type: ignore[type-var, return-value]
+    except (TypeError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Put a name before the errors of a block, and make contract errors of all of them."""
+    try:
+        yield
+    except Exception as error:
+        what = str(error) if isinstance(error, ContractError) else repr(error)
+        raise ContractError(f"{name}: {what}") from error
+
+
+def _steps_of(run: Run, count: int) -> Iterator[Any]:
+    """Answer so many questions of a run from its objective."""
+    for _ in range(count):
+        gradients, halves = answered(run.problem.objective, run.ask())
+        yield run.tell(gradients, halves=halves)
+
+
+def _finish(run: Run, count: int) -> Run:
+    for _ in _steps_of(run, count):
+        pass
+    return run
+
+
+def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
+    """Check what the method does with its arguments, and what it returns."""
+    name = type(method).__name__
+    watched = _watch(method)
+    run = Run(problem, w0, method=watched, rng=0)
+    _require(run.steps == 0, f"{name}.init must return a state with k = 0.")
+    start = problem.objective.value(run.w) if has(problem.objective, "value") else math.nan
+    with _naming(name):
+        _finish(run, steps)
+    _require(
+        not watched.changes,
+        f"{name}.tell writes into {', '.join(sorted(watched.changes))}. Work on a copy, or return "
+        "a new array: what it is given is used elsewhere.",
+    )
+    end = problem.objective.value(run.w) if has(problem.objective, "value") else math.nan
+    _require(
+        not end > max(10 * abs(start), 1e3),
+        f"{name} diverges on a well-conditioned problem: the loss went from {start:.3g} to "
+        f"{end:.3g} in {steps} steps. Check the sign of the linear term and the step size.",
+    )
+
+
+def _watch(method: Method) -> Any:
+    """Return the method, noting which of its arguments it changes."""
+    changes: set[str] = set()
+
+    def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
+        before = copied_tree((state, answers))
+        after = type(method).tell(self, state, answers, step)
+        for what, old, new in zip(
+            ("its state", "the answers"), before, (state, answers), strict=True
+        ):
+            if not _same(old, new):
+                changes.add(what)
+        return after
+
+    cls = type(type(method).__name__, (type(method),), {"tell": tell, "changes": changes})
+    twin = object.__new__(cls)
+    twin.__dict__.update(vars(method))
+    return twin
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Tell whether two trees have the same entries."""
+    first, second = list(checkpoint.walk(a)), list(checkpoint.walk(b))
+    if len(first) != len(second):
+        return False
+    arrays = [(x, y) for x, y in zip(first, second, strict=True) if hasattr(x, "shape")]
+    return all(np.array_equal(to_numpy(x), to_numpy(y), equal_nan=True) for x, y in arrays)
+
+
+def _check_bits(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
+    """Check that the same seed gives the same bits, also across a save at any step."""
+    name = type(method).__name__
+
+    def fresh() -> Run:
+        return Run(problem, w0, method=method, rng=3)
+
+    iterates = [to_numpy(step.w).tobytes() for step in _steps_of(fresh(), steps)]
+    again = [to_numpy(step.w).tobytes() for step in _steps_of(fresh(), steps)]
+    _require(
+        iterates == again,
+        f"{name} is not deterministic: two runs with the same seed differ. Draw random numbers "
+        "from step.rng only, and keep nothing outside of the state.",
+    )
+    for stopped in sorted({0, 1, 2, steps // 2, steps - 1}):
+        run = _finish(fresh(), stopped)
+        run.ask()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run")
+            with _naming(f"the state of {name} after {stopped} steps cannot be saved"):
+                run.save(path)
+            resumed = fresh()
+            with _naming(f"the state of {name} after {stopped} steps cannot be loaded"):
+                checkpoint.resume(path, resumed)
+        rest = [to_numpy(step.w).tobytes() for step in _steps_of(resumed, steps - stopped)]
+        _require(
+            rest == iterates[stopped:],
+            f"{name} does not resume bit for bit after {stopped} steps: what it remembers outside "
+            "of its state is lost. Put it into the state, as a field of a dataclass.",
+        )
+
+
+def _check_anchor(method: Method, steps: int) -> None:
+    """Check that the linear term is made of ∇L(p) − ∇L̂(p) with one p for both.
+
+    Where ∇h = ∇L − ∇L̂ is constant, so is every such difference, wherever it is taken. What else
+    the linear term holds may be a combination of steps (momentum), but not of changes of ∇L̂.
+    """
+    name, problem = type(method).__name__, _quadratics(linear_gap=True)
+    proxy, gap = problem.proxy, problem.objective.b - problem.proxy.b
+    run = Run(problem, method=method, rng=0, stop=Relative(1e-10) | Residual(1e-13))
+    points: dict[str, Vector] = {"the starting point": run.start}
+    moves: list[Vector] = []
+    for _ in range(min(steps, 5)):
+        query = run.ask()
+        w = query.points[0]
+        step = run.tell([problem.objective.gradient(p, query.batch) for p in query.points])
+        if step.subproblem is not None:
+            linear, centre = step.subproblem.linear, step.subproblem.centre
+            scale = norm(linear) + norm(gap)
+            if _unexplained(linear, [gap, *moves, w - centre]) > ROUNDING * scale:
+                here, known = proxy.gradient(w), {**points, "the centre": centre}
+                for where, point in known.items():
+                    change = here - proxy.gradient(point)
+                    if _unexplained(linear, [gap, *moves, change]) <= ROUNDING * scale:
+                        _fail_anchor(name, step.record.k, f"taken at {where}")
+                if _unexplained(linear, [gap, *moves, here]) <= ROUNDING * scale:
+                    _fail_anchor(name, step.record.k, "not subtracted with the weight 1")
+        moves.append(step.w - w)
+        points["the point of the question before"] = w
+        points["the iterate before"] = points.pop("the iterate", run.start)
+        points["the iterate"] = step.w
+
+
+def _fail_anchor(name: str, k: int, what: str) -> None:
+    raise ContractError(
+        f"{name} has a wrong anchor at step {k}: ∇L̂ is {what}, but the target's gradient is that "
+        "at the point of the question. Use step.proxy.gradient(p) with the point p that "
+        "ask(state) returned."
+    )
+
+
+def _unexplained(vector: Vector, columns: list[Vector]) -> float:
+    """Return the length of what a combination of some vectors leaves of another."""
+    A = np.stack([c / norm(c) for c in columns if norm(c) > 0], axis=1)
+    found = np.linalg.lstsq(A, vector, rcond=None)[0]
+    return norm(vector - A @ found)
+
+
+def _check_torch(method: Method, steps: int) -> None:
+    """Check that torch tensors give what NumPy arrays give."""
+    import torch
+
+    problem = _quadratics()
+    P, near = problem.objective, problem.proxy
+    w0 = np.zeros(P.P.shape[0])
+    tensors = Problem(*(Quadratic(torch.tensor(q.P), b=torch.tensor(q.b)) for q in (P, near)))
+    ours = _finish(Run(problem, w0, method=method, rng=0), steps).w
+    theirs = _finish(Run(tensors, torch.tensor(w0), method=method, rng=0), steps).w
+    close = np.allclose(to_numpy(theirs), ours, rtol=1e-6, atol=1e-8)
+    _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
+
+
+# -- losses -----------------------------------------------------------------------------------
+
+
+def check_objective(
+    objective: Any, w: Vector, *, batches: int = 400, rng: np.random.Generator | int | None = 0
+) -> None:
+    """Check that an expensive loss keeps the contract.
+
+    Checked is what it offers: gradients have the shape and dtype of ``w``, leave ``w`` unchanged
+    and agree with ``value`` where the batch is everything; a repeatable batch gives the same
+    gradient twice; batches are unbiased; ``halves`` make up their batch; ``hvp`` and ``hessian``
+    agree with the gradients; ``samples`` and ``cost`` are numbers.
+
+    Parameters
+    ----------
+    objective : Objective
+        The loss.
+    w : array
+        A point to check it at, of the size and dtype of your parameters; not a minimiser.
+    batches : int
+        Batches drawn to test that they are unbiased; 0 leaves that out.
+    rng : int or numpy.random.Generator, optional
+        For the batches.
+
+    Raises
+    ------
+    ContractError
+        If something is broken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> from proxyprox.testing import check_objective
+    >>> check_objective(Quadratic(np.eye(3), noise=0.1), np.ones(3))
+    """
+    name, rng = type(objective).__name__, np.random.default_rng(rng)
+    for needed in ("sample", "gradient"):
+        _require(has(objective, needed), f"{name} has no {needed}(…).")
+    batch = objective.sample(rng)
+    gradient = _gradient(name, lambda point: objective.gradient(point, copied_tree(batch)), w)
+    if getattr(objective, "repeatable", True):
+        _require(
+            _same(objective.gradient(copied(w), copied_tree(batch)), gradient),
+            f"{name}.gradient gives two answers for one batch at one point. Draw all randomness in "
+            "sample(rng), or set repeatable = False.",
+        )
+    halves = objective.halves(copied_tree(batch)) if has(objective, "halves") else None
+    if halves is not None:
+        mean = sum(objective.gradient(copied(w), half) for half in halves) / 2
+        _require(
+            norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300),
+            f"{name}.halves: the mean of the two halves' gradients is not the batch's gradient.",
+        )
+    for count in ("samples", "cost"):
+        if has(objective, count):
+            number = getattr(objective, count)(copied_tree(batch))
+            right = isinstance(number, (int, float, np.number)) and number >= 0
+            _require(right, f"{name}.{count}(batch) is {number!r}, not a number ≥ 0.")
+    if not has(objective, "everything"):
+        return
+    everything = objective.everything()
+
+    def exact(point: Vector) -> Vector:
+        return objective.gradient(point, everything)
+
+    full = _gradient(name, exact, w)
+    _check_derivatives(name, objective, exact, w, rng)
+    if batches:
+        drawn = [objective.gradient(copied(w), objective.sample(rng)) for _ in range(batches)]
+        sample = np.stack([to_numpy(g) for g in drawn]) - to_numpy(full)
+        error = sample.std(0, ddof=1) / math.sqrt(batches)
+        bias = np.abs(sample.mean(0))
+        worst = int(np.argmax(bias - 6 * error))
+        floor = 1e-6 * max(norm(full), 1e-300)
+        _require(
+            bool(bias[worst] <= 6 * error[worst] + floor),
+            f"{name}.sample is biased: the mean of {batches} sampled gradients differs from the "
+            f"gradient of everything() by {bias[worst]:.3g} in entry {worst}, "
+            f"{bias[worst] / max(error[worst], 1e-300):.0f} standard errors. Check the scale of "
+            "sums and means, and how rows are drawn.",
+        )
+
+
+def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None = 0) -> None:
+    """Check that a cheap loss keeps the contract.
+
+    ``gradient`` is compared with ``value``, ``hvp`` and ``hessian`` with gradients,
+    ``solve_shifted`` with products, ``smoothness`` and ``strong_convexity`` with the curvature
+    along random directions; arguments stay unchanged, and answers are the same twice.
+
+    Parameters
+    ----------
+    proxy : Proxy
+        The loss.
+    w : array
+        A point to check it at; not a minimiser.
+    rng : int or numpy.random.Generator, optional
+        For random directions.
+
+    Raises
+    ------
+    ContractError
+        If something is broken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> from proxyprox.testing import check_proxy
+    >>> check_proxy(Quadratic(np.eye(3)), np.ones(3))
+    """
+    name, rng = type(proxy).__name__, np.random.default_rng(rng)
+    for needed in ("value", "gradient"):
+        _require(has(proxy, needed), f"{name} has no {needed}(w).")
+    first, again = float(proxy.value(copied(w))), float(proxy.value(copied(w)))
+    _require(first == again, f"{name}.value gives two answers at one point: {first} and {again}.")
+    gradient = _gradient(name, proxy.gradient, w)
+    same = _same(proxy.gradient(copied(w)), gradient)
+    _require(same, f"{name}.gradient(w) gives two answers at one point.")
+    _check_derivatives(name, proxy, proxy.gradient, w, rng)
+
+
+def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vector:
+    """Return a gradient that is an array like w, and did not change w."""
+    given = copied(w)
+    found = gradient(given)
+    _require(
+        type(found) is type(w) and found.shape == w.shape and found.dtype == w.dtype,
+        f"{name}.gradient returns {_kind(found)}, not {_kind(w)} like w.",
+    )
+    _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
+    _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
+    return copied(found)
+
+
+def _kind(array: Any) -> str:
+    shape = getattr(array, "shape", None)
+    if shape is None:
+        return f"a {type(array).__name__}"
+    return f"a {type(array).__name__} of shape {tuple(shape)} and dtype {array.dtype}"
+
+
+def _check_derivatives(
+    name: str, loss: Any, gradient: Callable[[Vector], Vector], w: Vector, rng: np.random.Generator
+) -> None:
+    """Compare what a loss offers with differences of what it offers besides, along directions."""
+    single = w.dtype.itemsize == 4
+    step, slack = (1e-2, 2e-2) if single else (1e-5, 1e-4)
+    hessian = loss.hessian(copied(w)) if has(loss, "hessian") else None
+    for _ in range(3):
+        v = from_numpy(rng.normal(size=w.shape[0]), w)
+        h = step * max(1.0, norm(w)) / norm(v)
+        ahead, behind = gradient(w + h * v), gradient(w - h * v)
+        curved, rate = (ahead - behind) / (2 * h), float(gradient(copied(w)) @ v)
+        if has(loss, "value"):
+            slope = (float(loss.value(w + h * v)) - float(loss.value(w - h * v))) / (2 * h)
+            size = max(abs(slope), abs(rate), slack * norm(gradient(copied(w))) * norm(v))
+            _require(
+                abs(slope - rate) <= slack * size + 1e-9,
+                f"{name}.gradient is not that of value: along a random direction value changes by "
+                f"{slope:.6g}, the gradient says {rate:.6g}.",
+            )
+        products = {"hvp": loss.hvp(copied(w), copied(v))} if has(loss, "hvp") else {}
+        if hessian is not None:
+            products["hessian"] = hessian @ v
+        for what, product in products.items():
+            size = max(norm(curved), norm(product))
+            _require(
+                norm(product - curved) <= 10 * slack * size + 1e-9,
+                f"{name}.{what} is not the derivative of gradient: the product with a random "
+                f"direction differs by {norm(product - curved) / max(size, 1e-300):.2g} of its "
+                "length.",
+            )
+        along = float(curved @ v) / norm(v) ** 2
+        H, mu = (getattr(loss, bound, None) for bound in ("smoothness", "strong_convexity"))
+        if H is not None:
+            low = along <= float(H) * (1 + slack) + slack
+            _require(low, f"{name}.smoothness is {H:.6g}, but the curvature is {along:.6g}.")
+        if mu is not None:
+            high = along >= float(mu) * (1 - slack) - slack
+            _require(
+                high, f"{name}.strong_convexity is {mu:.6g}, but the curvature is {along:.6g}."
+            )
+        if has(loss, "solve_shifted") and hessian is not None:
+            x = loss.solve_shifted(copied(v), 0.7)
+            left = hessian @ x + x / 0.7 - v
+            right = norm(left) <= slack * norm(v)
+            _require(right, f"{name}.solve_shifted(v, η) does not solve (∇²L̂ + I/η) x = v.")
+
+
+# -- inner solvers ----------------------------------------------------------------------------
+
+
+def check_inner_solver(solver: Any) -> None:
+    """Check that an inner solver keeps the contract.
+
+    It must reach the minimiser of small subproblems when the criterion asks for it, stop when the
+    criterion holds, report the residual at the point it returns, leave its arguments unchanged,
+    and keep nothing outside of ``memory``.
+
+    Parameters
+    ----------
+    solver : InnerSolver
+        The solver with its settings.
+
+    Raises
+    ------
+    ContractError
+        If something is broken.
+
+    Examples
+    --------
+    >>> from proxyprox import LBFGS
+    >>> from proxyprox.testing import check_inner_solver
+    >>> check_inner_solver(LBFGS())
+    """
+    name = type(solver).__name__
+    for needed in ("needs", "handles_penalty", "solve"):
+        _require(hasattr(solver, needed), f"{name} has no {needed}.")
+    penalties = (None, L1(0.05)) if solver.handles_penalty else (None,)
+    for proxy in _proxies():
+        if not all(has(proxy, need) for need in needs_of(solver)):
+            continue
+        for penalty in penalties:
+            with _naming(f"{name} on a {type(proxy).__name__} proxy"):
+                _check_solves(solver, proxy, penalty)
+
+
+def _proxies() -> tuple[Any, ...]:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, 6))
+    labels = X @ rng.normal(size=6) + rng.normal(size=80) > 0
+    return _quadratics(size=6).proxy, logistic_regression(X, labels, l2=1e-2, batch_size=80)
+
+
+def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
+    rng = np.random.default_rng(5)
+    linear, centre = rng.normal(size=(2, 6)) / 4
+    phi = Subproblem(proxy, linear, centre, 0.8, penalty)
+    before = copied(linear), copied(centre)
+    start = copied(centre)
+    tight = Relative(1e-6) | Residual(1e-9)
+    sampled = "sample" in needs_of(solver)
+    memory: dict[str, Any] = {}
+    solved = solver.solve(phi, start, tight, memory, np.random.default_rng(0))
+    written = not (_same(before, (phi.linear, phi.centre)) and _same(start, before[1]))
+    _require(not written, "solve writes into the subproblem or the start. Work on copies.")
+    true = phi.residual(solved.w, phi.gradient(solved.w))
+    reported = solved.progress.residual
+    _require(
+        abs(true - reported) <= 1e-6 * max(true, reported) + 1e-10,
+        f"the residual it reports is {reported:.3g}, but ‖∇φ‖ at the point it returns is "
+        f"{true:.3g}. Build the progress with phi.progress(w, phi.gradient(w), steps).",
+    )
+    if not sampled:
+        first = phi.residual(centre, phi.gradient(centre))
+        _require(
+            true <= 1e-5 * first + 1e-8,
+            f"it ends at a residual of {true:.3g} of {first:.3g} at the start, though the "
+            "criterion asks for a millionth.",
+        )
+        again = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
+        _require(_same(again.w, solved.w), "it gives two answers for one subproblem and seed.")
+    if penalty is None and not sampled:
+        exact = Newton() if has(proxy, "hessian") else ClosedForm()
+        best = exact.solve(phi, centre, Relative(1e-12) | Residual(1e-13), {}, rng).w
+        _require(
+            norm(solved.w - best) <= 1e-4 * (1 + norm(best)),
+            f"its answer is {norm(solved.w - best):.3g} away from the exact minimiser.",
+        )
+    if not isinstance(solver, ClosedForm):
+        few = solver.solve(phi, start, Steps(1), {}, np.random.default_rng(0)).progress.steps
+        _require(few <= max(1, getattr(solver, "steps", 1)), "it does not ask the criterion.")

@@ -1,0 +1,304 @@
+"""A user's own classes: they run, save and load, and ``proxyprox.testing`` names what is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from own_methods import HeavyBall, HeavyBallState, SagaProxyProx, SvrgProxyProx, WindowMean
+from proxyprox.testing import (
+    ContractError,
+    check_inner_solver,
+    check_method,
+    check_objective,
+    check_proxy,
+)
+
+
+def rows(batch_size=1, backend="numpy"):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    y = X @ rng.normal(size=5) + 0.3 * rng.normal(size=40) > 0
+    if backend == "torch":
+        torch = pytest.importorskip("torch")
+        X, y = torch.tensor(X), torch.tensor(y)
+    target = pp.logistic_regression(X, y, l2=0.1, batch_size=batch_size)
+    return pp.Problem(target, target.label_free())
+
+
+def test_saga_converges_with_one_row_a_step_where_sgd_stays_noisy(backend):
+    problem = rows(backend=backend)
+    best = problem.value(pp.minimize(problem, method=pp.DANE(), steps=3).w)
+    call = {"problem": problem, "steps": 1500, "rng": 0}
+    saga = pp.minimize(**call, method=SagaProxyProx(eta=1.0))
+    plain = pp.minimize(**call, method=pp.ProxyProx(eta=1.0))
+    assert problem.value(saga.w) - best < 1e-6
+    assert problem.value(plain.w) - best > 1e-4
+
+
+@pytest.mark.parametrize("eta", [1.0, "auto"])
+@pytest.mark.parametrize("own", [SagaProxyProx, SvrgProxyProx, HeavyBall])
+def test_own_methods_load_from_a_file_and_resume_bit_for_bit(own, eta, tmp_path):
+    problem, method = rows(), own(eta=eta)
+
+    def answer(run, count):
+        for _ in range(count):
+            query = run.ask()
+            run.tell([problem.objective.gradient(w, query.batch) for w in query.points])
+        return run
+
+    whole = answer(pp.Run(problem, method=method, rng=0), 30)
+    answer(pp.Run(problem, method=method, rng=0), 13).save(tmp_path / "run")
+    resumed = answer(pp.Run.load(tmp_path / "run", problem), 17)
+    assert resumed.method == method
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert resumed.ledger.target_gradients == whole.ledger.target_gradients
+
+
+def test_own_methods_and_corrections_pass_their_check():
+    check_method(HeavyBall(eta=0.5))
+    check_method(SvrgProxyProx(eta=0.5))
+    check_method(SagaProxyProx(eta=0.5), problem=rows())
+    check_method(pp.ProxyProx(eta=0.5, correction=WindowMean()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(pp.Method):
+    """A plain ProxyProx to be broken in one way at a time."""
+
+    eta: Any = 0.5
+
+    def init(self, w0, problem):
+        return HeavyBallState(w0, w0)
+
+    def tell(self, state, answers, step):
+        difference = answers.gradients[0] - self.anchor(state, step)
+        return HeavyBallState(step.solve(difference, state.w), state.w, state.k + 1)
+
+    def anchor(self, state, step):
+        return step.proxy.gradient(state.w)
+
+
+class AnchorBefore(Mine):
+    def anchor(self, state, step):
+        return step.proxy.gradient(state.move)
+
+
+class AnchorAtStart(Mine):
+    def init(self, w0, problem):
+        object.__setattr__(self, "start", w0)
+        return super().init(w0, problem)
+
+    def anchor(self, state, step):
+        return step.proxy.gradient(self.start)
+
+
+class NoAnchor(Mine):
+    def anchor(self, state, step):
+        return 0 * state.w
+
+
+class EmaAnchorBefore(Mine):
+    """A moving average of differences whose anchors are those of the iterate before."""
+
+    def init(self, w0, problem):
+        return HeavyBallState(w0, {"before": w0, "mean": None})
+
+    def tell(self, state, answers, step):
+        difference = answers.gradients[0] - step.proxy.gradient(state.move["before"])
+        mean = state.move["mean"]
+        mean = difference if mean is None else 0.5 * (mean + difference)
+        w = step.solve(mean, state.w)
+        return HeavyBallState(w, {"before": state.w, "mean": mean}, state.k + 1)
+
+
+class Writes(Mine):
+    def tell(self, state, answers, step):
+        after = super().tell(state, answers, step)
+        answers.gradients[0][:] = 0
+        return after
+
+
+class Remembers(Mine):
+    """Keeps something outside of its state."""
+
+    def anchor(self, state, step):
+        last = vars(self).get("last", 0.0) if state.k else 0.0
+        object.__setattr__(self, "last", float(state.w @ state.w))
+        return step.proxy.gradient(state.w) + last
+
+
+class Forgets(Mine):
+    def tell(self, state, answers, step):
+        return dataclasses.replace(super().tell(state, answers, step), k=state.k)
+
+
+class Draws(Mine):
+    def anchor(self, state, step):
+        return step.proxy.gradient(state.w) + np.random.default_rng().normal()
+
+
+class Uphill(Mine):
+    def tell(self, state, answers, step):
+        w = state.w + 2 * answers.gradients[0]
+        return HeavyBallState(w, state.w, state.k + 1)
+
+
+class Unsavable(Mine):
+    def tell(self, state, answers, step):
+        return dataclasses.replace(super().tell(state, answers, step), move=lambda: None)
+
+
+class NotFrozen(pp.Method):
+    eta = 1.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (AnchorBefore(), "anchor.*iterate before"),
+        (AnchorAtStart(), "anchor.*start"),
+        (NoAnchor(), "anchor.*not subtracted"),
+        (EmaAnchorBefore(), "anchor"),
+        (Writes(), "writes into the answers"),
+        (Remembers(), "resume bit for bit|deterministic"),
+        (Forgets(), "k in the state"),
+        (Draws(), "deterministic"),
+        (Uphill(), "diverges"),
+        (Unsavable(), "saved"),
+        (NotFrozen(), "frozen dataclass"),
+        (object(), "subclass of proxyprox.Method"),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_a_broken_method_is_named(broken, words):
+    with pytest.raises(ContractError, match=f"(?s){words}"):
+        check_method(broken)
+
+
+class Loss:
+    """Half the mean squared error of ten rows, to be broken in one way at a time."""
+
+    X = np.random.default_rng(1).normal(size=(10, 3))
+
+    def value(self, w):
+        return 0.5 * float(np.mean((self.X @ w - 1) ** 2)) + 0.05 * float(w @ w)
+
+    def gradient(self, w, batch=None):
+        X = self.X if batch is None else self.X[batch]
+        return X.T @ (X @ w - 1) / len(X) + 0.1 * w
+
+    def hessian(self, w):
+        return self.X.T @ self.X / 10 + 0.1 * np.eye(3)
+
+    def hvp(self, w, v):
+        return self.hessian(w) @ v
+
+    def sample(self, rng):
+        return rng.integers(10, size=2)
+
+    def everything(self):
+        return np.arange(10)
+
+
+def with_methods(**replaced):
+    return type("Broken", (Loss,), replaced)()
+
+
+BROKEN_LOSSES = {
+    "gradient is not that of value": {"value": lambda self, w: 2 * Loss.value(self, w)},
+    "hvp is not the derivative": {"hvp": lambda self, w, v: 2 * Loss.hvp(self, w, v)},
+    "hessian is not the derivative": {"hessian": lambda self, w: np.eye(3)},
+    "smoothness": {"smoothness": 0.01},
+    "strong_convexity": {"strong_convexity": 99.0},
+    "shape": {"gradient": lambda self, w, batch=None: Loss.gradient(self, w, batch)[:, None]},
+    "writes into w": {"gradient": lambda self, w, batch=None: np.multiply(w, 0, out=w)},
+}
+
+
+@pytest.mark.parametrize("words", BROKEN_LOSSES)
+def test_a_broken_loss_is_named(words):
+    broken = with_methods(**BROKEN_LOSSES[words])
+    for check in (check_objective, check_proxy):
+        with pytest.raises(ContractError, match=words):
+            check(broken, np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("words", "replaced"),
+    [
+        ("biased", {"sample": lambda self, rng: rng.integers(3, size=2)}),
+        ("two answers", {"gradient": lambda self, w, b=None: w + np.random.default_rng().random()}),
+        ("halves", {"halves": lambda self, batch: (batch[:1], batch[:1])}),
+        ("samples", {"samples": lambda self, batch: "two"}),
+    ],
+)
+def test_a_broken_objective_is_named(words, replaced):
+    with pytest.raises(ContractError, match=words):
+        check_objective(with_methods(**replaced), np.ones(3))
+
+
+def test_a_right_loss_passes():
+    check_objective(Loss(), np.ones(3))
+    check_proxy(Loss(), np.ones(3))
+
+
+class Solver:
+    """Gradient descent, to be broken in one way at a time."""
+
+    needs = ()
+    handles_penalty = False
+
+    def solve(self, phi, start, stop, memory, rng):
+        w, first = start, None
+        for t in range(20000):
+            gradient = phi.gradient(w)
+            progress = phi.progress(w, gradient, t, first)
+            first = progress.start_residual
+            if stop(progress):
+                break
+            w = w - 0.1 * gradient
+        return pp.inner.InnerResult(w, progress)
+
+
+class Reports(Solver):
+    def solve(self, phi, start, stop, memory, rng):
+        solved = super().solve(phi, start, stop, memory, rng)
+        return solved._replace(progress=dataclasses.replace(solved.progress, residual=0.5))
+
+
+class Stops(Solver):
+    def solve(self, phi, start, stop, memory, rng):
+        return super().solve(phi, start, pp.Steps(2), memory, rng)
+
+
+class Ignores(Solver):
+    def solve(self, phi, start, stop, memory, rng):
+        return super().solve(phi, start, pp.Relative(1e-9), memory, rng)
+
+
+class Overwrites(Solver):
+    def solve(self, phi, start, stop, memory, rng):
+        phi.linear[:] = 0
+        return super().solve(phi, start, stop, memory, rng)
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (Reports(), "residual it reports"),
+        (Stops(), "ends at a residual"),
+        (Ignores(), "ask the criterion"),
+        (Overwrites(), "writes into"),
+        (object(), "has no needs"),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_a_broken_solver_is_named(broken, words):
+    check_inner_solver(Solver())
+    with pytest.raises(ContractError, match=words):
+        check_inner_solver(broken)
