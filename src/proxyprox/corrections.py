@@ -1,6 +1,4 @@
-"""Estimates of ∇h = ∇L − ∇L̂: what a method adds to its proxy to aim at the target.
-
-The estimate of ∇h = ∇L − ∇L̂ that a method adds to its subproblem.
+"""Corrections: the estimate of ∇h = ∇L − ∇L̂ that a method adds to its proxy.
 
 Arithmetic only: the same file serves NumPy arrays and torch tensors.
 """
@@ -49,7 +47,7 @@ class Correction(Protocol):
     array([1., 2.])
     """
 
-    two_points: bool
+    two_points: ClassVar[bool]
     """Whether the batch must also be evaluated at the previous iterate."""
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Any:
@@ -81,7 +79,7 @@ class Plain:
     two_points: ClassVar[bool] = False
 
     def __call__(
-        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
     ) -> Vector:
         """Return the newest difference."""
         return difference
@@ -97,10 +95,10 @@ class Mean:
     two_points: ClassVar[bool] = False
 
     def __call__(
-        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
     ) -> Vector:
         """Return the mean of the differences so far."""
-        return difference if estimate is None else estimate + (difference - estimate) / (k + 1)
+        return difference if memory is None else memory + (difference - memory) / (k + 1)
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,10 @@ class EMA:
         fraction("a", self.a)
 
     def __call__(
-        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
     ) -> Vector:
         """Return the moving average."""
-        return difference if estimate is None else estimate + self.a * (difference - estimate)
+        return difference if memory is None else memory + self.a * (difference - memory)
 
 
 @dataclass(frozen=True)
@@ -161,12 +159,12 @@ class Storm:
         fraction("a", self.a)
 
     def __call__(
-        self, difference: Vector, before: Vector | None, estimate: Vector | None, k: int
+        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
     ) -> Vector:
         """Return the corrected moving average."""
-        if estimate is None or before is None:
+        if memory is None or before is None:
             return difference
-        return difference + (1 - self.a) * (estimate - before)
+        return difference + (1 - self.a) * (memory - before)
 
 
 @dataclass(frozen=True)

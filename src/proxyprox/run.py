@@ -713,7 +713,7 @@ class Run:
     @property
     def compares_points(self) -> bool:
         """Whether the step-size rule may evaluate a batch at the point before as well."""
-        return self.step_size.may_compare(self._step_size_state)
+        return bool(self.step_size.may_compare(self._step_size_state))
 
     def open(self, batch: Any, request: Request | None = None) -> None:
         """Ask the next question about a batch that is known already."""

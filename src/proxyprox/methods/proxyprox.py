@@ -61,9 +61,9 @@ class ProxyProx(CorrectedMethod):
             callable(self.correction) and hasattr(self.correction, "two_points")
         ):
             allowed = "a correction, such as Plain() or EMA(0.1)"
-            remedy = "Your own has two_points and __call__(difference, before, estimate, k)."
+            remedy = "Your own has two_points and __call__(difference, before, memory, k)."
             raise TypeError(message("correction", self.correction, allowed, remedy))
-        require_takes("correction", self.correction, ("difference", "before", "estimate", "k"))
+        require_takes("correction", self.correction, ("difference", "before", "memory", "k"))
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class DANE(CorrectedMethod):
     eta: Eta = math.inf
     gradient_weight: float = 1.0
 
-    correction: ClassVar[Plain] = PLAIN
+    correction: ClassVar[Plain] = PLAIN  # type: ignore[misc]
     exact: ClassVar[bool] = True
     allows_infinite_eta: ClassVar[bool] = True
 

@@ -302,10 +302,10 @@ class AutoStep(StepSize):
         state = copy.copy(state)
         # A method that does not know of restarts has stepped from the point it asked about.
         centre = state.asked if state.centre is None else state.centre
-        before = state.undo
-        undone = before is not None and same_point(centre, before.centre)
-        state.previous = before.centre if undone else state.asked
-        state.previous_anchor = before.anchor if undone else state.anchor
+        if state.undo is not None and same_point(centre, state.undo.centre):
+            state.previous, state.previous_anchor = state.undo.centre, state.undo.anchor
+        else:
+            state.previous, state.previous_anchor = state.asked, state.anchor
         state.average = state.average + _share(k, POWER) * (w - state.average)
         if state.distance is not None:
             state.distance = _moved_distance(state.distance, state.start, centre, w, k)
