@@ -8,8 +8,8 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from proxyprox._util.isolation import copied_tree, is_ours, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
-from proxyprox.checkpoint import Prefix
 from proxyprox.methods.base import Answers, Request
 from proxyprox.oracles import (
     MeteredProxy,
@@ -46,6 +45,7 @@ ROW = 5
 """Such steps in a row, at the end of a run, that are no accident."""
 
 
+@dataclass(frozen=True)
 class Faults:
     """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
 
@@ -53,38 +53,20 @@ class Faults:
     if the inner rule failed. A line search that turns back from an infinity in time is no fault.
     """
 
-    def __init__(self) -> None:
-        self.blocked: list[int] = []
-        self.words = ""
-        self._raised = False
+    blocked: tuple[int, ...] = ()
+    words: str = ""
 
-    def begin(self, proxy: MeteredProxy) -> None:
-        """Look from here on, at the begin of a step."""
-        proxy.fault, self._raised = None, False
-
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Notice a subproblem without a finite solution."""
-        try:
-            yield
-        except NonFiniteError:
-            self._raised = True
-            raise
-
-    def end(self, k: int, proxy: MeteredProxy, w: Vector, *, held: bool) -> None:
-        """Enter step k from w if it was blocked."""
-        if proxy.fault is None or (held and not self._raised):
-            return
-        what, point = proxy.fault
+    def add(self, k: int, fault: tuple[str, Vector], w: Vector) -> Faults:
+        """Return the faults with that of step k from w."""
+        what, point = fault
         with np.errstate(over="ignore", invalid="ignore"):
             away = norm(point - w)
         where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
-        self.blocked.append(k)
-        self.words = f"the proxy's {what} was not finite {where}"
+        return Faults((*self.blocked, k), f"the proxy's {what} was not finite {where}")
 
     def in_a_row(self, steps: int) -> bool:
         """Tell whether the last few of so many steps were all blocked."""
-        return steps >= ROW and self.blocked[-ROW:] == list(range(steps - ROW, steps))
+        return steps >= ROW and self.blocked[-ROW:] == tuple(range(steps - ROW, steps))
 
     def stuck(self, steps: int) -> bool:
         """Tell whether the last few of so many steps, or most of all, were blocked."""
@@ -95,22 +77,11 @@ class Faults:
         often = f"{len(self.blocked):,} of {counted(steps, 'step')}"
         return f"That was so in {often}; in the last of them {self.words}."
 
-    def as_tree(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-        return {"blocked": Prefix(self.blocked), "words": self.words}
-
-    def go_back(self, count: int, words: str) -> None:
-        """Forget what was entered after so many blocked steps."""
-        del self.blocked[count:]
-        self.words = words
-
-    def restore(self, tree: Any, steps: int) -> None:
-        """Go back to what a checkpoint kept."""
-        blocked, words = list(tree["blocked"]), tree["words"]
-        whole = all(type(k) is int and 0 <= k < steps for k in blocked)
-        if not whole or sorted(set(blocked)) != blocked or not isinstance(words, str):
+    def require_valid(self, steps: int) -> None:
+        """Refuse what is not a list of some of so many steps."""
+        whole = all(type(k) is int and 0 <= k < steps for k in self.blocked)
+        if not whole or sorted(set(self.blocked)) != list(self.blocked):
             raise ValueError("the blocked steps are not a list of steps")
-        self.blocked, self.words = blocked, words
 
 
 PARTS = ("method", "inner", "stop", "averaging")
@@ -118,23 +89,21 @@ PLANNED = (Convex, SDane)
 """The default rules of which the number of steps planned decides."""
 
 
-class Snapshot(NamedTuple):
-    """What questions and steps change in a run, at one moment; the ledger is not among it."""
+CHANGED = (
+    "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
+)  # fmt: skip
+"""What questions and steps assign in a run, besides what they append to."""
 
-    state: Any
-    step_size: Any
-    pending: Query | None
-    request: Request | None
-    share: float
-    average: Vector | None
+
+class Snapshot(NamedTuple):
+    """A run at one moment, without its ledger: what was paid stays paid."""
+
+    values: dict[str, Any]
     steps: int
-    blocked: int
-    words: str
     memory: dict[str, Any]
     known: list[tuple[Vector, Vector]]
     bits: Any
     randomness: Any
-    path: GradientPath | None
 
 
 class Run:
@@ -197,7 +166,7 @@ class Run:
         self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
-        self._faults = Faults()
+        self.faults = Faults()
         self._path: GradientPath | None = GradientPath()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
@@ -224,6 +193,7 @@ class Run:
         self._pending: Query | None = None
         self._request: Request | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
+        self._unsolved = False
         self._broken_off: Snapshot | None = None
 
     # -- ask and tell -----------------------------------------------------------------------
@@ -252,11 +222,6 @@ class Run:
     def start(self) -> Vector:
         """The starting point, a copy."""
         return copied(self._w0)
-
-    @property
-    def faults(self) -> Faults:
-        """The steps at which the proxy was not finite where that mattered."""
-        return self._faults
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
@@ -340,8 +305,7 @@ class Run:
                 raise NonFiniteError(
                     "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
                 )
-        self._solved = None
-        self._faults.begin(self._proxy)
+        self._solved, self._unsolved, self._proxy.fault = None, False, None
         state, step_size_state = self._after(query, answers)
         if not all_finite(state.w):
             raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
@@ -361,7 +325,8 @@ class Run:
             path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
-        self._faults.end(k, self._proxy, self._state.w, held=held)
+        if self._proxy.fault is not None and (self._unsolved or not held):
+            self.faults = self.faults.add(k, self._proxy.fault, self._state.w)
         self._path = path
         self._state, self._step_size_state = state, step_size_state
         self._pending, self._request, self._share, self._average = None, None, share, average
@@ -386,8 +351,8 @@ class Run:
     def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
         self.settle()
-        if status.success and self.steps and self._faults.stuck(self.steps):
-            detail = f"{self._faults.summary(self.steps)} {status.value} {detail}".rstrip()
+        if status.success and self.steps and self.faults.stuck(self.steps):
+            detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         moved = self.trace["displacement"]
         doubt = None if self._path is None else self._path.finding(self.w, self._state.w, moved)
@@ -479,7 +444,7 @@ class Run:
             "rng": self._rng.bit_generator.state,
             "ledger": copy.copy(self.ledger),
             "trace": checkpoint.Prefix(self.trace.rows),
-            "faults": self._faults.as_tree(),
+            "faults": self.faults,
         }
 
     def load_state_dict(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
@@ -635,8 +600,9 @@ class Run:
         if share > 1 or (pending is not None and set(pending) != {"batch"}):
             raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
         rng = checkpoint.restored_rng(tree["rng"], self._rng)
-        faults = Faults()
-        faults.restore(tree["faults"], state.k)
+        faults = tree["faults"]
+        checkpoint.conform("faults", faults, Faults())
+        faults.require_valid(state.k)
         path = GradientPath.from_tree(arrays["path"], like, state.k)
 
         def commit() -> None:
@@ -646,7 +612,7 @@ class Run:
             self._memory.clear()
             self._memory.update(arrays["memory"])
             self._proxy.rewind(known)
-            self._rng, self._faults, self.trace = rng, faults, Trace(rows)
+            self._rng, self.faults, self.trace = rng, faults, Trace(rows)
             self._path, self._broken_off = path, None
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
@@ -740,8 +706,11 @@ class Run:
         ours = is_ours(self.inner)
         given = phi if ours else subproblem_copied(phi)
         start = centre if ours else copied(centre)
-        with self._faults.watch():
+        try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
+        except NonFiniteError:
+            self._unsolved = True
+            raise
         self._solved = (phi, solved.progress, stop)
         return solved.w if ours else copied(solved.w)
 
@@ -789,25 +758,18 @@ class Run:
     def snapshot(self) -> Snapshot:
         """Return what a step may change, for :meth:`return_to`."""
         bits = self._rng.bit_generator
-        return Snapshot(
-            self._state, self._step_size_state, self._pending, self._request,
-            self._share, self._average, len(self.trace),
-            len(self._faults.blocked), self._faults.words,
-            dict(self._memory), self._proxy.snapshot(), bits, bits.state, self._path,
-        )  # fmt: skip
+        values = {name: getattr(self, name) for name in CHANGED}
+        known = self._proxy.snapshot()
+        return Snapshot(values, len(self.trace), dict(self._memory), known, bits, bits.state)
 
     def return_to(self, before: Snapshot) -> None:
-        """Go back to a snapshot of this run; doing so twice is no different."""
-        self._state, self._step_size_state = before.state, before.step_size
-        self._pending, self._request = before.pending, before.request
-        self._share, self._average = before.share, before.average
+        """Return to a snapshot of this run; doing so twice is no different."""
+        vars(self).update(before.values)
         self.trace.shorten(before.steps)
-        self._faults.go_back(before.blocked, before.words)
         self._memory.clear()
         self._memory.update(before.memory)
         self._proxy.rewind(list(before.known))
         before.bits.state = before.randomness
-        self._path = before.path
         self._broken_off = None
 
     def settle(self) -> None:
