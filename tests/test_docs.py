@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,10 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     if "torch" in code:
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(page), "exec"), {"__name__": "snippets"})
+    module = types.ModuleType("snippets")
+    # Dataclasses look for the module that they are defined in.
+    monkeypatch.setitem(sys.modules, "snippets", module)
+    exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
