@@ -160,7 +160,7 @@ def minimize(
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     method = DEFAULT_METHOD if method is None else method
-    saver = as_checkpoint(checkpoint)
+    saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_accounts(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
@@ -243,20 +243,24 @@ def _loop(
     advance: Callable[[Driven], None],
 ) -> Result:
     objective = run.problem.objective
+    # Signals that end the process are only held back where there is a file to save to.
+    finish_first = contextlib.nullcontext if saver is None else step_first
     while steps is None or run.steps < steps:
-        raise_if_ending()
+        if saver is not None:
+            raise_if_ending()
         query = _asked(run)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
-                return _ended(run, Status.BUDGET_SPENT, f"Limit: {spent}.")
+                with finish_first():
+                    return run.unjudged(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
             gradients, halves = answered(objective, query)
         except Exception as error:
             raise _RaisedError from error
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
-        with step_first():
+        with finish_first():
             elapsed = time.perf_counter() - begun
             run.ledger.add({"target_seconds": elapsed, "seconds": elapsed})
             try:
@@ -273,14 +277,10 @@ def _loop(
             except StopIteration:
                 finished = True
             if finished:
-                return _ended(run, Status.STOPPED_BY_CALLBACK)
-    return _ended(run, Status.STEPS_DONE)
-
-
-def _ended(run: Driven, status: Status, detail: str = "") -> Result:
-    """Return the result; the last comparisons of a safeguard are paid for, as a step is."""
-    with step_first():
-        return run.unjudged(status, detail)
+                with finish_first():
+                    return run.unjudged(Status.STOPPED_BY_CALLBACK)
+    with finish_first():
+        return run.unjudged(Status.STEPS_DONE)
 
 
 def _asked(run: Driven) -> Query:
