@@ -24,14 +24,16 @@ from proxyprox.outcome import judged
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
-from proxyprox.safeguard import Guarded
+from proxyprox.safeguard import SafeguardedRun
 from proxyprox.setup import DEFAULT_METHOD, planned, require_accounts
 from proxyprox.stopping import Criterion
 from proxyprox.subproblem import NonFiniteError
 
 
 @contextlib.contextmanager
-def bar(wanted: bool, steps: int | None, limits: Budget | None) -> Iterator[Callable[[Any], None]]:
+def progress_bar(
+    wanted: bool, steps: int | None, limits: Budget | None
+) -> Iterator[Callable[[Any], None]]:
     """Show outer steps, or target gradients where only those are limited, while the block runs.
 
     Yields
@@ -56,7 +58,7 @@ def bar(wanted: bool, steps: int | None, limits: Budget | None) -> Iterator[Call
         yield advance
 
 
-Driven = Run | Guarded
+Driven = Run | SafeguardedRun
 """What the loop drives: a run, alone or with its rivals."""
 
 
@@ -168,8 +170,10 @@ def minimize(
     )  # fmt: skip
     driven: Driven = run
     if safeguard:
-        driven = Guarded(run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits)
-    work = partial(_minimised, run, driven, steps, limits, callback, saver, progress)
+        driven = SafeguardedRun(
+            run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits
+        )
+    work = partial(_resume_and_run, run, driven, steps, limits, callback, saver, progress)
     if saver is None:
         return work()
     with ending_signals(), contextlib.ExitStack() as held:
@@ -182,7 +186,7 @@ def minimize(
         return work()
 
 
-def _minimised(
+def _resume_and_run(
     run: Run,
     driven: Driven,
     steps: int | None,
@@ -197,32 +201,32 @@ def _minimised(
     if saver is not None and os.path.exists(saver.path):
         resume(saver.path, driven)
         resumed = driven.steps
-    if isinstance(driven, Guarded) and driven.steps == 0:
+    if isinstance(driven, SafeguardedRun) and driven.steps == 0:
         driven.require_budget()
     # Not a context manager: an interrupt on the way into its exit would save nothing.
     try:
-        with bar(progress, steps, limits) as advance:
+        with progress_bar(progress, steps, limits) as advance:
             if saver is not None:
                 _first_save(saver, driven)
             result = _loop(driven, steps, limits, callback, saver, advance)
     except BaseException as error:
-        saved = _saved(driven, saver)
-        cause = _reported(error, driven)
+        saved = _save_after_error(driven, saver)
+        cause = _error_to_report(error, driven)
         if cause is None:
             raise
-        raise _with_result(cause, driven, saved) from cause
+        raise _oracle_error(cause, driven, saved) from cause
     if saver is not None:
         try:
             _save(saver, driven)
         except Exception as error:
-            raise _with_result(error, driven, "") from error
+            raise _oracle_error(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
     result = judged(
         result,
         run.problem,
         start,
         measured=run.step_size.measures,
-        guarded=isinstance(driven, Guarded),
+        guarded=isinstance(driven, SafeguardedRun),
     )
     if saver is not None and idle:
         path = os.fspath(saver.path)
@@ -248,7 +252,7 @@ def _loop(
     while steps is None or run.steps < steps:
         if saver is not None:
             raise_if_ending()
-        query = _asked(run)
+        query = _ask(run)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
@@ -258,7 +262,7 @@ def _loop(
         try:
             gradients, halves = answered(objective, query)
         except Exception as error:
-            raise _RaisedError from error
+            raise _ObjectiveError from error
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
         with finish_first():
             elapsed = time.perf_counter() - begun
@@ -283,14 +287,14 @@ def _loop(
         return run.unjudged(Status.STEPS_DONE)
 
 
-def _asked(run: Driven) -> Query:
+def _ask(run: Driven) -> Query:
     try:
         return run.ask()
     except Exception as error:
-        raise _RaisedError from error
+        raise _ObjectiveError from error
 
 
-class _RaisedError(Exception):
+class _ObjectiveError(Exception):
     """The objective raised, whatever it raised: its cause says what."""
 
 
@@ -301,9 +305,9 @@ def _save(saver: Checkpoint, run: Driven) -> None:
         saver.save(run)
 
 
-def _reported(error: BaseException, run: Driven) -> Exception | None:
+def _error_to_report(error: BaseException, run: Driven) -> Exception | None:
     """Return the error to report with the last good state; None for one that passes as it is."""
-    cause = error.__cause__ if isinstance(error, _RaisedError) else error
+    cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
     if not isinstance(cause, Exception):
         return None
     if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
@@ -312,7 +316,7 @@ def _reported(error: BaseException, run: Driven) -> Exception | None:
     return cause
 
 
-def _saved(run: Driven, saver: Checkpoint | None) -> str:
+def _save_after_error(run: Driven, saver: Checkpoint | None) -> str:
     """Save after an error, and say how that went; the first error is the one to report."""
     if saver is None:
         return ""
@@ -323,7 +327,7 @@ def _saved(run: Driven, saver: Checkpoint | None) -> str:
     return f" The run is saved in {os.fspath(saver.path)!r}."
 
 
-def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
+def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
         f"The {run.steps} finished steps are in this error's result.{saved}",
@@ -333,7 +337,7 @@ def _with_result(error: Exception, run: Driven, saved: str) -> OracleError:
 
 def _first_save(saver: Checkpoint, run: Driven) -> None:
     """Find out before anything is paid whether the run and its batches can be saved."""
-    _asked(run)
+    _ask(run)
     try:
         _save(saver, run)
     except OSError as error:

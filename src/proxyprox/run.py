@@ -290,7 +290,7 @@ class Run:
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
-                step = self._stepped(query, answers, begun)
+                step = self._take_step(query, answers, begun)
         except BaseException:
             # Noted first: should an interrupt cut settle() short, the next access finishes it.
             self._broken_off = before
@@ -298,7 +298,7 @@ class Run:
             raise
         return step
 
-    def _stepped(self, query: Query, answers: Answers, begun: float) -> Step:
+    def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
         for answer in answers.gradients:
             if not all_finite(answer):
@@ -306,7 +306,7 @@ class Run:
                     "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
                 )
         self._solved, self._unsolved, self._proxy.fault = None, False, None
-        state, step_size_state = self._after(query, answers)
+        state, step_size_state = self._states_after(query, answers)
         if not all_finite(state.w):
             raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
         eta = (
@@ -314,7 +314,7 @@ class Run:
             if self._solved
             else self.step_size.eta(step_size_state, state.k - 1)
         )
-        share, average = self._averaged(state, eta)
+        share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
         k = state.k - 1
         record = recorded(k, eta, self._solved, self.ledger)
@@ -419,7 +419,7 @@ class Run:
         """
         self.settle()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
-        about = self._identified() if problem else None
+        about = self._problem_identity() if problem else None
         known = self._proxy.snapshot()
         if not self._proxy.by_content:
             points = {id(item) for item in checkpoint.walk([self._state, self._step_size_state])}
@@ -466,9 +466,9 @@ class Run:
         """
         checkpoint.require_kind(tree, "Run")
         about = tree.get("identity")
-        identity = None if about is None else self._identified(counted=False)
+        identity = None if about is None else self._problem_identity(counted=False)
         with checkpoint.structure():
-            stop = self._stop_of(tree)
+            stop = self._stop_rule_of(tree)
             now = {**self.config(), "stop": checkpoint.describe(stop)}
             found = [
                 text
@@ -487,7 +487,7 @@ class Run:
         if found:
             raise checkpoint.other_run(found)
         with checkpoint.structure():
-            commit = self._checked(tree)
+            commit = self._validate(tree)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self.stop, self._why_stop = stop, " (the rule that the run began with)"
@@ -548,7 +548,7 @@ class Run:
         with checkpoint.naming(path):
             saved = checkpoint.read(path)
             checkpoint.require_kind(saved.tree(["kind"]), "Run")
-            begun = saved.tree(["config", "w0"], like=_like(problem, w0))
+            begun = saved.tree(["config", "w0"], like=_array_like(problem, w0))
             with checkpoint.structure():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
             try:
@@ -569,7 +569,7 @@ class Run:
 
     # -- internals --------------------------------------------------------------------------
 
-    def _checked(self, tree: dict[str, Any]) -> Callable[[], None]:
+    def _validate(self, tree: dict[str, Any]) -> Callable[[], None]:
         """Check a state of this configuration; return what puts the run into it."""
         names = ("w0", "state", "step_size", "known", "memory", "average", "path")
         arrays = copied_tree({name: tree[name] for name in names})
@@ -622,7 +622,7 @@ class Run:
 
         return commit
 
-    def _stop_of(self, tree: dict[str, Any]) -> Criterion:
+    def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
         if not self._why_stop or not isinstance(self.stop, PLANNED):
             return self.stop
@@ -632,7 +632,7 @@ class Run:
             return checkpoint.rebuild(saved)  # type: ignore[no-any-return]
         return self.stop
 
-    def _identified(self, *, counted: bool = True) -> dict[str, Any]:
+    def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.
 
         The proxy's gradient at w0, where that is asked for, is the one that the first step will
@@ -714,7 +714,7 @@ class Run:
         self._solved = (phi, solved.progress, stop)
         return solved.w if ours else copied(solved.w)
 
-    def _after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
+    def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
         """Return the states of the method and of the step size after a step."""
         rule, k, learnt = self.step_size, self.steps, self._step_size_state
         if rule.measures:
@@ -778,7 +778,7 @@ class Run:
             with critical():
                 self.return_to(self._broken_off)
 
-    def _averaged(self, state: Any, eta: float) -> tuple[float, Vector | None]:
+    def _add_to_average(self, state: Any, eta: float) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
         if isinstance(self.averaging, (Last, Adaptive)):
             return 1.0, None
@@ -825,7 +825,7 @@ class _OuterStep:
         return copied(w) if self._copies else w
 
 
-def _like(problem: Problem, w0: Vector | None) -> Vector | None:
+def _array_like(problem: Problem, w0: Vector | None) -> Vector | None:
     """Return an array of the library and device that a run on this problem would have."""
     if w0 is None:
         with contextlib.suppress(ValueError):  # the problem does not know its size

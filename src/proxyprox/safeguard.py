@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, dot, norm, zeros_like
+from proxyprox._util.arrays import Vector, dot, dtype_name, norm, zeros_like
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
@@ -148,11 +148,6 @@ ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 """Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype."""
 
 
-def points_each(repeatable: bool) -> int:
-    """Return at how many points a comparison evaluates each held-out batch."""
-    return len(NODES) if repeatable else 1
-
-
 def held_out_gap(
     answers: Callable[[Query], Sequence[Vector]],
     a: Vector,
@@ -173,11 +168,6 @@ def held_out_gap(
         own = isolated(penalty)
         gap += float(own.value(a)) - float(own.value(b))
     return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-
-
-def rounding_of(a: Vector, scale: float) -> float:
-    """Return the gap up to which two losses are equal but for rounding, by what was gained."""
-    return ROUNDING[str(a.dtype).rsplit(".", 1)[-1]] * scale
 
 
 def has_rows(objective: Any, batch: Any) -> bool:
@@ -316,7 +306,8 @@ NAN = math.nan
 
 
 _CHANGED = (
-    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason", "_last", "_due", "_ahead",
+    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
+    "_last_check", "_next_check", "_clear_wins",
 )  # fmt: skip
 """What a step may assign, besides what it appends."""
 
@@ -332,7 +323,7 @@ class _Snapshot(NamedTuple):
     randomness: Any
 
 
-class Guarded:
+class SafeguardedRun:
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
     def __init__(self, run: Run, rival: SGD, limits: Budget | None = None) -> None:
@@ -346,12 +337,12 @@ class Guarded:
         self._start, self._slope = run.w, 0.0
         self._allowance = Allowance(run.problem.objective, run.ledger, limits)
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
-        self._each = points_each(self._repeatable)
+        self._points_each = len(NODES) if self._repeatable else 1
         self._batches: list[Any] = []
         self._checks: list[Check] = []
         self._dropped_at: int | None = None
         self._reason = ""
-        self._last, self._due, self._ahead = 0, FIRST_CHECK, 0
+        self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
         self._broken_off: _Snapshot | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
@@ -362,8 +353,10 @@ class Guarded:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        last = comparisons(query.batch, self._ends(query.batch), self._count(query.batch, 1))
-        return self._allowance.price([*self._step(query), last])
+        last = comparisons(
+            query.batch, self._points_at_end(query.batch), self._held_out_count(query.batch, 1)
+        )
+        return self._allowance.price([*self._purchases_of_step(query), last])
 
     def require_budget(self) -> None:
         """Refuse a budget too small for a useful step and its comparison, before it is spent."""
@@ -371,7 +364,7 @@ class Guarded:
             return
         try:
             query = self.ask()
-            steps = self._step(query)
+            steps = self._purchases_of_step(query)
         except Exception:
             # The loop will meet it again, and report it as it does all errors of the objective.
             return
@@ -381,7 +374,7 @@ class Guarded:
                 two = run.method.two_points or (query.batch is not None and run.compares_points)
                 new = run is self._leader or not self._repeatable
                 steps.append(Purchase(query.batch, 1 + two, int(new)))
-        least = comparisons(query.batch, self._ends(query.batch), LEAST)
+        least = comparisons(query.batch, self._points_at_end(query.batch), LEAST)
         self._allowance.require([*steps, least])
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
@@ -392,7 +385,7 @@ class Guarded:
         self.settle()
         before = self._snapshot()
         try:
-            step, note = self._stepped(gradients, halves)
+            step, note = self._take_steps(gradients, halves)
         except BaseException:
             self._broken_off = before
             self.settle()
@@ -401,7 +394,7 @@ class Guarded:
             LOG.warning(note)
         return step
 
-    def _stepped(self, gradients: Any, halves: Any) -> tuple[Step, str]:
+    def _take_steps(self, gradients: Any, halves: Any) -> tuple[Step, str]:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
@@ -413,8 +406,8 @@ class Guarded:
             except NonFiniteError as error:
                 if self._sgd is None:
                     raise
-                self._drop(f"its run broke down ({error})")
-            rival = self._followed(batch)
+                self._drop_proxy(f"its run broke down ({error})")
+            rival = self._step_of_sgd(batch)
             step = step or rival
         else:
             assert self._sgd is not None
@@ -422,9 +415,9 @@ class Guarded:
             step = self._sgd.tell(gradients, halves=halves)
         self.steps += 1
         if self._proxy and self._sgd and self._proxy.faults.in_a_row(self._proxy.steps):
-            self._drop(self._proxy.faults.words)
-        if self.steps >= self._due:
-            self._check()
+            self._drop_proxy(self._proxy.faults.words)
+        if self.steps >= self._next_check:
+            self._compare_arms()
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note), note
@@ -434,23 +427,23 @@ class Guarded:
         self.settle()
         before = self._snapshot()
         try:
-            return self._answered(status, detail)
+            return self._choose_answer(status, detail)
         except BaseException:
             # The last comparisons draw batches, which a resumed run must draw again.
             self._broken_off = before
             self.settle()
             raise
 
-    def _answered(self, status: Status, detail: str) -> Result:
+    def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
             return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
-            compared = self._known("the proxy", "SGD")
+            compared = self._earlier_check("the proxy", "SGD")
             if compared is None:
-                held_out = self._held_out(self._ends(self._seen))
-                compared = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+                held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
+                compared = self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
             if compared is None:
                 # Nothing is left to pay for it: what was found last must do.
                 compared = next((c for c in reversed(self._checks) if c.rival == "SGD"), None)
@@ -463,10 +456,10 @@ class Guarded:
         )
         if fitted is not None:
             name = "SGD" if chosen == "SGD" else "the proxy"
-            compared = self._known("ERM", name)
+            compared = self._earlier_check("ERM", name)
             if compared is None:
-                held_out = self._held_out(self._each) if held_out is None else held_out
-                compared = self._compared("ERM", fitted, name, answer.w, held_out)
+                held_out = self._draw_held_out(self._points_each) if held_out is None else held_out
+                compared = self._compare("ERM", fitted, name, answer.w, held_out)
             if compared is not None and compared.gap < -compared.rounding:
                 chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
@@ -494,7 +487,7 @@ class Guarded:
             "reason": self._reason,
             "slope": self._slope,
             "dropped_at": self._dropped_at,
-            "counts": [self.steps, self._last, self._due, self._ahead],
+            "counts": [self.steps, self._last_check, self._next_check, self._clear_wins],
         }
 
     def load_state_dict(self, tree: dict[str, Any]) -> None:
@@ -531,7 +524,7 @@ class Guarded:
         self._proxy = self._answer if proxy else None
         self._batches, self._checks = batches, checks
         self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
-        self.steps, self._last, self._due, self._ahead = steps, last, due, ahead
+        self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
         self._broken_off = None
 
     def settle(self) -> None:
@@ -566,7 +559,7 @@ class Guarded:
         assert leader is not None
         return leader
 
-    def _followed(self, batch: Any) -> Step | None:
+    def _step_of_sgd(self, batch: Any) -> Step | None:
         """Let SGD take its step, on the same batch if that may be evaluated again."""
         if self._sgd is None:
             return None
@@ -583,40 +576,42 @@ class Guarded:
             self._sgd = None
             return None
 
-    def _check(self) -> None:
+    def _compare_arms(self) -> None:
         """Compare the arms on fresh held-out batches, and drop one that clearly trails."""
         if self._proxy is not None and self._sgd is not None:
-            held_out = self._held_out(self._each, keep=True)
-            check = self._compared("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            held_out = self._draw_held_out(self._points_each, keep=True)
+            check = self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
             if check is not None and check.clear and check.gap > 0:
-                self._drop(check.finding)
+                self._drop_proxy(check.finding)
             elif check is not None and check.clear:
-                self._ahead += 1
-        if self._ahead == 2:
+                self._clear_wins += 1
+        if self._clear_wins == 2:
             # Twice clearly behind: SGD's gradients are saved from here on.
             self._sgd = None
-        self._last, self._due = self.steps, 2 * self._due
+        self._last_check, self._next_check = self.steps, 2 * self._next_check
 
-    def _drop(self, reason: str) -> None:
+    def _drop_proxy(self, reason: str) -> None:
         self._proxy, self._dropped_at, self._reason = None, self.steps, reason
 
     @property
-    def _seen(self) -> Any:
+    def _typical_batch(self) -> Any:
         """A batch like those to come."""
         return self._batches[-1] if self._batches else self.ask().batch
 
-    def _count(self, batch: Any, ahead: int = 0) -> int:
+    def _held_out_count(self, batch: Any, ahead: int = 0) -> int:
         """Return how many held-out batches a comparison takes, after some more steps."""
         # Two comparisons on the way, and those at the end.
-        few = self._allowance.held_out_batches(batch, 2 * self._each + self._ends(batch))
-        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last)))
+        few = self._allowance.held_out_batches(
+            batch, 2 * self._points_each + self._points_at_end(batch)
+        )
+        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last_check)))
 
-    def _ends(self, batch: Any) -> int:
+    def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
         both = self._proxy is not None and self._sgd is not None
-        return self._each * (both + has_rows(self.problem.objective, batch))
+        return self._points_each * (both + has_rows(self.problem.objective, batch))
 
-    def _step(self, query: Query) -> list[Purchase]:
+    def _purchases_of_step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
         purchases = [Purchase(query.batch, len(query.points), 1)]
         if self._proxy is not None and self._sgd is not None:
@@ -625,20 +620,22 @@ class Guarded:
             purchases.append(Purchase(batch, points, int(not self._repeatable)))
         return purchases
 
-    def _held_out(self, points: int, *, keep: bool = False) -> list[Any]:
+    def _draw_held_out(self, points: int, *, keep: bool = False) -> list[Any]:
         """Draw batches to compare at some points, as many as can be paid; charge their samples.
 
         With ``keep`` the last comparisons stay affordable.
         """
         purchases: list[Purchase] = []
         batches: list[Any] = []
-        wanted = self._count(self._seen) if self.steps else 0
+        wanted = self._held_out_count(self._typical_batch) if self.steps else 0
         if keep:
-            purchases.append(comparisons(self._seen, self._ends(self._seen), wanted))
+            purchases.append(
+                comparisons(self._typical_batch, self._points_at_end(self._typical_batch), wanted)
+            )
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
-            if self._seen is not None:
+            if self._typical_batch is not None:
                 batch = copied_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
             if not self._allowance.affords(purchases):
@@ -654,12 +651,12 @@ class Guarded:
             )
         return batches
 
-    def _known(self, arm: str, rival: str) -> Check | None:
+    def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""
         same = (c for c in self._checks if (c.step, c.arm, c.rival) == (self.steps, arm, rival))
         return next(same, None)
 
-    def _compared(
+    def _compare(
         self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]
     ) -> Check | None:
         if not held_out:
@@ -669,7 +666,7 @@ class Guarded:
             repeatable=self._repeatable, penalty=self.problem.penalty,
         )  # fmt: skip
         gained = self._slope * max(norm(a - self._start), norm(b - self._start))
-        rounding = rounding_of(a, gained)
+        rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)
         return check

@@ -41,14 +41,14 @@ def admit(
 ) -> Parts:
     """Check that the parts fit together, and fill in those that were left out."""
     require_problem(problem)
-    _check_calls(problem)
+    _check_signatures(problem)
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
     start = starting_point(problem, w0)
     proxy = problem.proxy if method.uses_proxy else Zero()
-    inner, why_inner = _inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
-    stop, why_stop = _stop(stop, problem, method, expected_steps)
+    inner, why_inner = _choose_inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
+    stop, why_stop = _choose_stop(stop, problem, method, expected_steps)
     require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
     if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
         known = (Last, Adaptive, Uniform, Geometric)
@@ -78,7 +78,7 @@ CALLS = {
 """How the parts of a problem are called."""
 
 
-def _check_calls(problem: Problem) -> None:
+def _check_signatures(problem: Problem) -> None:
     """Refuse functions of other arguments before a gradient is paid for."""
     for role, calls in CALLS.items():
         part = getattr(problem, role)
@@ -126,7 +126,7 @@ def _check_method(method: Any, problem: Problem) -> None:
         allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
         remedy = "One of your own is a subclass of proxyprox.Method."
         if isinstance(method, type) and method in known:
-            remedy = f"Call it: {_called(method)}."
+            remedy = f"Call it: {_example_call(method)}."
         got = Words(f"the class {method.__name__}") if isinstance(method, type) else method
         raise TypeError(message("method", got, allowed, remedy))
     objective, name = problem.objective, type(method).__name__
@@ -144,13 +144,13 @@ def _check_method(method: Any, problem: Problem) -> None:
         )
 
 
-def _called(method: Any) -> str:
+def _example_call(method: Any) -> str:
     """Return how to make a method of a class that was given in its place."""
     settings = {AuxMom: "a=0.1, ", AuxMVR: "a=0.1, ", AcceleratedSliding: "mu=1e-3, "}
     return f'method={method.__name__}({settings.get(method, "")}eta="auto")'
 
 
-def _inner(
+def _choose_inner(
     inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
 ) -> tuple[Any, str]:
     if isinstance(inner, type) or not (
@@ -178,7 +178,7 @@ def _inner(
     return inner, ""
 
 
-def _stop(
+def _choose_stop(
     stop: Criterion | None, problem: Problem, method: Any, expected_steps: int | None
 ) -> tuple[Criterion, str]:
     if stop is not None:
