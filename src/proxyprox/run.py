@@ -698,6 +698,9 @@ class Run:
         return price(self.problem.objective, self.ledger, [query.purchase])
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+        if not eta > 0:
+            remedy = "Give the method an eta, or pass one to step.solve."
+            raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
         # NumPy would broadcast a user's correction of another shape.
         checked_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)

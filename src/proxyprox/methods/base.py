@@ -15,6 +15,7 @@ of steps ``k`` in it. The run saves the state, resumes it bit for bit, and calls
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -24,7 +25,7 @@ from proxyprox._util.arrays import Vector
 from proxyprox._util.isolation import copied_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Eta, Restart, StepSize
+from proxyprox.stepsizes.base import Constant, Eta, Restart, StepSize
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,16 @@ class Method:
     """Whether the proximal term may be left out."""
 
     eta: Eta
-    """A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"."""
+    """A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"; a method
+    that gives every ``step.solve`` its own needs none."""
 
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
-        return as_step_size(self.eta, allow_inf=self.allows_infinite_eta)
+        eta = getattr(self, "eta", None)
+        if eta is None:
+            return Constant(math.nan)
+        return as_step_size(eta, allow_inf=self.allows_infinite_eta)
 
     def init(self, w0: Vector, problem: Any) -> Any:
         """Return the state before the first step; it has ``w`` and ``k``."""
