@@ -319,6 +319,11 @@ class CapturedGradient:
         if graph and example.is_cuda:
             self._capture(list(buffers), pool, warmup)
 
+    @property
+    def replays(self) -> bool:
+        """Whether a graph was captured; otherwise every call evaluates eagerly."""
+        return self._graph is not None
+
     def __call__(self, batch: Any) -> Any:
         """Evaluate; return the loss, valid until the next call."""
         if self._graph is None:
@@ -467,7 +472,7 @@ class GraphedProxy:
 
     def subtract(self, batch: Any, params: Sequence[Any], weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        if self._partial._graph is None:
+        if not self._partial.replays:
             eager = CapturedGradient(
                 self.loss_of, params, batch, graph=False,
                 into=[p.grad for p in params], scale=-weight,

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
-from proxyprox.torch.averaging import refreshed_batchnorm
-from proxyprox.torch.device import (
+from experiments.cuda_graphs import (
     CapturedGradient,
     DeviceImages,
     DeviceTensors,
@@ -17,6 +15,8 @@ from proxyprox.torch.device import (
     Plans,
     image_layout,
 )
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
+from proxyprox.torch.averaging import refreshed_batchnorm
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
