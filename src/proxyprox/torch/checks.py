@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
 import torch
@@ -27,15 +26,15 @@ from proxyprox._util.validation import (
 )
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.subproblem import NonFiniteError
-from proxyprox.torch.proxy import MODES, Oracle, Tensors
+from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
 PARENTHESES = "Add parentheses to make an instance."
+# Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
-"""Relative difference above which two evaluations count as different; rounding stays below."""
+# So many times the target's gradient, the proxy's is taken for one in other units.
 SCALE = 30.0
-"""So many times the target's gradient, the proxy's is taken for one in other units."""
+# Packages whose lines are between the user's and a warning.
 INSIDE = ("proxyprox", "torch", "contextlib")
-"""Packages whose lines are between the user's and a warning."""
 
 
 class RandomProxyWarning(UserWarning):
@@ -72,7 +71,7 @@ def check_settings(optimizer: Any) -> None:
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
 
 
-def check_group(options: Mapping[str, Any], oracle: Oracle | None) -> None:
+def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
     """Check the options of a parameter group, or the defaults of all."""
     lr = options["lr"]
     if isinstance(lr, torch.Tensor):
@@ -80,17 +79,15 @@ def check_group(options: Mapping[str, Any], oracle: Oracle | None) -> None:
             got = f"a tensor of shape {tuple(lr.shape)}"
             raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
         lr = float(lr)
-    remedy = "lr is the step size η; the theory allows up to 1/(4δ)."
-    if isinstance(lr, Real) and lr < 0:
-        raise ValueError(message("lr", lr, "0 or a positive number", remedy))
     if lr != 0:  # a schedule may start or end there
-        positive("lr", lr, remedy, allow_inf=oracle is not None)
+        remedy = "lr is the step size η; the theory allows up to 1/(4δ), and 0 rests."
+        positive("lr", lr, remedy, allow_inf=proxy is not None)
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = flag("decoupled_weight_decay", options["decoupled_weight_decay"])
     if decoupled and decay and lr * decay >= 1:
         got = Words(f"lr={lr:g} and weight_decay={decay:g}")
         allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
-        remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay."
+        remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay or lr."
         raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
 
 
@@ -136,14 +133,14 @@ def preserve_random_state() -> Any:
     return torch.random.fork_rng(devices=list(devices))
 
 
-def probe_proxy(oracle: Oracle, batch: Any = None) -> None:
+def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
     """Warn if the proxy's loss on one batch (or on everything) is random; refuse NaN.
 
     The random state is put back, so that a probed run is the same run.
     """
     with preserve_random_state():
         try:
-            first, second = float(oracle.loss(batch)), float(oracle.loss(batch))
+            first, second = float(proxy.loss(batch)), float(proxy.loss(batch))
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise
@@ -154,19 +151,13 @@ def probe_proxy(oracle: Oracle, batch: Any = None) -> None:
     check_loss(second)
     if abs(first - second) <= TOLERANCE * max(abs(first), abs(second)):
         return
-    cause = (
-        "Dropout or augmentation is the usual cause, and often does no harm: pass model=... with "
-        'proxy_mode="no_dropout", or draw the augmentation before the loss'
-    )
-    if batch is None:
-        cause = (
-            "A function that draws a minibatch is not a proxy: pass Proxy(loader, loss), which "
-            "knows the batches. " + cause
-        )
+    function = "A function that draws a minibatch is not a proxy: pass Proxy(loader, loss). "
     warn(
         f"the proxy's loss differs between two evaluations at the same point ({first:.6g} and "
         f"{second:.6g}): its gradients at w and at w_k then differ by noise that the correction "
-        f"cannot cancel. {cause}; or probe=False if it is meant.",
+        f"cannot cancel. {function if batch is None else ''}Dropout or augmentation is the usual "
+        'cause, and often does no harm: pass model=... with proxy_mode="no_dropout", or draw the '
+        "augmentation before the loss; or probe=False if it is meant.",
         RandomProxyWarning,
     )
 
@@ -210,9 +201,9 @@ def watch_statistics(active: bool) -> Iterator[None]:
         )
 
 
-def check_full_batches(oracle: Oracle, model: Any | None) -> None:
+def check_full_batches(proxy: Proxy, model: Any | None) -> None:
     """Warn if full passes and inner steps normalise by batches of different kinds."""
-    if model is None or not getattr(oracle, "mixed", False):
+    if model is None or not getattr(proxy, "mixed", False):
         return
     if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
         warn(

@@ -19,7 +19,7 @@ from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.checks import PARENTHESES, check_dependence, probe_proxy
-from proxyprox.torch.proxy import Oracle, Tensors, gradients
+from proxyprox.torch.proxy import Proxy, Tensors, gradients
 
 SMALLEST_ETA = 1e-30
 SWAPS = 8
@@ -270,7 +270,7 @@ class Settings:
     """What one outer step is made with; see the optimiser's parameters."""
 
     k: int
-    oracle: Oracle | None
+    proxy: Proxy | None
     stepper: Stepper
     rule: Criterion
     ledger: Ledger
@@ -287,7 +287,7 @@ class Settings:
     def full(self) -> bool:
         """Whether ∇L̂(w_k) is needed as a whole."""
         measured = self.measure or not isinstance(self.rule, Steps)
-        return self.oracle is not None and (not self.paired or self.keeps or measured)
+        return self.proxy is not None and (not self.paired or self.keeps or measured)
 
     @property
     def first_probe(self) -> bool:
@@ -310,7 +310,7 @@ class InnerSolve:
 
     def __post_init__(self) -> None:
         """Note where the solve starts."""
-        self.oracle: Any = self.settings.oracle
+        self.proxy: Any = self.settings.proxy
         self.params = [p for block in self.blocks for p in block.params]
         self.value = self.anchor_value
         self.full_gradient_at = -1 if self.anchor_value is None else 0
@@ -337,16 +337,16 @@ class InnerSolve:
 
     def compute_gradient(self, t: int) -> None:
         """Put the gradient for inner step t into ``.grad``."""
-        settings, oracle = self.settings, self.oracle
-        if not oracle.sampled:
+        settings, proxy = self.settings, self.proxy
+        if not proxy.sampled:
             self.compute_full_gradient(t)
             self.full_gradient_at = -1  # the step may overwrite it
             return
-        batch = oracle.sample()
+        batch = proxy.sample()
         if settings.first_probe and t == 0:
-            probe_proxy(oracle, batch)
+            probe_proxy(proxy, batch)
         self.full_gradient_at = -1
-        oracle.partial(batch, self.params)
+        proxy.partial(batch, self.params)
         if t == settings.k == 0 and self.all_move and not settings.full:
             check_dependence(self.params)
         settings.ledger.proxy_sampled_gradients += 1
@@ -354,7 +354,7 @@ class InnerSolve:
             centre = [c for block in self.blocks for c in block.centre]
             swap(self.params, centre)
             try:
-                oracle.subtract(batch, self.params, 1.0 if settings.full else settings.weight)
+                proxy.subtract(batch, self.params, 1.0 if settings.full else settings.weight)
             finally:
                 swap(self.params, centre)
             settings.ledger.proxy_sampled_gradients += 1
@@ -362,7 +362,7 @@ class InnerSolve:
     def compute_full_gradient(self, t: int) -> None:
         """Put ∇L̂(w) into ``.grad`` unless it is there."""
         if self.full_gradient_at != t:
-            self.value = self.oracle.full(self.params)
+            self.value = self.proxy.full(self.params)
             self.settings.ledger.proxy_gradients += 1
             self.full_gradient_at = t
 
@@ -375,7 +375,7 @@ class InnerSolve:
         residual, moved = (math.sqrt(square) for square in squares)
         # Squares in single precision may have under- or overflowed; at the centre w − c is 0.
         in_range = [LEAST_SQUARE <= square < math.inf for square in squares]
-        if not (in_range[0] and (in_range[1] or is_at_centre(self.blocks))):
+        if not (in_range[0] and (in_range[1] or t == 0)):
             norms, lengths, _ = measure_blocks(self.blocks, weight, exact=True)
             residual, moved = math.hypot(*norms), math.hypot(*itertools.chain(*lengths))
         if not (math.isfinite(residual) and math.isfinite(moved)):
@@ -432,11 +432,6 @@ def measure_blocks(
     return residuals, moves, slopes
 
 
-def is_at_centre(blocks: Sequence[Block]) -> bool:
-    """Tell whether w is the centre, as it is at the start of every solve."""
-    return all(torch.equal(p, c) for b in blocks for p, c in zip(b.params, b.centre, strict=True))
-
-
 def as_real(x: Any, double: bool) -> Any:
     """Return a complex tensor as pairs of real numbers, in double precision on request."""
     x = torch.view_as_real(x) if x.is_complex() else x
@@ -452,10 +447,8 @@ def dot(x: Any, y: Any) -> Any:
 
 def total(terms: Iterable[Any]) -> Any:
     """Return the sum of numbers that may lie on several devices, without waiting for any."""
-    result: Any = 0.0
-    for term in terms:
-        result = result + (term.to(result.device) if isinstance(result, torch.Tensor) else term)
-    return result
+    terms = list(terms)
+    return sum(term.to(terms[0].device) for term in terms)
 
 
 def step_record(eta: float, steps: int, seen: Progress | None, settings: Settings) -> StepRecord:

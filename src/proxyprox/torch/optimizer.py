@@ -18,7 +18,7 @@ from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch import checks
 from proxyprox.torch.inner import Block, ImplicitStep, Settings, as_stepper, describe, step_record
-from proxyprox.torch.proxy import Oracle, as_oracle, gradients, proxy_mode
+from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_mode
 from proxyprox.torch.step import (
     explicit_step,
     keeps_estimate,
@@ -27,8 +27,8 @@ from proxyprox.torch.step import (
     target_gradients,
 )
 
+# The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
-"""The key of what a state dict holds beyond torch's own entries."""
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
 
@@ -150,7 +150,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         probe: bool = True,
         rng: int = 0,
     ) -> None:
-        self._oracle = as_oracle(proxy)
+        self._proxy = as_proxy(proxy)
         self.correction = correction
         self.correction_weight = correction_weight
         self.stop = stop
@@ -175,7 +175,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             "weight_decay": weight_decay,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
-        checks.check_group(defaults, self._oracle)
+        checks.check_group(defaults, self._proxy)
         super().__init__(params, defaults)
         checks.check_model(model, self.param_groups)
         groups = [group["params"] for group in self.param_groups]
@@ -216,7 +216,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     def _settings(self) -> Settings:
         return Settings(
             k=self._k,
-            oracle=self._oracle,
+            proxy=self._proxy,
             stepper=self._stepper,
             rule=checks.stopping_rule(self.stop, self._k).begin(self._rng),
             ledger=self.ledger,
@@ -231,14 +231,14 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         )
 
     def _update(self, blocks: list[Block], settings: Settings) -> tuple[int, Progress | None]:
-        if self._oracle is None:
+        if self._proxy is None:
             explicit_step(blocks, settings)
             return 0, None
         watched = settings.first_probe and self.model is None
         try:
             with proxy_mode(self.model, self.proxy_mode), checks.watch_statistics(watched):
                 if settings.first_probe and not settings.paired:
-                    checks.check_full_batches(self._oracle, self.model)
+                    checks.check_full_batches(self._proxy, self.model)
                 return proximal_step(blocks, settings)
         finally:
             for block in blocks:
@@ -250,7 +250,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step."""
         if isinstance(param_group, dict):
-            checks.check_group({**self.defaults, **param_group}, self._oracle)
+            checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
         try:
@@ -262,9 +262,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             self._stepper.add_params(params)
 
     @property
-    def proxy(self) -> Oracle | None:
+    def proxy(self) -> Proxy | None:
         """The proxy in use."""
-        return self._oracle
+        return self._proxy
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def swap_proxy(self, proxy: Any) -> None:
@@ -279,7 +279,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         proxy : callable or Proxy
             With batches if the old one has them, else a function.
         """
-        old, new = self._oracle, as_oracle(proxy)
+        old, new = self._proxy, as_proxy(proxy)
         if old is None or new is None or old.sampled != new.sampled:
             raise TypeError(
                 "swap_proxy exchanges a proxy for one of the same kind (with batches, or a "
@@ -291,14 +291,14 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             estimates = [self.state[p]["estimate"] for p in known]
             try:
                 with proxy_mode(self.model, self.proxy_mode):
-                    for oracle, sign in ((old, 1.0), (new, -1.0)):
-                        oracle.full(known)
+                    for one, sign in ((old, 1.0), (new, -1.0)):
+                        one.full(known)
                         self.ledger.proxy_gradients += 1
                         torch._foreach_add_(estimates, gradients(known), alpha=sign)
             finally:
                 for p, g in zip(known, before, strict=True):
                     p.grad = g
-        self._oracle = new
+        self._proxy = new
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             "settings": self._settings_text(),
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
-            "proxy": {} if self._oracle is None else self._oracle.state_dict(),
+            "proxy": {} if self._proxy is None else self._proxy.state_dict(),
             "inner": self._stepper.state_dict(),
         }
         return saved
@@ -348,8 +348,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
         self._k, self.ledger = int(extra["k"]), Ledger(**extra["ledger"])
         self._rng.bit_generator.state = json.loads(extra["rng"])
-        if self._oracle is not None:
-            self._oracle.load_state_dict(extra["proxy"])
+        if self._proxy is not None:
+            self._proxy.load_state_dict(extra["proxy"])
         self._stepper.load_state_dict(extra["inner"])
 
     def _settings_text(self) -> dict[str, str]:
@@ -358,7 +358,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             "correction": describe(self.correction),
             "correction_weight": repr(self.correction_weight),
             "anchor": self.anchor,
-            "proxy": type(self._oracle).__name__,
+            "proxy": type(self._proxy).__name__,
             "proxy_mode": self.proxy_mode if self.model is not None else "without a model",
             "inner": self._stepper.name,
             "stop": describe(Steps(self.stop) if isinstance(self.stop, int) else self.stop),

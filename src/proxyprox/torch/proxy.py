@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +14,10 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from proxyprox._util.isolation import copied_tree
 from proxyprox._util.validation import Words, message, offers, takes
 
+# A list of tensors, one for each parameter.
 Tensors = Sequence[Any]
-"""A list of tensors, one for each parameter."""
 
-MODES = {
-    "frozen": "as the model is, but running statistics are not updated",
-    "no_dropout": "as frozen, with everything but normalisation in evaluation mode",
-    "eval": "every module in evaluation mode: running statistics used, no dropout",
-    "train": "as the model is, running statistics included",
-}
+MODES = ("frozen", "no_dropout", "eval", "train")
 
 
 @contextmanager
@@ -66,104 +60,6 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
             setattr(module, name, value)
 
 
-class Oracle(Protocol):
-    """What a step asks of a proxy; gradients are left in the parameters' ``.grad``.
-
-    ``sampled`` says that inner steps see minibatches; otherwise every gradient is full. Two more
-    attributes are optional: ``mixed``, that full passes use other batches than inner steps, and
-    ``static``, that gradients always lie in the same memory.
-    """
-
-    sampled: bool
-
-    def full(self, params: Tensors) -> Any:
-        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
-
-    def sample(self) -> Any:
-        """Draw a minibatch."""
-
-    def partial(self, batch: Any, params: Tensors) -> Any:
-        """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
-
-    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
-        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-
-    def loss(self, batch: Any) -> Any:
-        """Return a loss without its gradient, of a batch or (for None) of everything."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position in the batches."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a position."""
-
-
-class BatchCycle:
-    """Batches one after the other, over and over, with a position that can be saved.
-
-    If the loader has ``state_dict`` and ``load_state_dict`` these are used; otherwise the random
-    state at the start of the pass is kept and the pass is replayed up to the position.
-    """
-
-    def __init__(self, batches: Any) -> None:
-        self.batches = batches
-        self.count = 0
-        self.iterator: Iterator[Any] | None = None
-        self.start: Any = None
-
-    def next(self) -> Any:
-        """Return the next batch, starting a new pass where one ends."""
-        for _ in range(2):
-            if self.iterator is None:
-                self.start = self.generator.get_state()
-                self.iterator, self.count = iter(self.batches), 0
-            for batch in self.iterator:
-                self.count += 1
-                return batch
-            self.iterator = None
-        raise ValueError(message("batches", self.batches, "at least one batch, not empty"))
-
-    @property
-    def generator(self) -> Any:
-        """The generator that shuffles: the loader's own, or torch's global one."""
-        sampler = getattr(self.batches, "sampler", None)
-        own = getattr(self.batches, "generator", None) or getattr(sampler, "generator", None)
-        return own or torch.default_generator
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A running iterator cannot be copied: the copy replays the pass instead.
-        return {"batches": self.batches, "position": self.state_dict()}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        BatchCycle.__init__(self, state["batches"])
-        self.load_state_dict(state["position"])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position as numbers and tensors."""
-        if hasattr(self.batches, "state_dict"):
-            return {"loader": self.batches.state_dict()}
-        if self.iterator is None:
-            return {"count": 0}
-        return {"count": self.count, "start": self.start, "now": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replay the pass up to a saved position."""
-        self.iterator, self.count = None, 0
-        if "loader" in state:
-            self.batches.load_state_dict(state["loader"])
-        elif state.get("count"):
-            # Launchers move whole state dicts to the accelerator; random states must come back.
-            start, now = (state[name].detach().cpu().clone() for name in ("start", "now"))
-            # A loader's own generator resumes where it was; the global one is not ours to move.
-            if self.generator is torch.default_generator:
-                now = self.generator.get_state()
-            self.generator.set_state(start)
-            for _ in range(int(state["count"])):
-                self.next()
-            self.generator.set_state(now)
-            self.start = start
-
-
 class Proxy:
     """A cheap loss given by batches of data and a function.
 
@@ -195,6 +91,10 @@ class Proxy:
     for loaders with a ``state_dict`` of their own, and for a ``DataLoader`` by replaying its
     shuffling up to there: give it a ``generator``, since without one the order comes from
     torch's global generator, which is the user's to save.
+
+    Any object with these methods and the attribute ``sampled`` can serve as a proxy. Two more
+    attributes are optional: ``mixed``, that full passes use other batches than inner steps, and
+    ``static``, that gradients always lie in the same memory.
 
     Examples
     --------
@@ -236,7 +136,9 @@ class Proxy:
         self.size = size or rows
         self.sampled = sampled
         self.mixed = sampled and full is not None
-        self._cycle = BatchCycle(batches)
+        self._count = 0
+        self._iterator: Iterator[Any] | None = None
+        self._start: Any = None
 
     def full(self, params: Tensors) -> Any:
         """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
@@ -256,8 +158,16 @@ class Proxy:
     # see two different ones. So the loss gets copies.
 
     def sample(self) -> Any:
-        """Draw the next minibatch, starting over at the end."""
-        return self._cycle.next()
+        """Draw the next minibatch, starting a new pass where one ends."""
+        for _ in range(2):
+            if self._iterator is None:
+                self._start = self._generator().get_state()
+                self._iterator, self._count = iter(self.batches), 0
+            for batch in self._iterator:
+                self._count += 1
+                return batch
+            self._iterator = None
+        raise ValueError(message("batches", self.batches, "at least one batch, not empty"))
 
     def partial(self, batch: Any, params: Tensors) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
@@ -277,12 +187,45 @@ class Proxy:
             return sum(n * value for n, value in parts) / sum(n for n, _ in parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the batches."""
-        return self._cycle.state_dict()
+        """Return the position in the batches as numbers and tensors."""
+        if hasattr(self.batches, "state_dict"):
+            return {"loader": self.batches.state_dict()}
+        if self._iterator is None:
+            return {"count": 0}
+        now = self._generator().get_state()
+        return {"count": self._count, "start": self._start, "now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a position."""
-        self._cycle.load_state_dict(state)
+        """Restore a position: by the loader itself, or by replaying the pass up to there."""
+        self._iterator, self._count = None, 0
+        if "loader" in state:
+            self.batches.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+        elif state.get("count"):
+            generator = self._generator()
+            # Launchers move whole state dicts to the accelerator; random states must come back.
+            start, now = (state[name].detach().cpu().clone() for name in ("start", "now"))
+            if generator is torch.default_generator:
+                now = generator.get_state()  # the global generator is not ours to move
+            generator.set_state(start)
+            for _ in range(int(state["count"])):
+                self.sample()
+            generator.set_state(now)
+            self._start = start
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A running iterator cannot be copied: the copy replays the pass instead.
+        return {**self.__dict__, "_iterator": None, "position": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        position = state.pop("position")
+        self.__dict__.update(state)
+        self.load_state_dict(position)
+
+    def _generator(self) -> Any:
+        """Return the generator that shuffles: the loader's own, or torch's global one."""
+        sampler = getattr(self.batches, "sampler", None)
+        own = getattr(self.batches, "generator", None) or getattr(sampler, "generator", None)
+        return own or torch.default_generator
 
     def _backward(self, batch: Any, params: Tensors, weight: float) -> Any:
         """Add ``weight`` times the gradient of a batch's loss and return the weighted loss."""
@@ -302,21 +245,14 @@ class FunctionProxy(Proxy):
     """A cheap loss given by one function, without arguments, of the whole proxy."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        call = functools.partial(call_without_batch, function)
-        super().__init__([None], call, size=one, sampled=False)
+        self.function = function
+        super().__init__([torch.zeros(())], self._call, sampled=False)
+
+    def _call(self, batch: Any) -> Any:
+        return self.function()
 
 
-def call_without_batch(function: Callable[[], Any], batch: None) -> Any:
-    """Return the value of a function of the whole proxy."""
-    return function()
-
-
-def one(batch: None) -> int:
-    """Return the weight of the only batch."""
-    return 1
-
-
-def as_oracle(proxy: Any) -> Oracle | None:
+def as_proxy(proxy: Any) -> Proxy | None:
     """Accept a proxy, a function, or None for no proxy (which is SGD)."""
     if proxy is None or offers(proxy, "full", "sample", "partial", "subtract", "loss"):
         return proxy  # type: ignore[no-any-return]

@@ -13,14 +13,7 @@ from proxyprox._util.validation import message
 from proxyprox.corrections import Correction
 from proxyprox.stopping import Progress
 from proxyprox.subproblem import NonFiniteError
-from proxyprox.torch.checks import (
-    check_dependence,
-    check_loss,
-    check_weights,
-    compare_lengths,
-    preserve_random_state,
-    probe_proxy,
-)
+from proxyprox.torch import checks
 from proxyprox.torch.inner import Block, InnerSolve, Settings, copy_tensors, swap
 from proxyprox.torch.proxy import Tensors, clear, gradients, proxy_mode
 
@@ -66,7 +59,7 @@ def target_gradients(
     try:
         # Dropout masks and augmentation are those of the first call; running statistics see the
         # batch only once.
-        with preserve_random_state(), proxy_mode(model, "frozen"), torch.enable_grad():
+        with checks.preserve_random_state(), proxy_mode(model, "frozen"), torch.enable_grad():
             torch.set_rng_state(random_states[0])
             torch.cuda.set_rng_state_all(random_states[1])
             closure()
@@ -141,8 +134,8 @@ def make_blocks(
     return blocks
 
 
+# Where a correction must agree with what was read off at the unit vectors.
 OTHER_VECTORS = np.array([[130.0, -7.0, 0.4], [-0.3, 210.0, 35.0], [50.0, 0.9, -170.0]])
-"""Where a correction must agree with what was read off at the unit vectors."""
 
 
 class Coefficients(NamedTuple):
@@ -187,8 +180,16 @@ def coefficients(correction: Correction, k: int, *, started: bool) -> Coefficien
 
 def keeps_estimate(correction: Correction) -> bool:
     """Tell whether the estimate must be kept from step to step."""
-    parts = coefficients(correction, 1, started=True)
-    return parts.estimate != 0 or parts.before != 0
+    first = coefficients(correction, 0, started=False)
+    later = coefficients(correction, 1, started=True)
+    drops = first.difference * later.difference == 0 or (later.before and not later.estimate)
+    if correction.two_points and drops:
+        raise TypeError(
+            "a correction that compares two points must use the newest difference, and the "
+            "estimate so far if it uses the batch's difference at the previous point, got "
+            f"{correction!r}."
+        )
+    return later.estimate != 0 or later.before != 0
 
 
 def join_points(block: Block, settings: Settings) -> None:
@@ -200,11 +201,6 @@ def join_points(block: Block, settings: Settings) -> None:
     of_new, of_before, of_kept = coefficients(
         settings.correction, settings.k, started=kept is not None
     )
-    if of_new == 0:
-        raise TypeError(
-            "a correction that compares two points must use the newest difference, got "
-            f"{settings.correction!r} which drops it at step {settings.k}."
-        )
     joint: Tensors = block.before or torch._foreach_mul(block.target, of_new)
     if kept is not None:
         torch._foreach_mul_(joint, of_before)
@@ -267,13 +263,7 @@ def prepare_estimate(block: Block, settings: Settings) -> None:
     """
     of_correction, of_anchor = block.shares
     parts = coefficients(settings.correction, settings.k + 1, started=True)
-    if parts.estimate == 0 and parts.before != 0:
-        raise TypeError(
-            "a correction that uses the batch's difference at the previous point must use the "
-            f"estimate so far too, got {settings.correction!r} which drops it at step "
-            f"{settings.k + 1}."
-        )
-    share = (-parts.before / parts.estimate if parts.estimate else 0.0) / of_anchor
+    share = (-parts.before / parts.estimate if parts.before else 0.0) / of_anchor
     torch._foreach_mul_(block.correction, 1 - share * of_correction)
     torch._foreach_add_(block.correction, block.target, alpha=share)
 
@@ -309,7 +299,7 @@ def proximal_step(blocks: list[Block], settings: Settings) -> tuple[int, Progres
             steps, seen = InnerSolve(moving, settings, value, all_move).run()
         if settings.probe:
             for block in moving:
-                check_weights(block.params, block.target, settings.k)
+                checks.check_weights(block.params, block.target, settings.k)
     except BaseException as error:
         for block in moving:
             if block.centre:
@@ -332,22 +322,22 @@ def proximal_step(blocks: list[Block], settings: Settings) -> tuple[int, Progres
 
 def correct(blocks: list[Block], settings: Settings) -> Any | None:
     """Update the corrections, and return L̂(w_k) if its gradient is still in ``.grad``."""
-    oracle: Any = settings.oracle
+    proxy: Any = settings.proxy
     value = None
     if settings.correction.two_points:
         for block in blocks:
             join_points(block, settings)
-    if settings.first_probe and not oracle.sampled:
-        probe_proxy(oracle)
+    if settings.first_probe and not proxy.sampled:
+        checks.probe_proxy(proxy)
     if settings.full:
         params = [p for block in blocks for p in block.params]
-        value = oracle.full(params)
+        value = proxy.full(params)
         if settings.k == 0:
-            check_dependence(params)
+            checks.check_dependence(params)
         found = gradients(params)
         if settings.first_probe:
-            check_loss(value)
-            compare_lengths(found, [g for block in blocks for g in block.target])
+            checks.check_loss(value)
+            checks.compare_lengths(found, [g for block in blocks for g in block.target])
         settings.ledger.proxy_gradients += 1
     for block in blocks:
         update_correction(block, settings)
@@ -365,7 +355,7 @@ def prepare_subproblem(block: Block, settings: Settings) -> None:
     if settings.paired and settings.full:
         # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
         block.linear, block.weight = [p.grad for p in block.params], 1.0
-        if getattr(settings.oracle, "static", False):
+        if getattr(settings.proxy, "static", False):
             block.linear = copy_tensors(block.linear)  # the next gradient lies in the same memory
         torch._foreach_add_(block.linear, block.correction, alpha=settings.weight)
         clear(block.params)
