@@ -52,7 +52,7 @@ class ProxyScaleWarning(UserWarning):
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
     correction, anchor, mode = optimizer.correction, optimizer.anchor, optimizer.proxy_mode
-    is_class = isinstance(correction, type)
+    model, is_class = optimizer.model, isinstance(correction, type)
     if is_class or not (callable(correction) and hasattr(correction, "two_points")):
         allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed, PARENTHESES if is_class else ""))
@@ -63,10 +63,15 @@ def check_settings(optimizer: Any) -> None:
     if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
         raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
-    if optimizer.model is not None:
-        instance("model", optimizer.model, torch.nn.Module, "a torch.nn.Module or None")
+    if model is not None:
+        instance("model", model, torch.nn.Module, "a torch.nn.Module or None")
+        own = {id(p) for p in model.parameters()}
+        if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+            got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
+            remedy = "Pass the one whose parameters these are."
+            raise ValueError(message("model", got, "the network that is trained", remedy))
     one_of("proxy_mode", mode, MODES)
-    if mode in ("eval", "no_dropout") and optimizer.model is None:
+    if mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
 
@@ -89,17 +94,6 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
         allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
         remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay or lr."
         raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
-
-
-def check_model(model: Any | None, groups: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a model that has none of the parameters."""
-    if model is None:
-        return
-    own = {id(p) for p in model.parameters()}
-    if not any(id(p) in own for options in groups for p in options["params"]):
-        got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
-        remedy = "Pass the one whose parameters these are."
-        raise ValueError(message("model", got, "the network that is trained", remedy))
 
 
 def check_parameters(params: Sequence[Any]) -> None:
@@ -176,11 +170,8 @@ def compare_lengths(anchor: Tensors, target: Tensors) -> None:
 
 
 @contextmanager
-def watch_statistics(active: bool) -> Iterator[None]:
+def watch_statistics() -> Iterator[None]:
     """Warn if BatchNorm of a network that the optimiser does not know follows the proxy's data."""
-    if not active:
-        yield
-        return
     seen: list[Any] = []
 
     def before_forward(module: Any, inputs: Any) -> None:

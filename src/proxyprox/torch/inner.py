@@ -8,18 +8,20 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from proxyprox._util.arrays import LEAST_SQUARE, norm
 from proxyprox._util.validation import message, positive
-from proxyprox.corrections import Correction
-from proxyprox.result import Ledger, StepRecord
+from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.checks import PARENTHESES, check_dependence, probe_proxy
-from proxyprox.torch.proxy import Proxy, Tensors, gradients
+from proxyprox.torch.proxy import Tensors, gradients
+
+if TYPE_CHECKING:
+    from proxyprox.torch.optimizer import ProxyProx
 
 SMALLEST_ETA = 1e-30
 SWAPS = 8
@@ -186,7 +188,7 @@ class TorchStepper(Stepper):
         # Some optimisers (Adagrad before torch 2.13) make their state here and nowhere else.
         self.initial = copy_state(self.optimizer.state)
         self.name = describe(factory, type(self.optimizer).__name__)
-        self.pulls: list[float] = []
+        self.limits: list[float] = []
 
     def begin(self, k: int) -> None:
         """Return to the state of a new optimiser, unless momentum is kept."""
@@ -196,24 +198,21 @@ class TorchStepper(Stepper):
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
-        groups = self.optimizer.param_groups
+        groups = [g for g in self.optimizer.param_groups if g.get("lr") is not None]
+        rates = [group["lr"] for group in groups]
         if t == 0:
             pulls = {id(p): block.pull for block in blocks for p in block.params}
-            self.pulls = [
-                max((pulls.get(id(p), 0.0) for p in g["params"]), default=0.0) for g in groups
-            ]
+            most = [max((pulls.get(id(p), 0.0) for p in g["params"]), default=0.0) for g in groups]
+            self.limits = [1 / (2 * pull) if pull else math.inf for pull in most]
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
-        rates = [group.get("lr") for group in groups]
         try:
-            for group, rate, pull in zip(groups, rates, self.pulls, strict=True):
-                if rate is not None and not 2 * rate * pull <= 1:
-                    group["lr"] = 1 / (2 * pull)
+            for group, rate, limit in zip(groups, rates, self.limits, strict=True):
+                group["lr"] = min(rate, limit)
             self.optimizer.step()
         finally:
             for group, rate in zip(groups, rates, strict=True):
-                if rate is not None:
-                    group["lr"] = rate
+                group["lr"] = rate
 
     def add_params(self, params: Sequence[Any]) -> None:
         """Give the inner optimiser a new group too."""
@@ -266,33 +265,26 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What one outer step is made with; see the optimiser's parameters."""
+class OuterStep:
+    """Step ``k`` of an optimiser; ``keeps`` says that the estimate of ∇L − ∇L̂ is kept."""
 
+    optimizer: ProxyProx
     k: int
-    proxy: Proxy | None
-    stepper: Stepper
     rule: Criterion
-    ledger: Ledger
-    correction: Correction
-    weight: float
+    stepper: Stepper
     keeps: bool
-    paired: bool
-    measure: bool
-    max_steps: int
-    check_every: int
     probe: bool
+
+    @property
+    def paired(self) -> bool:
+        """Whether every minibatch is evaluated at w_k too."""
+        return self.optimizer.anchor == "paired"
 
     @property
     def full(self) -> bool:
         """Whether ∇L̂(w_k) is needed as a whole."""
-        measured = self.measure or not isinstance(self.rule, Steps)
-        return self.proxy is not None and (not self.paired or self.keeps or measured)
-
-    @property
-    def first_probe(self) -> bool:
-        """Whether the proxy is looked at before it is used: at the first step only."""
-        return self.probe and self.k == 0
+        measured = self.optimizer.measure_residual or not isinstance(self.rule, Steps)
+        return self.optimizer.proxy is not None and (not self.paired or self.keeps or measured)
 
 
 @dataclass
@@ -304,13 +296,14 @@ class InnerSolve:
     """
 
     blocks: Sequence[Block]
-    settings: Settings
+    outer: OuterStep
     anchor_value: Any | None
     all_move: bool
 
     def __post_init__(self) -> None:
         """Note where the solve starts."""
-        self.proxy: Any = self.settings.proxy
+        self.optimizer = self.outer.optimizer
+        self.proxy: Any = self.optimizer.proxy
         self.params = [p for block in self.blocks for p in block.params]
         self.value = self.anchor_value
         self.full_gradient_at = -1 if self.anchor_value is None else 0
@@ -318,58 +311,59 @@ class InnerSolve:
 
     def run(self) -> tuple[int, Progress | None]:
         """Solve; return the number of steps and, where it was measured, the end's progress."""
-        settings, rule = self.settings, self.settings.rule
+        optimizer, rule = self.optimizer, self.outer.rule
         fixed = rule.steps if isinstance(rule, Steps) else None
         seen: Progress | None = None
         t = 0
-        while t < (settings.max_steps if fixed is None else fixed):
-            if fixed is None and t % settings.check_every == 0:
+        while t < (optimizer.max_inner_steps if fixed is None else fixed):
+            if fixed is None and t % optimizer.check_every == 0:
                 seen = self.measure(t)
                 if rule(seen):
                     return t, seen
             self.compute_gradient(t)
-            settings.stepper.step(self.blocks, t)
+            self.outer.stepper.step(self.blocks, t)
             torch.clear_autocast_cache()
             t += 1
-        if settings.measure or fixed is None:
+        if optimizer.measure_residual or fixed is None:
             seen = self.measure(t)
         return t, seen
 
     def compute_gradient(self, t: int) -> None:
         """Put the gradient for inner step t into ``.grad``."""
-        settings, proxy = self.settings, self.proxy
+        outer, proxy, ledger = self.outer, self.proxy, self.optimizer.ledger
         if not proxy.sampled:
             self.compute_full_gradient(t)
             self.full_gradient_at = -1  # the step may overwrite it
             return
         batch = proxy.sample()
-        if settings.first_probe and t == 0:
+        if t == outer.k == 0 and outer.probe:
             probe_proxy(proxy, batch)
         self.full_gradient_at = -1
         proxy.partial(batch, self.params)
-        if t == settings.k == 0 and self.all_move and not settings.full:
+        if t == outer.k == 0 and self.all_move and not outer.full:
             check_dependence(self.params)
-        settings.ledger.proxy_sampled_gradients += 1
-        if settings.paired:
+        ledger.proxy_sampled_gradients += 1
+        if outer.paired:
             centre = [c for block in self.blocks for c in block.centre]
             swap(self.params, centre)
             try:
-                proxy.subtract(batch, self.params, 1.0 if settings.full else settings.weight)
+                weight = 1.0 if outer.full else self.optimizer.correction_weight
+                proxy.subtract(batch, self.params, weight)
             finally:
                 swap(self.params, centre)
-            settings.ledger.proxy_sampled_gradients += 1
+            ledger.proxy_sampled_gradients += 1
 
     def compute_full_gradient(self, t: int) -> None:
         """Put ∇L̂(w) into ``.grad`` unless it is there."""
         if self.full_gradient_at != t:
             self.value = self.proxy.full(self.params)
-            self.settings.ledger.proxy_gradients += 1
+            self.optimizer.ledger.proxy_gradients += 1
             self.full_gradient_at = t
 
     def measure(self, t: int) -> Progress:
         """Measure ‖∇φ(w)‖ with the whole proxy."""
         self.compute_full_gradient(t)
-        weight = self.settings.weight
+        weight = self.optimizer.correction_weight
         residuals, moves, slopes = measure_blocks(self.blocks, weight)
         squares = float(total(residuals)), float(sum(map(total, moves)))
         residual, moved = (math.sqrt(square) for square in squares)
@@ -451,16 +445,16 @@ def total(terms: Iterable[Any]) -> Any:
     return sum(term.to(terms[0].device) for term in terms)
 
 
-def step_record(eta: float, steps: int, seen: Progress | None, settings: Settings) -> StepRecord:
+def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:
     """Return an outer step's numbers; NaN and None where nothing was measured."""
-    rule, ledger = settings.rule, settings.ledger
-    bound = None if seen is None else rule.threshold(seen)
+    bound = None if seen is None else outer.rule.threshold(seen)
+    ledger = outer.optimizer.ledger
     return StepRecord(
-        k=settings.k,
+        k=outer.k,
         eta=eta,
         residual=math.nan if seen is None else seen.residual,
         threshold=math.nan if bound is None else bound,
-        held=None if seen is None else rule.holds(seen),
+        held=None if seen is None else outer.rule.holds(seen),
         inner_steps=steps,
         displacement=math.nan if seen is None else seen.displacement,
         target_gradients=ledger.target_gradients,

@@ -6,6 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch import checks
-from proxyprox.torch.inner import Block, ImplicitStep, Settings, as_stepper, describe, step_record
+from proxyprox.torch.inner import Block, ImplicitStep, OuterStep, as_stepper, describe, step_record
 from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_mode
 from proxyprox.torch.step import (
     explicit_step,
@@ -162,22 +163,18 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         self.check_every = whole("check_every", check_every)
         self.ledger = Ledger()
         self.record: StepRecord | None = None
-        checks.check_settings(self)
-        checks.stopping_rule(stop, 0)
-        self.correction_weight = float(correction_weight)
-        self._keeps = keeps_estimate(correction)
         self._probe = probe
         self._rng = np.random.default_rng(rng)
         self._k = 0
         self._stepper: Any = None
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
+        defaults = {"lr": lr, "weight_decay": weight_decay}
+        defaults["decoupled_weight_decay"] = decoupled_weight_decay
         checks.check_group(defaults, self._proxy)
         super().__init__(params, defaults)
-        checks.check_model(model, self.param_groups)
+        checks.check_settings(self)
+        checks.stopping_rule(stop, 0)
+        self.correction_weight = float(correction_weight)
+        self._keeps = keeps_estimate(correction)
         groups = [group["params"] for group in self.param_groups]
         self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
 
@@ -199,47 +196,31 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
-        params = [p for group in self.param_groups for p in group["params"]]
-        loss, before = target_gradients(closure, self.correction, params, self.state, self.model)
-        blocks = make_blocks(self.param_groups, self.state, before)
+        loss, before = target_gradients(closure, self)
+        blocks = make_blocks(self, before)
         paid = 2 if before else 1
         del before  # or its memory would be kept during the inner solve
         if blocks:
-            settings = self._settings()
-            steps, seen = self._update(blocks, settings)
+            rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
+            outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
+            steps, seen = self._update(blocks, outer)
             self._k += 1
             self.ledger.target_gradients += paid
             self.ledger.seconds += time.perf_counter() - begun
-            self.record = step_record(max(b.eta for b in blocks), steps, seen, settings)
+            self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
 
-    def _settings(self) -> Settings:
-        return Settings(
-            k=self._k,
-            proxy=self._proxy,
-            stepper=self._stepper,
-            rule=checks.stopping_rule(self.stop, self._k).begin(self._rng),
-            ledger=self.ledger,
-            correction=self.correction,
-            weight=self.correction_weight,
-            keeps=self._keeps,
-            paired=self.anchor == "paired",
-            measure=self.measure_residual,
-            max_steps=self.max_inner_steps,
-            check_every=self.check_every,
-            probe=self._probe,
-        )
-
-    def _update(self, blocks: list[Block], settings: Settings) -> tuple[int, Progress | None]:
+    def _update(self, blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
         if self._proxy is None:
-            explicit_step(blocks, settings)
+            explicit_step(blocks, outer)
             return 0, None
-        watched = settings.first_probe and self.model is None
+        probe = self._probe and self._k == 0
+        watch = checks.watch_statistics() if probe and self.model is None else nullcontext()
         try:
-            with proxy_mode(self.model, self.proxy_mode), checks.watch_statistics(watched):
-                if settings.first_probe and not settings.paired:
+            with proxy_mode(self.model, self.proxy_mode), watch:
+                if probe and not outer.paired:
                     checks.check_full_batches(self._proxy, self.model)
-                return proximal_step(blocks, settings)
+                return proximal_step(blocks, outer)
         finally:
             for block in blocks:
                 for p, g in zip(block.params, block.target, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -245,11 +246,13 @@ class FunctionProxy(Proxy):
     """A cheap loss given by one function, without arguments, of the whole proxy."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        super().__init__([torch.zeros(())], self._call, sampled=False)
+        call = functools.partial(call_without_batch, function)
+        super().__init__([torch.zeros(())], call, sampled=False)
 
-    def _call(self, batch: Any) -> Any:
-        return self.function()
+
+def call_without_batch(function: Callable[[], Any], batch: Any) -> Any:
+    """Return the loss of a proxy that has no batches."""
+    return function()
 
 
 def as_proxy(proxy: Any) -> Proxy | None:

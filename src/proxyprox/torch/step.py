@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,41 +14,41 @@ from proxyprox.corrections import Correction
 from proxyprox.stopping import Progress
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch import checks
-from proxyprox.torch.inner import Block, InnerSolve, Settings, copy_tensors, swap
+from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors, swap
 from proxyprox.torch.proxy import Tensors, clear, gradients, proxy_mode
+
+if TYPE_CHECKING:
+    from proxyprox.torch.optimizer import ProxyProx
 
 
 def target_gradients(
-    closure: Callable[[], Any] | None,
-    correction: Correction,
-    params: list[Any],
-    state: Mapping[Any, Mapping[str, Any]],
-    model: Any | None,
+    closure: Callable[[], Any] | None, optimizer: ProxyProx
 ) -> tuple[Any, dict[Any, Any]]:
     """Call the closure, and again at w_{k−1} if the correction compares two points.
 
     Returns the closure's loss, and the batch's gradient at w_{k−1} by parameter.
     """
+    correction, state = optimizer.correction, optimizer.state
     if not correction.two_points:
         with torch.enable_grad():
             return None if closure is None else closure(), {}
     if closure is None:
         raise TypeError(
-            f"step() with correction={correction!r} needs a closure, since the same batch is "
-            "evaluated at the previous point too: call step(closure), or use EMA(), which "
-            "needs none."
+            f"step() with correction={correction!r} needs a closure, as the batch is evaluated at "
+            "the previous point too: call step(closure), or use EMA(), which needs none."
         )
+    params = [p for group in optimizer.param_groups for p in group["params"]]
     # Asking an uninitialised CUDA for its state would initialise it.
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    random_states = torch.get_rng_state(), cuda
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    random_state = torch.get_rng_state()
     with torch.enable_grad(), collect_additions(params) as added:
         loss = closure()
     if added:
         raise RuntimeError(
             f"step(closure) with correction={correction!r} needs a closure that computes the whole "
-            "gradient, got one that added to what was in .grad already: at the previous point "
-            "that part cannot be computed again. Call zero_grad() in the closure; to accumulate "
-            "gradients, loop over the micro-batches in it, or use EMA()."
+            "gradient, got one that added to .grad: at the previous point that part cannot be "
+            "computed again. Call zero_grad() in the closure; to accumulate gradients, loop over "
+            "the micro-batches in it, or use EMA()."
         )
     known = [p for p in params if p.grad is not None and "previous" in state[p]]
     if not known:
@@ -59,9 +59,10 @@ def target_gradients(
     try:
         # Dropout masks and augmentation are those of the first call; running statistics see the
         # batch only once.
-        with checks.preserve_random_state(), proxy_mode(model, "frozen"), torch.enable_grad():
-            torch.set_rng_state(random_states[0])
-            torch.cuda.set_rng_state_all(random_states[1])
+        frozen = proxy_mode(optimizer.model, "frozen")
+        with checks.preserve_random_state(), frozen, torch.enable_grad():
+            torch.set_rng_state(random_state)
+            torch.cuda.set_rng_state_all(cuda_states)
             closure()
         pairs = [(p.grad, g) for p, g in zip(params, found, strict=True) if p.grad is not None]
         if any(g is not None and g.numel() and g.data_ptr() == h.data_ptr() for h, g in pairs):
@@ -98,14 +99,10 @@ def collect_additions(params: list[Any]) -> Iterator[list[Any]]:
             hook.remove()
 
 
-def make_blocks(
-    groups: Iterable[Mapping[str, Any]],
-    state: Mapping[Any, dict[str, Any]],
-    before: Mapping[Any, Any],
-) -> list[Block]:
+def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
     """Return the parameters that have a gradient; the others are left alone, as torch does."""
-    blocks: list[Block] = []
-    for group in groups:
+    blocks, state = [], optimizer.state
+    for group in optimizer.param_groups:
         params = [p for p in group["params"] if p.grad is not None]
         if any(p.grad.is_sparse for p in params):
             raise RuntimeError(
@@ -113,24 +110,17 @@ def make_blocks(
                 "Use nn.Embedding(..., sparse=False), or another optimiser for that group."
             )
         eta, decay = float(group["lr"]), float(group["weight_decay"])
-        decoupled = group["decoupled_weight_decay"]
         if params and not eta >= 0:
             raise ValueError(message("lr", eta, "0 or a positive number", "Check the schedule."))
-        known = [p for p in params if "estimate" in state[p]]
-        fresh = [p for p in params if "estimate" not in state[p]]
-        blocks += [
-            Block(
-                params=members,
-                target=[p.grad for p in members],
-                states=[state[p] for p in members],
-                eta=eta,
-                coupled_decay=0.0 if decoupled else decay,
-                decoupled_decay=eta * decay if decoupled and decay else 0.0,
-                before=[before[p] for p in members] if members[0] in before else None,
-            )
-            for members in (known, fresh)
-            if members
-        ]
+        decays = (0.0, eta * decay if decay else 0.0)
+        if not group["decoupled_weight_decay"]:
+            decays = (decay, 0.0)
+        for known in (True, False):
+            members = [p for p in params if ("estimate" in state[p]) == known]
+            if members:
+                found = [before[p] for p in members] if members[0] in before else None
+                target, states = [p.grad for p in members], [state[p] for p in members]
+                blocks.append(Block(members, target, states, eta, *decays, found))
     return blocks
 
 
@@ -192,15 +182,14 @@ def keeps_estimate(correction: Correction) -> bool:
     return later.estimate != 0 or later.before != 0
 
 
-def join_points(block: Block, settings: Settings) -> None:
+def join_points(block: Block, outer: OuterStep) -> None:
     """Replace g_k by the next estimate of a two-point correction, except for the proxy's share.
 
     That is ``d·g_k + b·g′ + e·m``, in the memory of g′, the batch's gradient at w_{k−1}.
     """
     kept, decay = block.stored("estimate"), block.coupled_decay
-    of_new, of_before, of_kept = coefficients(
-        settings.correction, settings.k, started=kept is not None
-    )
+    correction = outer.optimizer.correction
+    of_new, of_before, of_kept = coefficients(correction, outer.k, started=kept is not None)
     joint: Tensors = block.before or torch._foreach_mul(block.target, of_new)
     if kept is not None:
         torch._foreach_mul_(joint, of_before)
@@ -215,15 +204,15 @@ def join_points(block: Block, settings: Settings) -> None:
     clear(block.params)
 
 
-def update_correction(block: Block, settings: Settings) -> None:
+def update_correction(block: Block, outer: OuterStep) -> None:
     """Set ``block.correction`` to the new estimate of ∇L − ∇L̂, in the memory of the old one.
 
     With a full pass, ∇L̂(w_k) is in ``.grad``; a two-point correction has been through
     :func:`join_points`.
     """
-    correction, target = settings.correction, block.target
+    correction, target = outer.optimizer.correction, block.target
     estimate: Any = block.stored("estimate")
-    anchor = [p.grad for p in block.params] if settings.full else None
+    anchor = [p.grad for p in block.params] if outer.full else None
     if correction.two_points:
         if estimate is None:
             estimate = copy_tensors(target)
@@ -236,7 +225,7 @@ def update_correction(block: Block, settings: Settings) -> None:
             torch._foreach_copy_(previous, block.params)
     else:
         started = estimate is not None
-        of_new, _, of_kept = coefficients(correction, settings.k, started=started)
+        of_new, _, of_kept = coefficients(correction, outer.k, started=started)
         if started:
             torch._foreach_mul_(estimate, of_kept)
             torch._foreach_add_(estimate, target, alpha=of_new)
@@ -251,36 +240,36 @@ def update_correction(block: Block, settings: Settings) -> None:
     if block.coupled_decay and not correction.two_points:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
     block.correction = estimate
-    if settings.keeps:
+    if outer.keeps:
         block.store("estimate", estimate)
 
 
-def prepare_estimate(block: Block, settings: Settings) -> None:
+def prepare_estimate(block: Block, outer: OuterStep) -> None:
     """Make the estimate of a two-point correction ready for the next step.
 
     That step needs ``e·m + b·(g′ − ∇L̂(w_k))``, so ``m − (b/e) ∇L̂(w_k)`` is all there is to keep.
     For STORM, b = −e, that is an estimate of ∇L(w_k) itself: it outlives the proxy.
     """
     of_correction, of_anchor = block.shares
-    parts = coefficients(settings.correction, settings.k + 1, started=True)
+    parts = coefficients(outer.optimizer.correction, outer.k + 1, started=True)
     share = (-parts.before / parts.estimate if parts.before else 0.0) / of_anchor
     torch._foreach_mul_(block.correction, 1 - share * of_correction)
     torch._foreach_add_(block.correction, block.target, alpha=share)
 
 
-def explicit_step(blocks: list[Block], settings: Settings) -> None:
+def explicit_step(blocks: list[Block], outer: OuterStep) -> None:
     """Minimise ``θ⟨m, w⟩ + ‖w − w_k‖²/(2η)``: without a proxy the plain method is SGD."""
     for block in blocks:
-        if settings.correction.two_points:
-            join_points(block, settings)
-        update_correction(block, settings)
+        if outer.optimizer.correction.two_points:
+            join_points(block, outer)
+        update_correction(block, outer)
         if block.decoupled_decay:
             torch._foreach_mul_(block.params, 1 - block.decoupled_decay)
-        alpha = -block.eta * settings.weight
+        alpha = -block.eta * outer.optimizer.correction_weight
         torch._foreach_add_(block.params, block.correction, alpha=alpha)
 
 
-def proximal_step(blocks: list[Block], settings: Settings) -> tuple[int, Progress | None]:
+def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
     """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k.
 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
@@ -288,18 +277,18 @@ def proximal_step(blocks: list[Block], settings: Settings) -> tuple[int, Progres
     solve ended.
     """
     moving = [block for block in blocks if block.moves]
-    value = correct(blocks, settings)
+    value = correct(blocks, outer)
     steps, seen = 0, None
     try:
         for block in moving:
-            prepare_subproblem(block, settings)
+            prepare_subproblem(block, outer)
         if moving:
-            settings.stepper.begin(settings.k)
+            outer.stepper.begin(outer.k)
             all_move = len(moving) == len(blocks)
-            steps, seen = InnerSolve(moving, settings, value, all_move).run()
-        if settings.probe:
+            steps, seen = InnerSolve(moving, outer, value, all_move).run()
+        if outer.probe:
             for block in moving:
-                checks.check_weights(block.params, block.target, settings.k)
+                checks.check_weights(block.params, block.target, outer.k)
     except BaseException as error:
         for block in moving:
             if block.centre:
@@ -311,52 +300,53 @@ def proximal_step(blocks: list[Block], settings: Settings) -> tuple[int, Progres
                 state.pop("previous", None)
         raise
     finally:
-        if settings.correction.two_points:
+        if outer.optimizer.correction.two_points:
             for block in blocks:
-                prepare_estimate(block, settings)
+                prepare_estimate(block, outer)
     for block in moving:
         if block.decoupled_decay:
             torch._foreach_add_(block.params, block.centre, alpha=-block.decoupled_decay)
     return steps, seen
 
 
-def correct(blocks: list[Block], settings: Settings) -> Any | None:
+def correct(blocks: list[Block], outer: OuterStep) -> Any | None:
     """Update the corrections, and return L̂(w_k) if its gradient is still in ``.grad``."""
-    proxy: Any = settings.proxy
+    optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
+    proxy: Any = optimizer.proxy
     value = None
-    if settings.correction.two_points:
+    if optimizer.correction.two_points:
         for block in blocks:
-            join_points(block, settings)
-    if settings.first_probe and not proxy.sampled:
+            join_points(block, outer)
+    if probe and not proxy.sampled:
         checks.probe_proxy(proxy)
-    if settings.full:
+    if outer.full:
         params = [p for block in blocks for p in block.params]
         value = proxy.full(params)
-        if settings.k == 0:
+        if outer.k == 0:
             checks.check_dependence(params)
         found = gradients(params)
-        if settings.first_probe:
+        if probe:
             checks.check_loss(value)
             checks.compare_lengths(found, [g for block in blocks for g in block.target])
-        settings.ledger.proxy_gradients += 1
+        optimizer.ledger.proxy_gradients += 1
     for block in blocks:
-        update_correction(block, settings)
+        update_correction(block, outer)
         if not block.moves:
             clear(block.params)  # or a torch inner optimiser would move it
-    return None if settings.paired else value
+    return None if outer.paired else value
 
 
-def prepare_subproblem(block: Block, settings: Settings) -> None:
+def prepare_subproblem(block: Block, outer: OuterStep) -> None:
     """Set centre and linear term."""
     # A correction that compares two points has w_k in its memory already.
-    point = block.stored("previous") if settings.correction.two_points else None
+    point = block.stored("previous") if outer.optimizer.correction.two_points else None
     block.centre = copy_tensors(block.params) if point is None else point
-    block.linear, block.weight = block.correction, settings.weight
-    if settings.paired and settings.full:
+    block.linear, block.weight = block.correction, outer.optimizer.correction_weight
+    if outer.paired and outer.full:
         # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
         block.linear, block.weight = [p.grad for p in block.params], 1.0
-        if getattr(settings.proxy, "static", False):
+        if getattr(outer.optimizer.proxy, "static", False):
             block.linear = copy_tensors(block.linear)  # the next gradient lies in the same memory
-        torch._foreach_add_(block.linear, block.correction, alpha=settings.weight)
+        torch._foreach_add_(block.linear, block.correction, alpha=outer.optimizer.correction_weight)
         clear(block.params)
-        block.target, block.shares = block.linear, (settings.weight, 1.0)
+        block.target, block.shares = block.linear, (outer.optimizer.correction_weight, 1.0)
