@@ -69,8 +69,7 @@ class WeightAverage:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the average."""
-        for value, saved in zip(self.values, state["values"], strict=True):
-            value.copy_(saved)
+        torch._foreach_copy_(self.values, list(state["values"]))
 
 
 @contextmanager

@@ -112,9 +112,7 @@ def stopping_rule(stop: Any, k: int) -> Criterion:
     if isinstance(stop, Criterion):
         return stop
     if isinstance(stop, bool) or not isinstance(stop, int):
-        allowed = (
-            "a number of inner steps, a Criterion such as Steps(20), or a function of the step"
-        )
+        allowed = "a number of inner steps, a Criterion such as Steps(20), or a function of k"
         remedy = PARENTHESES if isinstance(stop, type) else ""
         raise TypeError(message(name, stop, allowed, remedy))
     return Steps(whole(name, stop))
@@ -194,9 +192,9 @@ def watch_statistics() -> Iterator[None]:
 
 def check_full_batches(proxy: Proxy, model: Any | None) -> None:
     """Warn if full passes and inner steps normalise by batches of different kinds."""
-    if model is None or not getattr(proxy, "mixed", False):
-        return
-    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
+    modules = [] if model is None else model.modules()
+    normalises = any(isinstance(module, _BatchNorm) and module.training for module in modules)
+    if normalises and getattr(proxy, "mixed", False):
         warn(
             "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
             "than its inner steps: they differentiate two functions, and the method raises the "

@@ -96,8 +96,7 @@ class Block:
 
 def copy_tensors(tensors: Tensors) -> list[Any]:
     """Return a copy of every tensor, strides and signs of zero included."""
-    copies: list[Any] = torch._foreach_mul(tensors, 1.0)
-    return copies
+    return list(torch._foreach_mul(tensors, 1.0))
 
 
 def swap(first: Tensors, second: Tensors) -> None:
@@ -179,11 +178,10 @@ class TorchStepper(Stepper):
         self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]], *, fresh: bool
     ) -> None:
         self.optimizer = factory([{"params": list(params)} for params in groups])
-        if not isinstance(self.optimizer, torch.optim.Optimizer):
-            raise TypeError(message("inner", self.optimizer, INNER))
-        if isinstance(self.optimizer, torch.optim.LBFGS):
-            allowed = "an optimiser that needs no closure"
-            raise TypeError(message("inner", factory, allowed, "Use SGD or Adam."))
+        made, needs_closure = self.optimizer, isinstance(self.optimizer, torch.optim.LBFGS)
+        if needs_closure or not isinstance(made, torch.optim.Optimizer):
+            remedy = "LBFGS needs a closure: use SGD or Adam." if needs_closure else ""
+            raise TypeError(message("inner", made, INNER, remedy))
         self.factory, self.fresh = factory, fresh
         # Some optimisers (Adagrad before torch 2.13) make their state here and nowhere else.
         self.initial = copy_state(self.optimizer.state)

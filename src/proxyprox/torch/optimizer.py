@@ -6,7 +6,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,11 @@ from torch.optim import Optimizer
 from proxyprox._util.validation import whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
-from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
-from proxyprox.torch.inner import Block, ImplicitStep, OuterStep, as_stepper, describe, step_record
+from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
 from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_mode
-from proxyprox.torch.step import (
-    explicit_step,
-    keeps_estimate,
-    make_blocks,
-    proximal_step,
-    target_gradients,
-)
+from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
 
 # The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
@@ -203,28 +196,12 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         if blocks:
             rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
             outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
-            steps, seen = self._update(blocks, outer)
+            steps, seen = take_step(blocks, outer)
             self._k += 1
             self.ledger.target_gradients += paid
             self.ledger.seconds += time.perf_counter() - begun
             self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
-
-    def _update(self, blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
-        if self._proxy is None:
-            explicit_step(blocks, outer)
-            return 0, None
-        probe = self._probe and self._k == 0
-        watch = checks.watch_statistics() if probe and self.model is None else nullcontext()
-        try:
-            with proxy_mode(self.model, self.proxy_mode), watch:
-                if probe and not outer.paired:
-                    checks.check_full_batches(self._proxy, self.model)
-                return proximal_step(blocks, outer)
-        finally:
-            for block in blocks:
-                for p, g in zip(block.params, block.target, strict=True):
-                    p.grad = g
 
     # -- groups and proxies -----------------------------------------------------------------
 

@@ -115,10 +115,9 @@ class Proxy:
         size: Callable[[Any], float] | None = None,
         sampled: bool = True,
     ) -> None:
-        for name, given in (("batches", batches), ("full", full)):
-            if given is not None and (
-                not isinstance(given, Iterable) or isinstance(given, Iterator)
-            ):
+        full_batches = batches if full is None else full
+        for name, given in (("batches", batches), ("full", full_batches)):
+            if not isinstance(given, Iterable) or isinstance(given, Iterator):
                 allowed = "iterable again and again, such as a DataLoader or a list of batches"
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
         if is_one_batch(batches):
@@ -132,7 +131,7 @@ class Proxy:
             remedy = "Write lambda batch: ... with batch[0] and batch[1]."
             raise TypeError(message("loss", loss, allowed, remedy))
         self.batches = batches
-        self.full_batches: Iterable[Any] = batches if full is None else full
+        self.full_batches = full_batches
         self.loss_of = loss
         self.size = size or rows
         self.sampled = sampled

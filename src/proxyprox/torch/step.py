@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -112,9 +112,8 @@ def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
         eta, decay = float(group["lr"]), float(group["weight_decay"])
         if params and not eta >= 0:
             raise ValueError(message("lr", eta, "0 or a positive number", "Check the schedule."))
-        decays = (0.0, eta * decay if decay else 0.0)
-        if not group["decoupled_weight_decay"]:
-            decays = (decay, 0.0)
+        decoupled = group["decoupled_weight_decay"] and decay > 0
+        decays = (0.0, eta * decay) if decoupled else (decay, 0.0)
         for known in (True, False):
             members = [p for p in params if ("estimate" in state[p]) == known]
             if members:
@@ -128,25 +127,19 @@ def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
 OTHER_VECTORS = np.array([[130.0, -7.0, 0.4], [-0.3, 210.0, 35.0], [50.0, 0.9, -170.0]])
 
 
-class Coefficients(NamedTuple):
-    """``m ← difference·(g − a) + before·(g′ − a′) + estimate·m``."""
+def coefficients(correction: Correction, k: int, *, started: bool) -> list[float]:
+    """Return d, b and e of a correction ``m ← d·(g − a) + b·(g′ − a′) + e·m``.
 
-    difference: float
-    before: float
-    estimate: float
+    They are read off its values at three unit vectors.
 
-
-def coefficients(correction: Correction, k: int, *, started: bool) -> Coefficients:
-    """Read the coefficients of a correction off its values at three unit vectors.
-
-    They are then applied in place to all parameters at once, with no temporary copy of the
-    network. ``started`` says that there is an estimate (and a previous point) already.
+    Applied in place to all parameters at once, they need no temporary copy of the network.
+    ``started`` says that there is an estimate (and a previous point) already.
 
     Examples
     --------
     >>> from proxyprox.corrections import EMA
     >>> coefficients(EMA(a=0.25), k=3, started=True)
-    Coefficients(difference=0.25, before=0.0, estimate=0.75)
+    [0.25, 0.0, 0.75]
     """
     given = [True, started and correction.two_points, started]
     try:
@@ -165,21 +158,20 @@ def coefficients(correction: Correction, k: int, *, started: bool) -> Coefficien
             f"got {correction!r}. Use Plain, EMA, Mean or Storm, or the array-based "
             "proxyprox.minimize."
         )
-    return Coefficients(*parts.tolist())
+    return [float(part) for part in parts]
 
 
 def keeps_estimate(correction: Correction) -> bool:
     """Tell whether the estimate must be kept from step to step."""
-    first = coefficients(correction, 0, started=False)
-    later = coefficients(correction, 1, started=True)
-    drops = first.difference * later.difference == 0 or (later.before and not later.estimate)
-    if correction.two_points and drops:
+    first, _, _ = coefficients(correction, 0, started=False)
+    of_new, of_before, of_kept = coefficients(correction, 1, started=True)
+    if correction.two_points and (first * of_new == 0 or (of_before and not of_kept)):
         raise TypeError(
             "a correction that compares two points must use the newest difference, and the "
             "estimate so far if it uses the batch's difference at the previous point, got "
             f"{correction!r}."
         )
-    return later.estimate != 0 or later.before != 0
+    return of_kept != 0 or of_before != 0
 
 
 def join_points(block: Block, outer: OuterStep) -> None:
@@ -251,10 +243,31 @@ def prepare_estimate(block: Block, outer: OuterStep) -> None:
     For STORM, b = −e, that is an estimate of ∇L(w_k) itself: it outlives the proxy.
     """
     of_correction, of_anchor = block.shares
-    parts = coefficients(outer.optimizer.correction, outer.k + 1, started=True)
-    share = (-parts.before / parts.estimate if parts.before else 0.0) / of_anchor
+    _, of_before, of_kept = coefficients(outer.optimizer.correction, outer.k + 1, started=True)
+    share = (-of_before / of_kept if of_before else 0.0) / of_anchor
     torch._foreach_mul_(block.correction, 1 - share * of_correction)
     torch._foreach_add_(block.correction, block.target, alpha=share)
+
+
+def take_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
+    """Move the parameters; ``.grad`` is afterwards what each block has as its target's gradient.
+
+    Returns the number of inner steps and, if it was measured, where the solve ended.
+    """
+    optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
+    if optimizer.proxy is None:
+        explicit_step(blocks, outer)
+        return 0, None
+    watch = checks.watch_statistics() if probe and optimizer.model is None else nullcontext()
+    try:
+        with proxy_mode(optimizer.model, optimizer.proxy_mode), watch:
+            if probe and not outer.paired:
+                checks.check_full_batches(optimizer.proxy, optimizer.model)
+            return proximal_step(blocks, outer)
+    finally:
+        for block in blocks:
+            for p, g in zip(block.params, block.target, strict=True):
+                p.grad = g
 
 
 def explicit_step(blocks: list[Block], outer: OuterStep) -> None:
@@ -273,8 +286,7 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k.
 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
-    for the proxy's gradients. Returns the number of inner steps and, if it was measured, where the
-    solve ended.
+    for the proxy's gradients.
     """
     moving = [block for block in blocks if block.moves]
     value = correct(blocks, outer)
