@@ -15,7 +15,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from proxyprox._util.arrays import LEAST_SQUARE, norm
 from proxyprox._util.validation import (
     Words,
-    flag,
     fraction,
     instance,
     message,
@@ -88,7 +87,8 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
         remedy = "lr is the step size η; the theory allows up to 1/(4δ), and 0 rests."
         positive("lr", lr, remedy, allow_inf=proxy is not None)
     decay = nonnegative("weight_decay", options["weight_decay"])
-    decoupled = flag("decoupled_weight_decay", options["decoupled_weight_decay"])
+    decoupled = options["decoupled_weight_decay"]
+    instance("decoupled_weight_decay", decoupled, bool, "True or False")
     if decoupled and decay and lr * decay >= 1:
         got = Words(f"lr={lr:g} and weight_decay={decay:g}")
         allowed = "of a product below 1, as η λ w_k is subtracted from the weights"

@@ -23,8 +23,11 @@ from proxyprox.torch.proxy import Tensors, gradients
 if TYPE_CHECKING:
     from proxyprox.torch.optimizer import ProxyProx
 
+# Below it η counts as 0 (the end of a schedule): its inverse would overflow.
 SMALLEST_ETA = 1e-30
+# Parts in which networks are exchanged: few calls, and no third copy of the whole.
 SWAPS = 8
+INNER = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Block:
 
     @property
     def moves(self) -> bool:
-        """Whether η is large enough to move at all: the inverse of 1e-30 or less overflows."""
+        """Whether η is large enough to move at all."""
         return self.eta > SMALLEST_ETA
 
     @property
@@ -244,9 +247,6 @@ def describe(setting: Any, otherwise: str = "a function") -> str:
     return otherwise if inspect.isroutine(setting) else f"{type(setting).__name__} of {otherwise}"
 
 
-INNER = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
-
-
 def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> Stepper:
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
@@ -376,10 +376,8 @@ class InnerSolve:
         def decrease() -> float:
             if self.anchor_value is None:
                 return math.nan
-            quadratic = sum(
-                block.pull / 2 * float(total(move))
-                for block, move in zip(self.blocks, moves, strict=True)
-            )
+            pairs = zip(self.blocks, moves, strict=True)
+            quadratic = sum(block.pull / 2 * float(total(move)) for block, move in pairs)
             drop = float(self.anchor_value) - float(self.value)
             return drop - weight * float(total(slopes)) - quadratic
 

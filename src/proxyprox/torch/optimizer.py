@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from proxyprox._util.validation import whole
+from proxyprox._util.validation import message, whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Steps
@@ -239,10 +239,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         """
         old, new = self._proxy, as_proxy(proxy)
         if old is None or new is None or old.sampled != new.sampled:
-            raise TypeError(
-                "swap_proxy exchanges a proxy for one of the same kind (with batches, or a "
-                "function). Make a new optimiser to change the kind."
-            )
+            allowed = "of the same kind as the old one: with batches, or a function"
+            raise TypeError(message("proxy", proxy, allowed, "To change it, make a new optimiser."))
         known = [p for p, state in self.state.items() if "estimate" in state]
         if known and not self.correction.two_points:
             before = [p.grad for p in known]
@@ -289,10 +287,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             What :meth:`state_dict` returned.
         """
         if EXTRA not in state_dict:
-            raise ValueError(
-                f"state_dict must hold the key {EXTRA!r}, got {sorted(map(str, state_dict))}. It "
-                "was saved by another optimiser."
-            )
+            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
+            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
         extra = state_dict[EXTRA]
         now = self._settings_text()
         saved = {**now, **extra.get("settings", {})}  # older states do not tell

@@ -232,10 +232,8 @@ class Proxy:
         with torch.enable_grad():
             loss = scalar(self.loss_of(batch))
             if not loss.requires_grad:
-                raise ValueError(
-                    "the proxy's loss must depend on the parameters through autograd, got one "
-                    "without a graph. Do not detach it; for no proxy at all, pass proxy=None."
-                )
+                got, remedy = Words("one without a graph"), "Do not detach it; or pass proxy=None."
+                raise ValueError(message("the proxy's loss", got, "differentiable", remedy))
             loss = loss if weight == 1.0 else weight * loss
             loss.backward(inputs=list(params))
         return loss.detach()

@@ -130,10 +130,9 @@ OTHER_VECTORS = np.array([[130.0, -7.0, 0.4], [-0.3, 210.0, 35.0], [50.0, 0.9, -
 def coefficients(correction: Correction, k: int, *, started: bool) -> list[float]:
     """Return d, b and e of a correction ``m ← d·(g − a) + b·(g′ − a′) + e·m``.
 
-    They are read off its values at three unit vectors.
-
-    Applied in place to all parameters at once, they need no temporary copy of the network.
-    ``started`` says that there is an estimate (and a previous point) already.
+    They are read off its values at three unit vectors, and applied in place to all parameters at
+    once, with no temporary copy of the network. ``started`` says that there is an estimate (and a
+    previous point) already.
 
     Examples
     --------
@@ -141,24 +140,22 @@ def coefficients(correction: Correction, k: int, *, started: bool) -> list[float
     >>> coefficients(EMA(a=0.25), k=3, started=True)
     [0.25, 0.0, 0.75]
     """
-    given = [True, started and correction.two_points, started]
+    two_points = started and correction.two_points
+
+    def value_at(vectors: Any) -> Any:
+        new, before, kept = vectors.copy()
+        return correction(new, before if two_points else None, kept if started else None, k)
+
     try:
-        parts, check = (
-            correction(
-                *(row.copy() if on else None for row, on in zip(rows, given, strict=True)), k
-            )
-            for rows in (np.eye(3), OTHER_VECTORS)
-        )
-        linear = np.allclose(check, parts @ OTHER_VECTORS, rtol=1e-9)
-    except (TypeError, AttributeError, ValueError):
-        linear = False
-    if not linear:
+        parts = value_at(np.eye(3))
+        if not np.allclose(value_at(OTHER_VECTORS), parts @ OTHER_VECTORS, rtol=1e-9):
+            raise ValueError("other vectors are combined in another way")
+        return [float(part) for part in parts]
+    except (TypeError, AttributeError, ValueError) as error:
         raise TypeError(
             "correction must be linear in the differences (additions, and products with numbers), "
-            f"got {correction!r}. Use Plain, EMA, Mean or Storm, or the array-based "
-            "proxyprox.minimize."
-        )
-    return [float(part) for part in parts]
+            f"got {correction!r}. Use Plain, EMA, Mean or Storm, or proxyprox.minimize on arrays."
+        ) from error
 
 
 def keeps_estimate(correction: Correction) -> bool:
@@ -302,9 +299,8 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
             for block in moving:
                 checks.check_weights(block.params, block.target, outer.k)
     except BaseException as error:
-        for block in moving:
-            if block.centre:
-                torch._foreach_copy_(block.params, block.centre)
+        for block in (block for block in moving if block.centre):
+            torch._foreach_copy_(block.params, block.centre)
         torch.clear_autocast_cache()
         if isinstance(error, NonFiniteError):
             for state in (state for block in blocks for state in block.states):
@@ -350,15 +346,16 @@ def correct(blocks: list[Block], outer: OuterStep) -> Any | None:
 
 def prepare_subproblem(block: Block, outer: OuterStep) -> None:
     """Set centre and linear term."""
+    optimizer = outer.optimizer
     # A correction that compares two points has w_k in its memory already.
-    point = block.stored("previous") if outer.optimizer.correction.two_points else None
+    point = block.stored("previous") if optimizer.correction.two_points else None
     block.centre = copy_tensors(block.params) if point is None else point
-    block.linear, block.weight = block.correction, outer.optimizer.correction_weight
+    block.linear, block.weight = block.correction, optimizer.correction_weight
     if outer.paired and outer.full:
         # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
-        block.linear, block.weight = [p.grad for p in block.params], 1.0
-        if getattr(outer.optimizer.proxy, "static", False):
+        block.linear = [p.grad for p in block.params]
+        if getattr(optimizer.proxy, "static", False):
             block.linear = copy_tensors(block.linear)  # the next gradient lies in the same memory
-        torch._foreach_add_(block.linear, block.correction, alpha=outer.optimizer.correction_weight)
+        torch._foreach_add_(block.linear, block.correction, alpha=block.weight)
         clear(block.params)
-        block.target, block.shares = block.linear, (outer.optimizer.correction_weight, 1.0)
+        block.target, block.shares, block.weight = block.linear, (block.weight, 1.0), 1.0
