@@ -303,7 +303,7 @@ class InnerSolve:
         self.optimizer = self.outer.optimizer
         self.proxy: Any = self.optimizer.proxy
         self.params = [p for block in self.blocks for p in block.params]
-        self.value = self.anchor_value
+        self.value: Any = self.anchor_value
         self.full_gradient_at = -1 if self.anchor_value is None else 0
         self.start_residual: float | None = None
 

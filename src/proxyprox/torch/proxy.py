@@ -359,7 +359,7 @@ class FlatLoss:
             raise TypeError(message("loss", loss, "a function of the parameters (and a batch)"))
         self.loss = loss
         self._single = isinstance(params, torch.Tensor)
-        named = {"": params} if self._single else dict(params)
+        named: dict[str, Any] = {"": params} if self._single else dict(params)
         if not named or not all(isinstance(p, torch.Tensor) for p in named.values()):
             allowed, remedy = (
                 "a tensor, or names and tensors",

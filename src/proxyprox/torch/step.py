@@ -15,7 +15,7 @@ from proxyprox.stopping import Progress
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch import checks
 from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors, swap
-from proxyprox.torch.proxy import Tensors, clear, gradients, proxy_mode
+from proxyprox.torch.proxy import clear, gradients, proxy_mode
 
 if TYPE_CHECKING:
     from proxyprox.torch.optimizer import ProxyProx
@@ -179,8 +179,10 @@ def join_points(block: Block, outer: OuterStep) -> None:
     kept, decay = block.stored("estimate"), block.coupled_decay
     correction = outer.optimizer.correction
     of_new, of_before, of_kept = coefficients(correction, outer.k, started=kept is not None)
-    joint: Tensors = block.before or torch._foreach_mul(block.target, of_new)
-    if kept is not None:
+    joint: Any = block.before
+    if kept is None:
+        joint = torch._foreach_mul(block.target, of_new)
+    else:
         torch._foreach_mul_(joint, of_before)
         torch._foreach_add_(joint, block.target, alpha=of_new)
         torch._foreach_add_(joint, kept, alpha=of_kept)
