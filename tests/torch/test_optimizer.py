@@ -106,9 +106,9 @@ def test_a_weight_below_one_ends_between_the_two_losses(make_toy):
         toy = make_toy()
         toy.y[8:] += 5
         optimizer = toy.optimizer(
-            correction_weight=weight, stop=30, lr=0.3, inner=ImplicitStep(0.1)
+            correction_weight=weight, stop=10, lr=0.6, inner=ImplicitStep(0.2)
         )
-        for _ in range(150):
+        for _ in range(60):
             optimizer.zero_grad()
             toy.loss().backward()
             optimizer.step()

@@ -117,6 +117,7 @@ def test_a_loader_that_saves_itself_is_asked_to(make_toy):
 
 KILLED = """
 import os, signal, sys, time, torch
+import torch._dynamo  # which every optimiser imports when it is made
 from torch.utils.data import DataLoader, TensorDataset
 from proxyprox._util.files import atomic_output
 from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx
