@@ -234,7 +234,7 @@ def test_the_warning_points_at_the_line_that_called_step(toy):
     assert caught[0].filename == __file__
 
 
-def test_a_function_that_draws_minibatches_is_told_what_to_use(toy):
+def test_a_function_that_draws_minibatches_is_warned_of(toy):
     draw = torch.Generator().manual_seed(0)
 
     def proxy():

@@ -1,4 +1,4 @@
-"""A run that is stopped, even by kill −9, goes on bit for bit."""
+"""A run that is stopped, even by kill −9, resumes bit for bit."""
 
 from __future__ import annotations
 

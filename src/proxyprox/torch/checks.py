@@ -84,7 +84,7 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
             raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
         lr = float(lr)
     if lr != 0:  # a schedule may start or end there
-        remedy = "lr is the step size η; the theory allows up to 1/(4δ), and 0 rests."
+        remedy = "lr is the step size η; theory allows up to 1/(4δ), and 0 stops a group."
         positive("lr", lr, remedy, allow_inf=proxy is not None)
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = options["decoupled_weight_decay"]

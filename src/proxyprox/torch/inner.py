@@ -64,11 +64,11 @@ class Block:
         """1/η."""
         return 1 / self.eta
 
-    def stored(self, name: str) -> list[Any] | None:
+    def read_state(self, name: str) -> list[Any] | None:
         """Return what the state holds under a name, if it does."""
         return [state[name] for state in self.states] if name in self.states[0] else None
 
-    def store(self, name: str, values: Tensors) -> None:
+    def write_state(self, name: str, values: Tensors) -> None:
         """Put tensors into the state."""
         for state, value in zip(self.states, values, strict=True):
             state[name] = value

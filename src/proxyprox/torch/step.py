@@ -176,7 +176,7 @@ def join_points(block: Block, outer: OuterStep) -> None:
 
     That is ``d·g_k + b·g′ + e·m``, in the memory of g′, the batch's gradient at w_{k−1}.
     """
-    kept, decay = block.stored("estimate"), block.coupled_decay
+    kept, decay = block.read_state("estimate"), block.coupled_decay
     correction = outer.optimizer.correction
     of_new, of_before, of_kept = coefficients(correction, outer.k, started=kept is not None)
     joint: Any = block.before
@@ -187,7 +187,7 @@ def join_points(block: Block, outer: OuterStep) -> None:
         torch._foreach_add_(joint, block.target, alpha=of_new)
         torch._foreach_add_(joint, kept, alpha=of_kept)
         if decay:
-            torch._foreach_add_(joint, block.stored("previous"), alpha=decay * of_before)
+            torch._foreach_add_(joint, block.read_state("previous"), alpha=decay * of_before)
     if decay:
         torch._foreach_add_(joint, block.params, alpha=decay * of_new)
     block.target, block.before = joint, None
@@ -202,16 +202,16 @@ def update_correction(block: Block, outer: OuterStep) -> None:
     :func:`join_points`.
     """
     correction, target = outer.optimizer.correction, block.target
-    estimate: Any = block.stored("estimate")
+    estimate: Any = block.read_state("estimate")
     anchor = [p.grad for p in block.params] if outer.full else None
     if correction.two_points:
         if estimate is None:
             estimate = copy_tensors(target)
         else:
             torch._foreach_copy_(estimate, target)
-        of_new, previous = block.shares[1], block.stored("previous")
+        of_new, previous = block.shares[1], block.read_state("previous")
         if previous is None:
-            block.store("previous", copy_tensors(block.params))
+            block.write_state("previous", copy_tensors(block.params))
         else:
             torch._foreach_copy_(previous, block.params)
     else:
@@ -232,7 +232,7 @@ def update_correction(block: Block, outer: OuterStep) -> None:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
     block.correction = estimate
     if outer.keeps:
-        block.store("estimate", estimate)
+        block.write_state("estimate", estimate)
 
 
 def prepare_estimate(block: Block, outer: OuterStep) -> None:
@@ -350,7 +350,7 @@ def prepare_subproblem(block: Block, outer: OuterStep) -> None:
     """Set centre and linear term."""
     optimizer = outer.optimizer
     # A correction that compares two points has w_k in its memory already.
-    point = block.stored("previous") if optimizer.correction.two_points else None
+    point = block.read_state("previous") if optimizer.correction.two_points else None
     block.centre = copy_tensors(block.params) if point is None else point
     block.linear, block.weight = block.correction, optimizer.correction_weight
     if outer.paired and outer.full:
