@@ -375,6 +375,7 @@ class CapturedGradient:
 
 
 def match_layout(gradient: Any, p: Any) -> Any:
+    """Return a gradient with the strides of its parameter."""
     # The fused updates of all parameters at once need equal strides; compilers choose their own.
     if gradient.stride() == p.stride():
         return gradient

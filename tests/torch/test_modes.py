@@ -119,7 +119,7 @@ def test_the_probe_warns_of_dropout(loader):
     given = (
         {"proxy": Proxy([X[:6], X[6:]], lambda b: (model(b) - 1).square().mean())} if loader else {}
     )
-    with pytest.warns(RandomProxyWarning, match=r"differs between two.*proxy_mode=.no_dropout"):
+    with pytest.warns(RandomProxyWarning, match="proxy_mode=.no_dropout"):
         one_step(model, model=model, **given)
 
 
@@ -164,7 +164,7 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them(op
 
     step()
     if warned:
-        with pytest.warns(BatchStatisticsWarning, match=r"Leave out full="):
+        with pytest.warns(BatchStatisticsWarning, match="full="):
             step(full=[slice(0, 6)])
         step(full=[slice(0, 6)], sampled=False)
     else:
@@ -215,7 +215,7 @@ def test_a_proxy_in_other_units_is_named(toy, loader):
         return 200 * toy.batch_loss(batch)
 
     proxy = Proxy(toy.batches(), sum_of) if loader else lambda: 200 * toy.proxy()
-    with pytest.warns(ProxyScaleWarning, match=r"times as long as the target.*a sum and .* mean"):
+    with pytest.warns(ProxyScaleWarning, match="times as long"):
         toy.train(toy.optimizer(proxy=proxy, inner=ImplicitStep(1e-3)), 1)
 
 
@@ -241,7 +241,7 @@ def test_a_function_that_draws_minibatches_is_warned_of(toy):
         rows = torch.randint(24, (4,), generator=draw)
         return ((toy.model(toy.x[rows]) - toy.y[rows]) ** 2).mean()
 
-    with pytest.warns(RandomProxyWarning, match=r"draws a minibatch.*Proxy\(loader, loss\)"):
+    with pytest.warns(RandomProxyWarning, match="draws a minibatch"):
         toy.train(toy.optimizer(proxy=proxy), 1)
 
 
@@ -265,7 +265,7 @@ def test_batchnorm_of_a_network_that_is_not_given(known, loader):
         if known or k:
             optimizer.step()
         else:
-            with pytest.warns(BatchStatisticsWarning, match=r"follow the.*Pass model=") as caught:
+            with pytest.warns(BatchStatisticsWarning, match="Pass model=") as caught:
                 optimizer.step()
             assert caught[0].filename == __file__
     model.eval()  # nothing follows anything

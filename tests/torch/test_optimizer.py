@@ -219,7 +219,7 @@ def test_sparse_gradients_are_refused_with_the_remedy():
     table = torch.nn.Embedding(5, 2, sparse=True)
     optimizer = ProxyProx(table.parameters(), 0.1, proxy=lambda: (table.weight**2).sum())
     table(torch.tensor([1])).sum().backward()
-    with pytest.raises(RuntimeError, match=r"sparse gradients.*sparse=False"):
+    with pytest.raises(RuntimeError, match="sparse=False"):
         optimizer.step()
 
 

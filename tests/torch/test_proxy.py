@@ -58,7 +58,7 @@ def test_rows_of_what_loaders_return():
 
 
 def test_refusals(toy):
-    with pytest.raises(TypeError, match=r"batches must be iterable again.*list\(\)"):
+    with pytest.raises(TypeError, match="batches must be iterable"):
         Proxy(iter(toy.batches()), toy.batch_loss)
     with pytest.raises(TypeError, match="full must be iterable again"):
         Proxy(toy.batches(), toy.batch_loss, full=(b for b in toy.batches()))
@@ -147,9 +147,9 @@ def test_vectors_are_refused_by_the_probe_in_the_same_words(toy):
 
 
 def test_functions_of_too_many_arguments(toy):
-    with pytest.raises(TypeError, match=r"one argument, the whole batch.*batch\[0\]"):
+    with pytest.raises(TypeError, match="loss must be a function of one argument"):
         Proxy(toy.batches(), lambda x, y: ((toy.model(x) - y) ** 2).mean())
-    with pytest.raises(TypeError, match=r"without arguments.*Proxy\(loader, loss\)"):
+    with pytest.raises(TypeError, match="proxy must be a function without arguments"):
         ProxyProx(toy.params, 0.1, proxy=toy.batch_loss)
     Proxy(toy.batches(), functools.partial(lambda y, x: x, 1))
     Proxy(toy.batches(), torch.nn.Linear(3, 1))
@@ -210,8 +210,8 @@ def test_what_a_proxy_must_return(toy, returned, words):
 
 
 def test_inputs_and_labels_are_not_batches(toy):
-    with pytest.raises(TypeError, match=r"tuple of tensors.*TensorDataset\(X, y\)"):
+    with pytest.raises(TypeError, match="batches.*TensorDataset"):
         Proxy((toy.x, toy.y[:, 0]), toy.batch_loss)
     Proxy((toy.x[:4], toy.x[4:8]), lambda batch: toy.model(batch).mean())
-    with pytest.raises(TypeError, match=r"got 0\.3\. Write ImplicitStep\(0\.3\)"):
+    with pytest.raises(TypeError, match=r"inner.*ImplicitStep\(0\.3\)"):
         toy.optimizer(inner=0.3)

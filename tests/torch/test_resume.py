@@ -204,7 +204,7 @@ def test_a_state_of_another_correction_is_refused(make_toy, one, other):
     state, toy = saved(make_toy(), correction=one), make_toy()
     optimizer = ProxyProx(toy.params, 0.7, proxy=toy.proxy, correction=other)
     name = type(one).__name__
-    with pytest.raises(ValueError, match=rf"correction=.*\(saved with {name}.*without the state"):
+    with pytest.raises(ValueError, match=rf"correction=.*\(saved with {name}"):
         optimizer.load_state_dict(state)
     assert optimizer.param_groups[0]["lr"] == 0.7
     assert optimizer.ledger.target_gradients == 0

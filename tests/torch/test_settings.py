@@ -98,7 +98,7 @@ def test_a_generator_of_parameters_and_mixed_dtypes():
 
 def test_a_failed_add_param_group_changes_nothing(toy):
     optimizer = toy.optimizer()
-    with pytest.raises(TypeError, match="dense tensors of a floating-point dtype"):
+    with pytest.raises(TypeError, match="params must be dense"):
         optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.int64)]})
     with pytest.raises(ValueError, match="lr must be a positive number"):
         optimizer.add_param_group({"params": [Parameter(torch.zeros(2))], "lr": -1.0})
