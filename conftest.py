@@ -9,7 +9,10 @@ from hypothesis import settings
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
 
-TORCH = ["tests/torch", "src/proxyprox/torch", "src/proxyprox/experiments/cifar10"]
+TORCH = [
+    "tests/torch", "tests/experiments/test_cuda_graphs.py", "src/proxyprox/torch",
+    "src/proxyprox/experiments/cifar10", "experiments/cuda_graphs.py",
+]  # fmt: skip
 collect_ignore = [] if find_spec("torch") else TORCH
 
 

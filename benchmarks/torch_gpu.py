@@ -1,6 +1,6 @@
 """Speed of the torch optimiser on a GPU: one outer step against its floor and an eager loop.
 
-    PYTHONPATH=src python benchmarks/torch_gpu.py --json torch_gpu.json
+    PYTHONPATH=src:. python benchmarks/torch_gpu.py --json torch_gpu.json
 
 In one run, on one device, for ResNet-18 with a CIFAR stem:
 
@@ -27,10 +27,10 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from experiments.cuda_graphs import CapturedGradient, DeviceImages, GraphedProxy, Plans
 from proxyprox.experiments.cifar10.evaluate import half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.torch import EMA, ImplicitStep, ProxyProx
-from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans
 from proxyprox.torch.proxy import proxy_mode
 
 GAMMA, ETA, DECAY = 0.01, 0.25, 0.1

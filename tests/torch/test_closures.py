@@ -25,7 +25,7 @@ def test_storm_refuses_a_bare_step(toy):
     optimizer = toy.optimizer(correction=Storm(0.2))
     toy.loss().backward()
     start = toy.flat()
-    with pytest.raises(TypeError, match=r"needs a closure.*step\(closure\).*EMA"):
+    with pytest.raises(TypeError, match="needs a closure"):
         optimizer.step()
     assert torch.equal(toy.flat(), start)
 
@@ -42,7 +42,7 @@ def test_storm_needs_the_two_gradients_in_two_places(toy):
 
     optimizer.step(closure)
     here = toy.flat()
-    with pytest.raises(RuntimeError, match=r"two points.*same memory.*clones into .grad"):
+    with pytest.raises(RuntimeError, match="same memory"):
         optimizer.step(closure)
     assert torch.equal(toy.flat(), here)
 
@@ -188,7 +188,7 @@ def test_storm_refuses_gradients_from_outside_its_closure(make_toy, to_none):
         return loss
 
     for closure in (add, add_and_clip):
-        with pytest.raises(RuntimeError, match=r"computes the whole gradient.*loop over the micro"):
+        with pytest.raises(RuntimeError, match="the whole gradient"):
             optimizer.step(closure)
 
 

@@ -41,6 +41,15 @@ class Live(TorchDispatchMode):
         return result
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_heap():
+    """Everything imported so far is left out of the collections below, which would be slow."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def network():
     torch.manual_seed(0)
     layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(12)]

@@ -1,8 +1,9 @@
-"""BatchNorm and Dropout during proxy passes, and the probe for a random proxy."""
+"""The first step's warnings; BatchNorm and Dropout during proxy passes."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from proxyprox.torch import (
     Plain,
     Proxy,
     ProxyProx,
+    ProxyScaleWarning,
     RandomProxyWarning,
     Storm,
 )
@@ -117,7 +119,7 @@ def test_the_probe_warns_of_dropout(loader):
     given = (
         {"proxy": Proxy([X[:6], X[6:]], lambda b: (model(b) - 1).square().mean())} if loader else {}
     )
-    with pytest.warns(RandomProxyWarning, match=r"differs between two.*proxy_mode=.no_dropout"):
+    with pytest.warns(RandomProxyWarning, match="proxy_mode=.no_dropout"):
         one_step(model, model=model, **given)
 
 
@@ -162,7 +164,7 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them(op
 
     step()
     if warned:
-        with pytest.warns(BatchStatisticsWarning, match=r"Leave out full="):
+        with pytest.warns(BatchStatisticsWarning, match="full="):
             step(full=[slice(0, 6)])
         step(full=[slice(0, 6)], sampled=False)
     else:
@@ -205,3 +207,70 @@ def test_a_step_inside_autocast_sees_its_own_weights(anchor, correction):
                 optimizer.step(closure)
         ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("loader", [False, True], ids=["function", "loader"])
+def test_a_proxy_in_other_units_is_named(toy, loader):
+    def sum_of(batch):
+        return 200 * toy.batch_loss(batch)
+
+    proxy = Proxy(toy.batches(), sum_of) if loader else lambda: 200 * toy.proxy()
+    with pytest.warns(ProxyScaleWarning, match="times as long"):
+        toy.train(toy.optimizer(proxy=proxy, inner=ImplicitStep(1e-3)), 1)
+
+
+def test_units_are_looked_at_once_and_only_if_the_proxy_is_the_longer_one(toy):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        toy.train(toy.optimizer(proxy=lambda: 1e-3 * toy.proxy()), 2)
+        toy.train(toy.optimizer(proxy=lambda: 200 * toy.proxy(), probe=False, stop=1), 1)
+
+
+def test_the_warning_points_at_the_line_that_called_step(toy):
+    optimizer = toy.optimizer(proxy=lambda: 200 * toy.proxy(), inner=ImplicitStep(1e-3))
+    toy.loss().backward()
+    with pytest.warns(ProxyScaleWarning) as caught:
+        optimizer.step()
+    assert caught[0].filename == __file__
+
+
+def test_a_function_that_draws_minibatches_is_warned_of(toy):
+    draw = torch.Generator().manual_seed(0)
+
+    def proxy():
+        rows = torch.randint(24, (4,), generator=draw)
+        return ((toy.model(toy.x[rows]) - toy.y[rows]) ** 2).mean()
+
+    with pytest.warns(RandomProxyWarning, match="draws a minibatch"):
+        toy.train(toy.optimizer(proxy=proxy), 1)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
+@pytest.mark.parametrize("loader", [False, True], ids=["function", "loader"])
+def test_batchnorm_of_a_network_that_is_not_given(known, loader):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+    x = torch.randn(12, 3)
+
+    def loss(batch):
+        return (model(batch) - 1).square().mean()
+
+    optimizer = ProxyProx(
+        model.parameters(), 0.1, proxy=Proxy(x.split(6), loss) if loader else lambda: loss(x[:6]),
+        inner=ImplicitStep(0.01), stop=2, model=model if known else None,
+    )  # fmt: skip
+    for k in range(2):
+        optimizer.zero_grad()
+        loss(x).backward()
+        if known or k:
+            optimizer.step()
+        else:
+            with pytest.warns(BatchStatisticsWarning, match="Pass model=") as caught:
+                optimizer.step()
+            assert caught[0].filename == __file__
+    model.eval()  # nothing follows anything
+    once = ProxyProx(
+        model.parameters(), 0.1, proxy=lambda: loss(x), inner=ImplicitStep(0.01), stop=2
+    )
+    loss(x).backward()
+    once.step()

@@ -175,7 +175,7 @@ def test_param_groups_lr_and_weight_decay(case):
 
 @CASES
 def test_state_dict_deterministic(case):
-    """Loading into a fresh optimiser goes on as if nothing had happened."""
+    """Loading into a fresh optimiser resumes as if nothing had happened."""
     one, two = Case(), Case()
     first = one.make(**copy.deepcopy(case.kwargs))
     for _ in range(3):

@@ -1,11 +1,15 @@
-"""Proxies made of batches: means over passes, order of batches, refusals."""
+"""Proxies: functions and batches, and what is no proxy of these parameters."""
 
 from __future__ import annotations
+
+import functools
+import math
 
 import pytest
 import torch
 
-from proxyprox.torch import ImplicitStep, Proxy, ProxyProx
+import proxyprox as pp
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, Storm
 from proxyprox.torch.proxy import rows
 
 
@@ -54,7 +58,7 @@ def test_rows_of_what_loaders_return():
 
 
 def test_refusals(toy):
-    with pytest.raises(TypeError, match=r"batches must be iterable again.*list\(\)"):
+    with pytest.raises(TypeError, match="batches must be iterable"):
         Proxy(iter(toy.batches()), toy.batch_loss)
     with pytest.raises(TypeError, match="full must be iterable again"):
         Proxy(toy.batches(), toy.batch_loss, full=(b for b in toy.batches()))
@@ -81,3 +85,133 @@ def test_losses_that_are_not_losses(toy, proxy, kind, words):
     toy.loss().backward()
     with pytest.raises(kind, match=words):
         optimizer.step()
+
+
+def refused_step(toy, error, words, proxy, **options):
+    optimizer = ProxyProx(toy.params, 0.1, proxy=proxy, **options)
+    toy.loss().backward()
+    before, held = toy.flat(), [p.grad for p in toy.params]
+    with pytest.raises(error, match=words):
+        optimizer.step()
+    assert torch.equal(toy.flat(), before)
+    assert all(p.grad is g for p, g in zip(toy.params, held, strict=True))
+    assert not any("estimate" in state for state in optimizer.state.values())
+
+
+@pytest.mark.parametrize("probe", [True, False])
+def test_a_proxy_of_another_network(make_toy, probe):
+    toy, other = make_toy(), make_toy(1)
+    words = "depends on none of the 2 tensors"
+    refused_step(toy, ValueError, words, other.proxy, probe=probe, correction=EMA(0.1))
+    batches = Proxy(toy.batches(), other.batch_loss)
+    refused_step(toy, ValueError, words, batches, probe=probe, correction=EMA(0.1))
+    refused_step(toy, ValueError, words, batches, probe=probe, anchor="paired")
+
+
+@pytest.mark.parametrize("anchor", ["full", "paired"])
+def test_a_proxy_of_some_of_the_parameters_is_fine(toy, anchor):
+    toy.loss().backward()
+    proxy = Proxy(toy.batches(), lambda batch: (batch[0] @ toy.model.weight.T).square().mean())
+    optimizer = ProxyProx(toy.params, 0.1, proxy=proxy, anchor=anchor)
+    optimizer.step()
+    assert torch.isfinite(toy.flat()).all()
+
+
+def test_a_proxy_of_resting_parameters_is_fine(toy):
+    weight, bias = toy.params
+    groups = [{"params": [weight], "lr": 0.0}, {"params": [bias]}]
+    optimizer = ProxyProx(groups, 0.1, proxy=lambda: weight.square().sum())
+    toy.loss().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_proxy_that_is_not_finite(toy, value):
+    words = f"the proxy's loss must be finite, got {value}.*not changed"
+    for proxy in (
+        lambda: toy.proxy() * value,
+        Proxy(toy.batches(), lambda batch: toy.batch_loss(batch) * value),
+    ):
+        refused_step(toy, pp.NonFiniteError, words, proxy, correction=EMA(0.1))
+    refused_step(toy, pp.NonFiniteError, words, proxy, anchor="paired")
+
+
+def test_vectors_are_refused_by_the_probe_in_the_same_words(toy):
+    def vector(batch):
+        return (toy.model(batch[0]) - batch[1]).square()
+
+    words = r"scalar tensor, got .*shape \(4, 1\).*Take its mean"
+    refused_step(toy, TypeError, words, lambda: vector(toy.batches()[0]))
+    refused_step(toy, TypeError, words, Proxy(toy.batches(), vector))
+    refused_step(toy, TypeError, words, Proxy(toy.batches(), vector, sampled=False))
+
+
+def test_functions_of_too_many_arguments(toy):
+    with pytest.raises(TypeError, match="loss must be a function of one argument"):
+        Proxy(toy.batches(), lambda x, y: ((toy.model(x) - y) ** 2).mean())
+    with pytest.raises(TypeError, match="proxy must be a function without arguments"):
+        ProxyProx(toy.params, 0.1, proxy=toy.batch_loss)
+    Proxy(toy.batches(), functools.partial(lambda y, x: x, 1))
+    Proxy(toy.batches(), torch.nn.Linear(3, 1))
+
+
+@pytest.mark.parametrize("correction", [Plain(), EMA(0.3), Storm(0.3)])
+@pytest.mark.parametrize("culprit", ["proxy", "target"])
+def test_nan_on_the_way_costs_one_step(toy, correction, culprit):
+    broken = {"proxy": False, "target": False}
+    optimizer = ProxyProx(
+        toy.params, 0.3, correction=correction, inner=ImplicitStep(0.05), stop=5,
+        proxy=lambda: toy.proxy() * (math.nan if broken["proxy"] else 1),
+    )  # fmt: skip
+
+    def closure():
+        optimizer.zero_grad()
+        loss = toy.loss() * (math.nan if broken["target"] else 1)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    before = toy.flat()
+    broken[culprit] = True
+    with pytest.raises(pp.NonFiniteError, match=f"outer step 3.*of the {culprit}'s"):
+        optimizer.step(closure)
+    assert torch.equal(toy.flat(), before)
+    broken[culprit] = False
+    start = toy.loss().item()
+    for _ in range(20):
+        optimizer.step(closure)
+    assert toy.loss().item() < 0.5 * start
+
+
+def test_a_proxy_that_calls_backward_itself(toy):
+    def proxy():
+        loss = toy.proxy()
+        loss.backward()
+        return loss
+
+    refused_step(toy, RuntimeError, "must return its loss and not call backward", proxy)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (lambda loss: loss.item(), r"without \.item\(\)"),
+        (lambda loss: None, r"got nothing\. Return it"),
+        (lambda loss: loss.expand(3), r"shape \(3,\)\. Take its mean"),
+    ],
+    ids=["number", "nothing", "vector"],
+)
+def test_what_a_proxy_must_return(toy, returned, words):
+    optimizer = toy.optimizer(proxy=lambda: returned(toy.proxy()))
+    toy.loss().backward()
+    with pytest.raises(TypeError, match=words):
+        optimizer.step()
+
+
+def test_inputs_and_labels_are_not_batches(toy):
+    with pytest.raises(TypeError, match="batches.*TensorDataset"):
+        Proxy((toy.x, toy.y[:, 0]), toy.batch_loss)
+    Proxy((toy.x[:4], toy.x[4:8]), lambda batch: toy.model(batch).mean())
+    with pytest.raises(TypeError, match=r"inner.*ImplicitStep\(0\.3\)"):
+        toy.optimizer(inner=0.3)

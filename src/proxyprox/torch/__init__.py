@@ -23,10 +23,9 @@ from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
-from proxyprox.torch.flat import FlatLoss
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.optimizer import ProxyProx
-from proxyprox.torch.proxy import Proxy
+from proxyprox.torch.proxy import FlatLoss, Proxy
 
 __all__ = [
     "EMA",

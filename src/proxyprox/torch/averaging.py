@@ -10,7 +10,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import fraction, listed, message
-from proxyprox.torch.parameters import copy_of
+from proxyprox.torch.inner import copy_tensors
 
 
 class WeightAverage:
@@ -43,24 +43,24 @@ class WeightAverage:
             raise TypeError(message("params", self.params, "one tensor or more"))
         self.decay = fraction("decay", decay)
         with torch.no_grad():
-            self.values = copy_of(self.params)
+            self.values = copy_tensors(self.params)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self) -> None:
-        """Take the present weights in."""
+        """Include the present weights."""
         torch._foreach_lerp_(self.values, self.params, 1 - self.decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Put the average into the parameters for the time of a block."""
         with torch.no_grad():
-            held = copy_of(self.params)
+            before = copy_tensors(self.params)
             torch._foreach_copy_(self.params, self.values)
         try:
             yield
         finally:
             with torch.no_grad():
-                torch._foreach_copy_(self.params, held)
+                torch._foreach_copy_(self.params, before)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average."""
@@ -69,8 +69,7 @@ class WeightAverage:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the average."""
-        for value, saved in zip(self.values, state["values"], strict=True):
-            value.copy_(saved)
+        torch._foreach_copy_(self.values, list(state["values"]))
 
 
 @contextmanager
@@ -90,19 +89,25 @@ def refreshed_batchnorm(
         Data to measure on; the proxy's costs nothing.
     forward : callable
         ``forward(batch)`` runs the network on a batch.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> model = torch.nn.BatchNorm1d(1)
+    >>> with refreshed_batchnorm(model, [x], model):
+    ...     model.running_mean.item()
+    2.0
+    >>> model.running_mean.item()
+    0.0
     """
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
-    held = [
-        (
-            m,
-            m.momentum,
-            m.running_mean.clone(),
-            m.running_var.clone(),
-            m.num_batches_tracked.clone(),
-        )
-        for m in layers
-    ]
-    training = [(m, m.training) for m in model.modules()]
+    saved = [(m, m.momentum, [buffer.clone() for buffer in m.buffers()]) for m in layers]
+    modes = [(m, m.training) for m in model.modules()]
+
+    def restore_modes() -> None:
+        for module, training in modes:
+            module.training = training
+
     try:
         with torch.no_grad():
             for m in layers:
@@ -111,14 +116,11 @@ def refreshed_batchnorm(
             model.train()
             for batch in batches:
                 forward(batch)
-        for m, flag in training:
-            m.training = flag
+        restore_modes()
         yield
     finally:
-        for m, momentum, mean, variance, count in held:
+        restore_modes()
+        for m, momentum, values in saved:
             m.momentum = momentum
-            m.running_mean.copy_(mean)
-            m.running_var.copy_(variance)
-            m.num_batches_tracked.copy_(count)
-        for m, flag in training:
-            m.training = flag
+            for buffer, value in zip(m.buffers(), values, strict=True):
+                buffer.copy_(value)

@@ -1,4 +1,4 @@
-"""What is refused, and what is noticed at the first step."""
+"""What is refused, and what is looked at in the first step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
 import torch
@@ -20,128 +19,21 @@ from proxyprox._util.validation import (
     instance,
     message,
     nonnegative,
+    one_of,
     positive,
     whole,
 )
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.subproblem import NonFiniteError
-from proxyprox.torch.corrections import Tensors
-from proxyprox.torch.proxy import MODES, Oracle
+from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
-ANCHORS = ("full", "paired")
-
-
-def settings(
-    correction: Any,
-    correction_weight: Any,
-    anchor: Any,
-    oracle: Oracle | None,
-    model: Any,
-    proxy_mode: Any,
-    max_inner_steps: Any,
-    check_every: Any,
-) -> None:
-    """Check everything that belongs to no parameter group."""
-    if isinstance(correction, type) or not (
-        callable(correction) and hasattr(correction, "two_points")
-    ):
-        remedy = "Add parentheses to make an instance." if isinstance(correction, type) else ""
-        allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
-        raise TypeError(message("correction", correction, allowed, remedy))
-    if correction_weight != 0:
-        remedy = "1 is the method of the paper; less leans towards the proxy."
-        fraction("correction_weight", correction_weight, remedy)
-    if anchor not in ANCHORS:
-        raise ValueError(message("anchor", anchor, 'one of "full", "paired"'))
-    if anchor == "paired" and (oracle is None or not oracle.sampled):
-        remedy = 'Use Proxy(loader, loss), or anchor="full".'
-        raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
-    if model is not None:
-        instance("model", model, torch.nn.Module, "a torch.nn.Module or None")
-    if proxy_mode not in MODES:
-        allowed = "one of " + ", ".join(f'"{name}" ({what})' for name, what in MODES.items())
-        raise ValueError(message("proxy_mode", proxy_mode, allowed))
-    if proxy_mode in ("eval", "no_dropout") and model is None:
-        remedy = "Pass model=..., the network whose modules are to be switched."
-        raise ValueError(message("proxy_mode", proxy_mode, '"frozen" without a model', remedy))
-    whole("max_inner_steps", max_inner_steps)
-    whole("check_every", check_every)
-
-
-def group(options: Mapping[str, Any], oracle: Oracle | None) -> None:
-    """Check the options of a parameter group, or the defaults of all."""
-    if "lr" in options:
-        lr = options["lr"]
-        if isinstance(lr, torch.Tensor):
-            if lr.numel() != 1:
-                got = f"a tensor of shape {tuple(lr.shape)}"
-                raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
-            lr = float(lr)
-        remedy = "lr is the step size η; the theory allows up to 1/(4δ)."
-        if isinstance(lr, Real) and lr < 0:
-            raise ValueError(message("lr", lr, "0 or a positive number", remedy))
-        if lr != 0:  # a schedule may start or end there
-            positive("lr", lr, remedy, allow_inf=oracle is not None)
-    if "weight_decay" in options:
-        nonnegative("weight_decay", options["weight_decay"])
-    flag = options.get("decoupled_weight_decay", False)
-    instance("decoupled_weight_decay", flag, bool, "True or False")
-    decay = options.get("weight_decay", 0.0)
-    if flag and decay and float(options.get("lr", 0.0)) == float("inf"):
-        remedy = "Use coupled weight decay, or a finite lr."
-        allowed = "finite where weight decay is decoupled, as η λ w_k is subtracted"
-        raise ValueError(message("lr", options["lr"], allowed, remedy))
-    if flag and decay * float(options.get("lr", 0.0)) >= 1:
-        got = Words(f"lr={float(options['lr']):g} and weight_decay={float(decay):g}")
-        remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay."
-        allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
-        raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
-
-
-def owner(model: Any | None, groups: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a model that has none of the parameters."""
-    if model is None:
-        return
-    own = {id(p) for p in model.parameters()}
-    if not any(id(p) in own for options in groups for p in options["params"]):
-        got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
-        allowed = "the network that is trained"
-        raise ValueError(message("model", got, allowed, "Pass the one whose parameters these are."))
-
-
-def parameters(params: Sequence[Any]) -> None:
-    """Refuse parameters that are not dense and floating-point, real or complex."""
-    for p in params:
-        if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
-            got = f"one of dtype {p.dtype} and layout {p.layout}"
-            raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
-
-
-def rule(stop: Any, k: int) -> Criterion:
-    """Return the stopping rule of outer step k from a number, a rule, or a function of k."""
-    if callable(stop) and not isinstance(stop, (Criterion, type)):
-        stop, name = stop(k), f"stop({k})"
-    else:
-        name = "stop"
-    if isinstance(stop, Criterion):
-        return stop
-    allowed = "a number of inner steps, a Criterion such as Steps(20), or a function of the step"
-    if isinstance(stop, type):
-        raise TypeError(message(name, stop, allowed, "Add parentheses to make an instance."))
-    if isinstance(stop, bool) or not isinstance(stop, int):
-        raise TypeError(message(name, stop, allowed))
-    return Steps(whole(name, stop))
-
-
+PARENTHESES = "Add parentheses to make an instance."
+# Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
-"""Relative difference above which two evaluations count as different; rounding stays below."""
-
+# So many times the target's gradient, the proxy's is taken for one in other units.
 SCALE = 30.0
-"""So many times the target's gradient, the proxy's is taken for one in other units."""
-
-
+# Packages whose lines are between the user's and a warning.
 INSIDE = ("proxyprox", "torch", "contextlib")
-"""Packages whose lines are between the user's and a warning."""
 
 
 class RandomProxyWarning(UserWarning):
@@ -149,54 +41,124 @@ class RandomProxyWarning(UserWarning):
 
 
 class BatchStatisticsWarning(UserWarning):
-    """BatchNorm in the proxy's passes sees what it should not: see the message."""
+    """BatchNorm in the proxy's passes sees what it must not: see the message."""
 
 
 class ProxyScaleWarning(UserWarning):
     """The proxy's gradient is far larger than the target's."""
 
 
-def probe(oracle: Oracle, batch: Any = None) -> None:
+def check_settings(optimizer: Any) -> None:
+    """Check everything that belongs to no parameter group."""
+    correction, anchor, mode = optimizer.correction, optimizer.anchor, optimizer.proxy_mode
+    model, is_class = optimizer.model, isinstance(correction, type)
+    if is_class or not (callable(correction) and hasattr(correction, "two_points")):
+        allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
+        raise TypeError(message("correction", correction, allowed, PARENTHESES if is_class else ""))
+    if optimizer.correction_weight != 0:
+        remedy = "1 is the method of the paper; less leans towards the proxy."
+        fraction("correction_weight", optimizer.correction_weight, remedy)
+    one_of("anchor", anchor, ("full", "paired"))
+    if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
+        remedy = 'Use Proxy(loader, loss), or anchor="full".'
+        raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
+    if model is not None:
+        instance("model", model, torch.nn.Module, "a torch.nn.Module or None")
+        own = {id(p) for p in model.parameters()}
+        if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+            got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
+            remedy = "Pass the one whose parameters these are."
+            raise ValueError(message("model", got, "the network that is trained", remedy))
+    one_of("proxy_mode", mode, MODES)
+    if mode in ("eval", "no_dropout") and model is None:
+        remedy = "Pass model=..., the network whose modules are to be switched."
+        raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
+
+
+def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
+    """Check the options of a parameter group, or the defaults of all."""
+    lr = options["lr"]
+    if isinstance(lr, torch.Tensor):
+        if lr.numel() != 1:
+            got = f"a tensor of shape {tuple(lr.shape)}"
+            raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
+        lr = float(lr)
+    if lr != 0:  # a schedule may start or end there
+        remedy = "lr is the step size η; theory allows up to 1/(4δ), and 0 stops a group."
+        positive("lr", lr, remedy, allow_inf=proxy is not None)
+    decay = nonnegative("weight_decay", options["weight_decay"])
+    decoupled = options["decoupled_weight_decay"]
+    instance("decoupled_weight_decay", decoupled, bool, "True or False")
+    if decoupled and decay and lr * decay >= 1:
+        got = Words(f"lr={lr:g} and weight_decay={decay:g}")
+        allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
+        remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay or lr."
+        raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
+
+
+def check_parameters(params: Sequence[Any]) -> None:
+    """Refuse parameters that are not dense and floating-point, real or complex."""
+    for p in params:
+        if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
+            got = f"one of dtype {p.dtype} and layout {p.layout}"
+            raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
+
+
+def stopping_rule(stop: Any, k: int) -> Criterion:
+    """Return the stopping rule of outer step k from a number, a rule, or a function of k."""
+    name = "stop"
+    if callable(stop) and not isinstance(stop, (Criterion, type)):
+        stop, name = stop(k), f"stop({k})"
+    if isinstance(stop, Criterion):
+        return stop
+    if isinstance(stop, bool) or not isinstance(stop, int):
+        allowed = "a number of inner steps, a Criterion such as Steps(20), or a function of k"
+        remedy = PARENTHESES if isinstance(stop, type) else ""
+        raise TypeError(message(name, stop, allowed, remedy))
+    return Steps(whole(name, stop))
+
+
+def preserve_random_state() -> Any:
+    """Return a context manager that puts the random state back, on every device in use."""
+    # Asking an uninitialised CUDA for its state would initialise it.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    return torch.random.fork_rng(devices=list(devices))
+
+
+def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
     """Warn if the proxy's loss on one batch (or on everything) is random; refuse NaN.
 
     The random state is put back, so that a probed run is the same run.
     """
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=list(devices)):
+    with preserve_random_state():
         try:
-            first, second = float(oracle.loss(batch)), float(oracle.loss(batch))
+            first, second = float(proxy.loss(batch)), float(proxy.loss(batch))
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise
             raise RuntimeError(
                 "the proxy must return its loss and not call backward() on it: the optimiser does."
             ) from error
-    finite(first)
-    finite(second)
+    check_loss(first)
+    check_loss(second)
     if abs(first - second) <= TOLERANCE * max(abs(first), abs(second)):
         return
-    cause = (
-        "Dropout or augmentation is the usual cause, and often does no harm: pass model=... with "
-        'proxy_mode="no_dropout", or draw the augmentation before the loss'
-    )
-    if batch is None:
-        cause = (
-            "A function that draws a minibatch is not a proxy: pass Proxy(loader, loss), which "
-            "knows the batches. " + cause
-        )
-    _warn(
+    function = "A function that draws a minibatch is not a proxy: pass Proxy(loader, loss). "
+    warn(
         f"the proxy's loss differs between two evaluations at the same point ({first:.6g} and "
         f"{second:.6g}): its gradients at w and at w_k then differ by noise that the correction "
-        f"cannot cancel. {cause}; or probe=False if it is meant.",
+        f"cannot cancel. {function if batch is None else ''}Dropout or augmentation is the usual "
+        'cause, and often does no harm: pass model=... with proxy_mode="no_dropout", or draw the '
+        "augmentation before the loss; or probe=False if it is meant.",
         RandomProxyWarning,
     )
 
 
-def same_units(anchor: Tensors, target: Tensors) -> None:
+def compare_lengths(anchor: Tensors, target: Tensors) -> None:
     """Warn if the proxy's gradient is far larger than the target's; this waits for the device."""
-    ours, theirs = _size(anchor), _size(target)
+    ours, theirs = length(anchor), length(target)
     if theirs > 0 and math.isfinite(ours) and ours > SCALE * theirs:
-        _warn(
+        warn(
             f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
             "first step. Is its loss a sum and the target's a mean, or was the target's gradient "
             "clipped hard? The two must be in the same units: inner steps that suit the target "
@@ -206,11 +168,8 @@ def same_units(anchor: Tensors, target: Tensors) -> None:
 
 
 @contextmanager
-def statistics_noticed(model: Any | None, look: bool) -> Iterator[None]:
+def watch_statistics() -> Iterator[None]:
     """Warn if BatchNorm of a network that the optimiser does not know follows the proxy's data."""
-    if model is not None or not look:
-        yield
-        return
     seen: list[Any] = []
 
     def before_forward(module: Any, inputs: Any) -> None:
@@ -223,7 +182,7 @@ def statistics_noticed(model: Any | None, look: bool) -> Iterator[None]:
     finally:
         handle.remove()
     if seen:
-        _warn(
+        warn(
             "BatchNorm's running statistics follow the proxy's data in every inner step, and "
             "evaluations use them. Pass model=..., the network, so that they see the target's "
             'batches only; with proxy_mode="train" if it is meant.',
@@ -231,33 +190,51 @@ def statistics_noticed(model: Any | None, look: bool) -> Iterator[None]:
         )
 
 
-def batches_mixed(oracle: Oracle, model: Any | None) -> None:
+def check_full_batches(proxy: Proxy, model: Any | None) -> None:
     """Warn if full passes and inner steps normalise by batches of different kinds."""
-    if model is None or not getattr(oracle, "mixed", False):
-        return
-    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
-        _warn(
+    modules = [] if model is None else model.modules()
+    normalises = any(isinstance(module, _BatchNorm) and module.training for module in modules)
+    if normalises and getattr(proxy, "mixed", False):
+        warn(
             "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
             "than its inner steps: they differentiate two functions, and the method raises the "
-            "one of the full passes; long runs fall apart. Leave out full= (full_batch= of a "
+            "one of the full passes; long runs diverge. Leave out full= (full_batch= of a "
             'graphed proxy), so that both draw batches alike; or use anchor="paired".',
             BatchStatisticsWarning,
         )
 
 
-def still_finite(params: Tensors, target: Tensors, k: int) -> None:
+def check_weights(params: Tensors, target: Tensors, k: int) -> None:
     """Refuse weights that are not finite after a step; this waits for the device."""
-    if math.isfinite(_size(params)):
+    if math.isfinite(length(params)):
         return
-    culprit = "the proxy's" if math.isfinite(_size(target)) else "the target's (.grad)"
+    source = "the proxy's" if math.isfinite(length(target)) else "the target's (.grad)"
     raise NonFiniteError(
         f"the weights must be finite after outer step {k}, got NaN or inf: a gradient of "
-        f"{culprit} was not finite, or the inner steps diverged. The parameters are those before "
+        f"{source} was not finite, or the inner steps diverged. The parameters are those before "
         "the step. Look at that loss's data, or use smaller inner steps."
     )
 
 
-def _size(tensors: Tensors) -> float:
+def check_loss(value: Any) -> None:
+    """Refuse a loss that is NaN or infinite; this waits for the device."""
+    number = float(value)
+    if not math.isfinite(number):
+        remedy = "Look at the proxy's data and loss; the parameters were not changed."
+        raise NonFiniteError(message("the proxy's loss", number, "finite", remedy))
+
+
+def check_dependence(params: Tensors) -> None:
+    """Refuse a proxy whose backward pass has reached none of the parameters."""
+    if all(p.grad is None for p in params):
+        raise ValueError(
+            "the proxy's loss must depend on the optimiser's parameters, got one that depends on "
+            f"none of the {len(params)} tensors. Evaluate the network that is being trained; for "
+            "no proxy at all, pass proxy=None."
+        )
+
+
+def length(tensors: Tensors) -> float:
     """Return the norm of all entries together; this waits for the device."""
     norms = [size.double() for size in torch._foreach_norm(list(tensors))]
     size = float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
@@ -268,25 +245,7 @@ def _size(tensors: Tensors) -> float:
     return math.hypot(*(norm(t.detach().double().reshape(-1)) for t in flat))
 
 
-def finite(value: Any) -> None:
-    """Refuse a loss that is NaN or infinite; this waits for the device."""
-    number = float(value)
-    if not math.isfinite(number):
-        remedy = "Look at the proxy's data and loss; the parameters were not changed."
-        raise NonFiniteError(message("the proxy's loss", number, "finite", remedy))
-
-
-def depends(params: Tensors) -> None:
-    """Refuse a proxy whose backward pass has reached none of the parameters."""
-    if all(p.grad is None for p in params):
-        raise ValueError(
-            "the proxy's loss must depend on the optimiser's parameters, got one that depends on "
-            f"none of the {len(params)} tensors. Evaluate the network that is being trained; for "
-            "no proxy at all, pass proxy=None."
-        )
-
-
-def _warn(text: str, category: type[Warning]) -> None:
+def warn(text: str, category: type[Warning]) -> None:
     """Warn at the line that called into the optimiser, past this package's and torch's own."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None:

@@ -12,101 +12,17 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
+from proxyprox._util.validation import message, whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
-from proxyprox.stopping import Criterion, Progress, Steps
+from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
-from proxyprox.torch.checks import batches_mixed, statistics_noticed
-from proxyprox.torch.corrections import remembers
-from proxyprox.torch.inner import ImplicitStep, Stepper, as_stepper, described, step_record
-from proxyprox.torch.proxy import Oracle, as_oracle, proxy_mode
-from proxyprox.torch.step import (
-    Part,
-    Settings,
-    explicit_step,
-    gather,
-    proximal_step,
-    shift_estimates,
-    target_gradients,
-)
+from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
+from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_mode
+from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
 
+# The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
-"""Its key."""
-
-
-def settings_of(optimizer: Any, stepper: Stepper) -> dict[str, str]:
-    """Return what a run was configured with and its state is read by, as text."""
-    stop = optimizer.stop
-    return {
-        "correction": described(optimizer.correction),
-        "correction_weight": repr(optimizer.correction_weight),
-        "anchor": optimizer.anchor,
-        "proxy": type(optimizer.proxy).__name__,
-        "proxy_mode": optimizer.proxy_mode if optimizer.model is not None else "without a model",
-        "inner": stepper.name,
-        "stop": described(Steps(stop) if isinstance(stop, int) else stop),
-    }
-
-
-def pack(
-    optimizer: Any, k: int, rng: np.random.Generator, oracle: Oracle | None, stepper: Stepper
-) -> dict[str, Any]:
-    """Return the rest of the state as numbers, text and tensors, safe for ``weights_only``."""
-    return {
-        "k": k,
-        "ledger": optimizer.ledger.as_dict(),
-        "settings": settings_of(optimizer, stepper),
-        # Its integers have 128 bits, more than readers of pickles without code allow: text.
-        "rng": json.dumps(rng.bit_generator.state),
-        "proxy": {} if oracle is None else oracle.state_dict(),
-        "inner": stepper.state_dict(),
-    }
-
-
-def extra_of(state_dict: Mapping[str, Any], optimizer: Any, stepper: Stepper) -> Mapping[str, Any]:
-    """Return the entry, or say whose state this is not.
-
-    Another kind of correction is refused, as its estimate means something else; whatever else
-    differs may be meant, and is warned of.
-    """
-    if EXTRA not in state_dict:
-        raise ValueError(
-            f"state_dict must hold the key {EXTRA!r}, got {sorted(map(str, state_dict))}. It was "
-            "saved by another optimiser."
-        )
-    extra: Mapping[str, Any] = state_dict[EXTRA]
-    now = settings_of(optimizer, stepper)
-    saved = {**now, **extra.get("settings", {})}  # older states do not tell
-    differing = [
-        f"{name}={now[name]} (saved with {saved[name]})" for name in now if now[name] != saved[name]
-    ]
-    if not differing:
-        return extra
-    found = "the optimiser differs from the one that saved this state: " + ", ".join(differing)
-    if _kind(saved["correction"]) != _kind(now["correction"]):
-        raise ValueError(
-            f"{found}. Make the optimiser with the saved correction, or start another without "
-            "the state."
-        )
-    warnings.warn(f"{found}. The run goes on with the new settings.", UserWarning, stacklevel=3)
-    return extra
-
-
-def _kind(correction: str) -> str:
-    return correction.partition("(")[0]
-
-
-def unpack(
-    extra: Mapping[str, Any], rng: np.random.Generator, oracle: Oracle | None, stepper: Stepper
-) -> tuple[int, Ledger]:
-    """Put generator, proxy and inner optimiser where they were; return k and the ledger."""
-    rng.bit_generator.state = json.loads(extra["rng"])
-    if oracle is not None:
-        oracle.load_state_dict(extra["proxy"])
-    stepper.load_state_dict(extra["inner"])
-    return int(extra["k"]), Ledger(**extra["ledger"])
-
-
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
 
@@ -228,36 +144,30 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         probe: bool = True,
         rng: int = 0,
     ) -> None:
-        self._oracle = as_oracle(proxy)
-        checks.settings(
-            correction, correction_weight, anchor, self._oracle, model, proxy_mode,
-            max_inner_steps, check_every,
-        )  # fmt: skip
-        checks.rule(stop, 0)
+        self._proxy = as_proxy(proxy)
         self.correction = correction
-        self.correction_weight = float(correction_weight)
+        self.correction_weight = correction_weight
         self.stop = stop
         self.anchor = anchor
         self.model = model
         self.proxy_mode = proxy_mode
         self.measure_residual = measure_residual
-        self.max_inner_steps = max_inner_steps
-        self.check_every = check_every
+        self.max_inner_steps = whole("max_inner_steps", max_inner_steps)
+        self.check_every = whole("check_every", check_every)
         self.ledger = Ledger()
         self.record: StepRecord | None = None
-        self._keeps = remembers(correction)
         self._probe = probe
         self._rng = np.random.default_rng(rng)
         self._k = 0
         self._stepper: Any = None
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        checks.group(defaults, self._oracle)
+        defaults = {"lr": lr, "weight_decay": weight_decay}
+        defaults["decoupled_weight_decay"] = decoupled_weight_decay
+        checks.check_group(defaults, self._proxy)
         super().__init__(params, defaults)
-        checks.owner(model, self.param_groups)
+        checks.check_settings(self)
+        checks.stopping_rule(stop, 0)
+        self.correction_weight = float(correction_weight)
+        self._keeps = keeps_estimate(correction)
         groups = [group["params"] for group in self.param_groups]
         self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
 
@@ -279,54 +189,30 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
-        loss, before = target_gradients(
-            closure, self.correction, self.param_groups, self.state, self.model
-        )
-        parts = gather(self.param_groups, self.state, before)
+        loss, before = target_gradients(closure, self)
+        blocks = make_blocks(self, before)
         paid = 2 if before else 1
-        del before  # or its memory would be held during the inner solve
-        if parts:
-            rule = checks.rule(self.stop, self._k).begin(self._rng)
-            steps, seen = self._update(parts, rule)
+        del before  # or its memory would be kept during the inner solve
+        if blocks:
+            rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
+            outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
+            steps, seen = take_step(blocks, outer)
             self._k += 1
             self.ledger.target_gradients += paid
             self.ledger.seconds += time.perf_counter() - begun
-            eta = max(part.eta for part in parts)
-            self.record = step_record(self._k - 1, eta, steps, seen, rule, self.ledger)
+            self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
-
-    def _update(self, parts: list[Part], rule: Criterion) -> tuple[int, Progress | None]:
-        settings = Settings(
-            self.correction, self.correction_weight, self._keeps, self.anchor == "paired",
-            self.measure_residual, self.max_inner_steps, self.check_every, self._probe,
-        )  # fmt: skip
-        if self._oracle is None:
-            explicit_step(parts, self._k, settings)
-            return 0, None
-        look = self._probe and self._k == 0
-        try:
-            with proxy_mode(self.model, self.proxy_mode), statistics_noticed(self.model, look):
-                if look and not settings.paired:
-                    batches_mixed(self._oracle, self.model)
-                return proximal_step(
-                    parts, self._k, self._oracle, self._stepper, rule, settings, self.ledger,
-                    look=look,
-                )  # fmt: skip
-        finally:
-            for part in parts:
-                for p, g in zip(part.params, part.target, strict=True):
-                    p.grad = g
 
     # -- groups and proxies -----------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step."""
         if isinstance(param_group, dict):
-            checks.group({**self.defaults, **param_group}, self._oracle)
+            checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
         try:
-            checks.parameters(params)
+            checks.check_parameters(params)
         except TypeError:
             self.param_groups.pop()
             raise
@@ -334,28 +220,41 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             self._stepper.add_params(params)
 
     @property
-    def proxy(self) -> Oracle | None:
+    def proxy(self) -> Proxy | None:
         """The proxy in use."""
-        return self._oracle
+        return self._proxy
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def swap_proxy(self, proxy: Any) -> None:
-        """Go on with another proxy of the same kind, e.g. a fresh subsample of the training data.
+        """Replace the proxy by another of the same kind, e.g. a fresh subsample of the data.
 
         A remembered estimate m of ∇L − ∇L̂ is carried over exactly,
         ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each; what ``Storm`` remembers
         does not depend on the proxy.
+
+        Parameters
+        ----------
+        proxy : callable or Proxy
+            With batches if the old one has them, else a function.
         """
-        old, new = self._oracle, as_oracle(proxy)
+        old, new = self._proxy, as_proxy(proxy)
         if old is None or new is None or old.sampled != new.sampled:
-            raise TypeError(
-                "swap_proxy exchanges a proxy for one of the same kind (with batches, or a "
-                "function). Make a new optimiser to change the kind."
-            )
+            allowed = "of the same kind as the old one: with batches, or a function"
+            raise TypeError(message("proxy", proxy, allowed, "To change it, make a new optimiser."))
         known = [p for p, state in self.state.items() if "estimate" in state]
         if known and not self.correction.two_points:
-            shift_estimates(known, self.state, old, new, self.ledger, self.model, self.proxy_mode)
-        self._oracle = new
+            before = [p.grad for p in known]
+            estimates = [self.state[p]["estimate"] for p in known]
+            try:
+                with proxy_mode(self.model, self.proxy_mode):
+                    for one, sign in ((old, 1.0), (new, -1.0)):
+                        one.full(known)
+                        self.ledger.proxy_gradients += 1
+                        torch._foreach_add_(estimates, gradients(known), alpha=sign)
+            finally:
+                for p, g in zip(known, before, strict=True):
+                    p.grad = g
+        self._proxy = new
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -366,14 +265,58 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         means, as with every torch optimiser.
         """
         saved: dict[str, Any] = super().state_dict()
-        saved[EXTRA] = pack(self, self._k, self._rng, self._oracle, self._stepper)
+        saved[EXTRA] = {
+            "k": self._k,
+            "ledger": self.ledger.as_dict(),
+            "settings": self._settings_text(),
+            # Its integers have 128 bits, more than readers of pickles without code allow: text.
+            "rng": json.dumps(self._rng.bit_generator.state),
+            "proxy": {} if self._proxy is None else self._proxy.state_dict(),
+            "inner": self._stepper.state_dict(),
+        }
         return saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on, bit for bit, from a saved state; warn of other settings than it was saved with."""
-        extra = extra_of(state_dict, self, self._stepper)
+        """Resume, bit for bit, from a saved state; warn of other settings than it was saved with.
+
+        Another kind of correction is refused, as its estimate means something else.
+
+        Parameters
+        ----------
+        state_dict : mapping
+            What :meth:`state_dict` returned.
+        """
+        if EXTRA not in state_dict:
+            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
+            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
+        extra = state_dict[EXTRA]
+        now = self._settings_text()
+        saved = {**now, **extra.get("settings", {})}  # older states do not tell
+        differing = [f"{n}={now[n]} (saved with {saved[n]})" for n in now if now[n] != saved[n]]
+        found = "the optimiser differs from the one that saved this state: " + ", ".join(differing)
+        if saved["correction"].partition("(")[0] != now["correction"].partition("(")[0]:
+            remedy = "Use the saved correction, or start another optimiser without the state."
+            raise ValueError(f"{found}. {remedy}")
+        if differing:
+            warnings.warn(f"{found}. The run uses the new settings.", UserWarning, stacklevel=2)
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
-        self._k, self.ledger = unpack(extra, self._rng, self._oracle, self._stepper)
+        self._k, self.ledger = int(extra["k"]), Ledger(**extra["ledger"])
+        self._rng.bit_generator.state = json.loads(extra["rng"])
+        if self._proxy is not None:
+            self._proxy.load_state_dict(extra["proxy"])
+        self._stepper.load_state_dict(extra["inner"])
+
+    def _settings_text(self) -> dict[str, str]:
+        """Return as text what a run was configured with and its state is read by."""
+        return {
+            "correction": describe(self.correction),
+            "correction_weight": repr(self.correction_weight),
+            "anchor": self.anchor,
+            "proxy": type(self._proxy).__name__,
+            "proxy_mode": self.proxy_mode if self.model is not None else "without a model",
+            "inner": self._stepper.name,
+            "stop": describe(Steps(self.stop) if isinstance(self.stop, int) else self.stop),
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         # Optimizer's own keeps three entries only; hooks are left out as it does.

@@ -1,26 +1,24 @@
-"""The proxy of a network: a function or batches, its modes, and where it stands in them."""
+"""Losses of networks: the proxy, in which mode it runs, and a loss as a function of one vector."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from proxyprox._util.isolation import copied_tree
-from proxyprox._util.validation import Words, message, takes
-from proxyprox.torch.corrections import Tensors
+from proxyprox._util.validation import Words, message, offers, takes
 
-MODES = {
-    "frozen": "as the model is, but running statistics are not updated",
-    "no_dropout": "as frozen, with everything but normalisation in evaluation mode",
-    "eval": "every module in evaluation mode: running statistics used, no dropout",
-    "train": "as the model is, running statistics included",
-}
-"""The policies, and what each means."""
+# A list of tensors, one for each parameter.
+Tensors = Sequence[Any]
+
+MODES = ("frozen", "no_dropout", "eval", "train")
 
 
 @contextmanager
@@ -31,22 +29,19 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
     ----------
     model : torch.nn.Module or None
         The network; without it nothing can be switched.
-    mode : str
-        One of :data:`MODES`.
-
-    Notes
-    -----
-    "frozen" keeps batch statistics in the forward pass, as training has them, and leaves
-    ``running_mean``, ``running_var`` and ``num_batches_tracked`` bit for bit as they were: an
-    outer step makes tens of passes over proxy data, which would otherwise replace the target's
-    statistics by the proxy's. "no_dropout" does so too, and makes the proxy a fixed function of a
-    batch. "eval" makes it one of a sample, but another than the target's, which normalises by the
-    batch: with BatchNorm it is stable for small step sizes only.
+    mode : {"frozen", "no_dropout", "eval", "train"}
+        "frozen" keeps batch statistics in the forward pass, as training has them, and leaves
+        ``running_mean``, ``running_var`` and ``num_batches_tracked`` bit for bit as they were: an
+        outer step makes tens of passes over proxy data, which would otherwise replace the target's
+        statistics by the proxy's. "no_dropout" does so too, and makes the proxy a fixed function
+        of a batch. "eval" makes it one of a sample, but another than the target's, which
+        normalises by the batch: with BatchNorm it is stable for small step sizes only. "train"
+        switches nothing.
     """
-    saved: list[tuple[Any, str, Any]] = []
+    before: list[tuple[Any, str, Any]] = []
 
     def switch(module: Any, name: str, value: Any) -> None:
-        saved.append((module, name, getattr(module, name)))
+        before.append((module, name, getattr(module, name)))
         setattr(module, name, value)
 
     try:
@@ -62,125 +57,8 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
                 switch(module, "training", False)
         yield
     finally:
-        for module, name, value in saved:
+        for module, name, value in before:
             setattr(module, name, value)
-
-
-class Position:
-    """Batches one after the other, over and over, with a position that can be saved.
-
-    Parameters
-    ----------
-    batches : iterable
-        A loader. If it has ``state_dict`` and ``load_state_dict`` these are used; otherwise the
-        random state at the start of the pass is kept and the pass is replayed up to the position.
-    """
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self.batches = batches
-        self.count = 0
-        self._iterator: Iterator[Any] | None = None
-        self._start: Any | None = None
-
-    def next(self) -> Any:
-        """Return the next batch, starting a new pass where one ends."""
-        if self._iterator is not None:
-            try:
-                batch = next(self._iterator)
-            except StopIteration:
-                self._iterator = None
-            else:
-                self.count += 1
-                return batch
-        self._start = self._random_state()
-        self._iterator, self.count = iter(self.batches), 1
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            allowed = "at least one batch, not empty"
-            raise ValueError(message("batches", self.batches, allowed)) from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A running iterator cannot be copied: the copy replays the pass instead.
-        return {"batches": self.batches, "position": self.state_dict()}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        Position.__init__(self, state["batches"])
-        self.load_state_dict(state["position"])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position as numbers and tensors."""
-        if hasattr(self.batches, "state_dict"):
-            return {"loader": self.batches.state_dict()}
-        if self._iterator is None:
-            return {"count": 0}
-        return {"count": self.count, "start": self._start, "now": self._random_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replay the pass up to a saved position."""
-        self._iterator, self.count = None, 0
-        if "loader" in state:
-            self.batches.load_state_dict(state["loader"])  # type: ignore[attr-defined]
-            return
-        if not state.get("count"):
-            return
-        outside = self._random_state()
-        self._set_random_state(state["start"])
-        for _ in range(int(state["count"])):
-            self.next()
-        # A loader's own generator goes on from where it was; the global one is not ours to move.
-        own = self._generator() is not None
-        self._set_random_state(state["now"] if own else outside)
-        self._start = _on_cpu(state["start"])
-
-    def _generator(self) -> Any | None:
-        loader: Any = self.batches
-        found = getattr(loader, "generator", None)
-        return found or getattr(getattr(loader, "sampler", None), "generator", None)
-
-    def _random_state(self) -> Any:
-        generator = self._generator()
-        return torch.get_rng_state() if generator is None else generator.get_state()
-
-    def _set_random_state(self, state: Any) -> None:
-        generator = self._generator()
-        if generator is None:
-            torch.set_rng_state(_on_cpu(state))
-        else:
-            generator.set_state(_on_cpu(state))
-
-
-def _on_cpu(state: Any) -> Any:
-    # Launchers move whole state dicts to the accelerator; random states must come back.
-    return state.detach().cpu().clone()
-
-
-class Oracle(Protocol):
-    """What a step asks of a proxy; gradients are left in the parameters' ``.grad``."""
-
-    sampled: bool
-    """Whether inner steps see minibatches; otherwise every gradient is full."""
-
-    def full(self, params: Tensors) -> Any:
-        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
-
-    def sample(self) -> Any:
-        """Draw a minibatch."""
-
-    def partial(self, batch: Any, params: Tensors) -> Any:
-        """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
-
-    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
-        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-
-    def loss(self, batch: Any) -> Any:
-        """Return a loss without its gradient, of a batch or (for None) of everything."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the sampling stands."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
 
 
 class Proxy:
@@ -208,12 +86,24 @@ class Proxy:
     BatchNorm makes the loss depend on who shares a batch, so that other batches in the full pass
     than in the inner steps are another function L̂_full. The method then minimises
     ``L + (L̂ − L̂_full)``: slowly at first, it raises the loss on the full pass's batches, and
-    training falls apart. The optimiser warns of it if it knows the ``model``.
+    training diverges. The optimiser warns of it if it knows the ``model``.
 
     The position in ``batches`` is part of the optimiser's ``state_dict``. It is restored exactly
     for loaders with a ``state_dict`` of their own, and for a ``DataLoader`` by replaying its
     shuffling up to there: give it a ``generator``, since without one the order comes from
     torch's global generator, which is the user's to save.
+
+    Any object with these methods and the attribute ``sampled`` can serve as a proxy. Two more
+    attributes are optional: ``mixed``, that full passes use other batches than inner steps, and
+    ``static``, that gradients always lie in the same memory.
+
+    Examples
+    --------
+    >>> w = torch.nn.Parameter(torch.zeros(2))
+    >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> proxy = Proxy(rows.split(2), lambda x: (x @ w - 1).square().mean())
+    >>> proxy.full([w]), w.grad
+    (tensor(1.), tensor([-1.3333, -1.3333]))
     """
 
     def __init__(
@@ -225,29 +115,30 @@ class Proxy:
         size: Callable[[Any], float] | None = None,
         sampled: bool = True,
     ) -> None:
-        for name, given in (("batches", batches), ("full", full)):
-            if given is not None and (not isinstance(given, Iterable) or _one_shot(given)):
+        full_batches = batches if full is None else full
+        for name, given in (("batches", batches), ("full", full_batches)):
+            if not isinstance(given, Iterable) or isinstance(given, Iterator):
                 allowed = "iterable again and again, such as a DataLoader or a list of batches"
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
-        if _one_batch(batches):
+        if is_one_batch(batches):
             got = Words("a tuple of tensors, which would be one batch after the other")
             remedy = (
                 "For inputs and labels write DataLoader(TensorDataset(X, y), 32, shuffle=True)."
             )
             raise TypeError(message("batches", got, "a loader or a list of batches", remedy))
-        if not callable(loss):
-            raise TypeError(message("loss", loss, "a function of a batch"))
-        if not takes(loss, 1):
-            remedy = "Write lambda batch: ... with batch[0] and batch[1]."
+        if not callable(loss) or not takes(loss, 1):
             allowed = "a function of one argument, the whole batch as the loader returns it"
+            remedy = "Write lambda batch: ... with batch[0] and batch[1]."
             raise TypeError(message("loss", loss, allowed, remedy))
         self.batches = batches
-        self.full_batches: Iterable[Any] = batches if full is None else full
+        self.full_batches = full_batches
         self.loss_of = loss
         self.size = size or rows
         self.sampled = sampled
         self.mixed = sampled and full is not None
-        self._position = Position(batches)
+        self._count = 0
+        self._iterator: Iterator[Any] | None = None
+        self._start: Any = None
 
     def full(self, params: Tensors) -> Any:
         """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
@@ -255,11 +146,11 @@ class Proxy:
         clear(params)
         for batch in self.full_batches:
             weight = self.size(batch)
-            total, value = total + weight, value + backward(self._loss(batch), params, weight)
+            total, value = total + weight, value + self._backward(batch, params, weight)
         if total == 0:
             raise ValueError(message("batches", self.full_batches, "at least one batch, not empty"))
         found = [p.grad for p in params if p.grad is not None]
-        if found:
+        if found and total != 1:
             torch._foreach_div_(found, total)
         return value / total
 
@@ -267,113 +158,131 @@ class Proxy:
     # see two different ones. So the loss gets copies.
 
     def sample(self) -> Any:
-        """Draw the next minibatch, starting over at the end."""
-        return self._position.next()
+        """Draw the next minibatch, starting a new pass where one ends."""
+        for _ in range(2):
+            if self._iterator is None:
+                self._start = self._generator().get_state()
+                self._iterator, self._count = iter(self.batches), 0
+            for batch in self._iterator:
+                self._count += 1
+                return batch
+            self._iterator = None
+        raise ValueError(message("batches", self.batches, "at least one batch, not empty"))
 
     def partial(self, batch: Any, params: Tensors) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         clear(params)
-        return backward(self._loss(copied_tree(batch)), params)
+        return self._backward(copied_tree(batch), params, 1.0)
 
     def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        backward(self._loss(copied_tree(batch)), params, -weight)
+        self._backward(copied_tree(batch), params, -weight)
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
         with torch.no_grad():
             if batch is not None:
                 return scalar(self.loss_of(copied_tree(batch)))
-            weighed = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
-            return sum(n * value for n, value in weighed) / sum(n for n, _ in weighed)
+            parts = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
+            return sum(n * value for n, value in parts) / sum(n for n, _ in parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the batches."""
-        return self._position.state_dict()
+        """Return the position in the batches as numbers and tensors."""
+        if hasattr(self.batches, "state_dict"):
+            return {"loader": self.batches.state_dict()}
+        if self._iterator is None:
+            return {"count": 0}
+        now = self._generator().get_state()
+        return {"count": self._count, "start": self._start, "now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a saved position."""
-        self._position.load_state_dict(state)
+        """Restore a position: by the loader itself, or by replaying the pass up to there."""
+        self._iterator, self._count = None, 0
+        if "loader" in state:
+            self.batches.load_state_dict(state["loader"])  # type: ignore[attr-defined]
+        elif state.get("count"):
+            generator = self._generator()
+            # Launchers move whole state dicts to the accelerator; random states must come back.
+            start, now = (state[name].detach().cpu().clone() for name in ("start", "now"))
+            if generator is torch.default_generator:
+                now = generator.get_state()  # the global generator is not ours to move
+            generator.set_state(start)
+            for _ in range(int(state["count"])):
+                self.sample()
+            generator.set_state(now)
+            self._start = start
 
-    def _loss(self, batch: Any) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
+        # A running iterator cannot be copied: the copy replays the pass instead.
+        return {**self.__dict__, "_iterator": None, "position": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        position = state.pop("position")
+        self.__dict__.update(state)
+        self.load_state_dict(position)
+
+    def _generator(self) -> Any:
+        """Return the generator that shuffles: the loader's own, or torch's global one."""
+        sampler = getattr(self.batches, "sampler", None)
+        own = getattr(self.batches, "generator", None) or getattr(sampler, "generator", None)
+        return own or torch.default_generator
+
+    def _backward(self, batch: Any, params: Tensors, weight: float) -> Any:
+        """Add ``weight`` times the gradient of a batch's loss and return the weighted loss."""
         with torch.enable_grad():
-            return self.loss_of(batch)
+            loss = scalar(self.loss_of(batch))
+            if not loss.requires_grad:
+                got, remedy = Words("one without a graph"), "Do not detach it; or pass proxy=None."
+                raise ValueError(message("the proxy's loss", got, "differentiable", remedy))
+            loss = loss if weight == 1.0 else weight * loss
+            loss.backward(inputs=list(params))
+        return loss.detach()
 
 
-class FunctionProxy:
+class FunctionProxy(Proxy):
     """A cheap loss given by one function, without arguments, of the whole proxy."""
 
-    sampled = False
-
     def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-
-    def full(self, params: Tensors) -> Any:
-        """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached."""
-        clear(params)
-        with torch.enable_grad():
-            value = self.function()
-        return backward(value, params)
-
-    def sample(self) -> Any:
-        """Refuse: there are no minibatches; a step never asks, as ``sampled`` is False."""
-        raise NotImplementedError
-
-    def partial(self, batch: Any, params: Tensors) -> Any:
-        """Refuse, as :meth:`sample`."""
-        raise NotImplementedError
-
-    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
-        """Refuse, as :meth:`sample`."""
-        raise NotImplementedError
-
-    def loss(self, batch: Any) -> Any:
-        """Return the loss without its gradient."""
-        with torch.no_grad():
-            return scalar(self.function())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing: a function has no position."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
+        call = functools.partial(call_without_batch, function)
+        super().__init__([torch.zeros(())], call, sampled=False)
 
 
-def as_oracle(proxy: Any) -> Oracle | None:
+def call_without_batch(function: Callable[[], Any], batch: Any) -> Any:
+    """Return the loss of a proxy that has no batches."""
+    return function()
+
+
+def as_proxy(proxy: Any) -> Proxy | None:
     """Accept a proxy, a function, or None for no proxy (which is SGD)."""
-    methods = ("full", "sample", "partial", "subtract", "loss")
-    if proxy is None or all(callable(getattr(proxy, name, None)) for name in methods):
+    if proxy is None or offers(proxy, "full", "sample", "partial", "subtract", "loss"):
         return proxy  # type: ignore[no-any-return]
-    if callable(proxy) and not isinstance(proxy, type) and not isinstance(proxy, torch.nn.Module):
-        if not takes(proxy, 0):
-            allowed = "a function without arguments that returns the proxy loss"
-            raise TypeError(message("proxy", proxy, allowed, "Write proxy=Proxy(loader, loss)."))
+    remedy = "Write proxy=Proxy(loader, loss)."
+    if isinstance(proxy, torch.nn.Module):
+        remedy = "Write proxy=lambda: loss(model(x), y)."
+    elif callable(proxy) and not isinstance(proxy, type) and takes(proxy, 0):
         return FunctionProxy(proxy)
-    allowed = "a function that returns the proxy loss, a Proxy(batches, loss), or None"
-    remedy = (
-        "Write proxy=lambda: loss(model(x), y)."
-        if isinstance(proxy, torch.nn.Module)
-        else "Write proxy=Proxy(loader, loss)."
-    )
+    allowed = "a function without arguments that returns the proxy loss, a Proxy, or None"
     raise TypeError(message("proxy", proxy, allowed, remedy))
 
 
 def rows(batch: Any) -> int:
     """Return the number of rows of a batch: of its first tensor, however it is wrapped."""
     found = batch
-    while not isinstance(found, torch.Tensor):
-        parts: Iterator[Any] = iter(
-            found.values() if isinstance(found, Mapping) else found
-            if isinstance(found, (list, tuple)) else ()
-        )  # fmt: skip
-        found = next(parts, None)
-        if found is None:
-            raise TypeError(
-                message("batch", batch, "a tensor, or a tuple, list or dict of them")
-                + " Give Proxy(..., size=...) for other batches."
-            )
+    while isinstance(found, (Mapping, list, tuple)) and found:
+        found = next(iter(found.values() if isinstance(found, Mapping) else found))
+    if not isinstance(found, torch.Tensor):
+        allowed = "a tensor, or a tuple, list or dict of them"
+        remedy = "Give Proxy(..., size=...) for other batches."
+        raise TypeError(message("batch", batch, allowed, remedy))
     return int(found.shape[0]) if found.ndim else 1
+
+
+def is_one_batch(batches: Any) -> bool:
+    """Tell whether this is inputs and labels rather than batches of either."""
+    if not isinstance(batches, tuple) or not all(isinstance(t, torch.Tensor) for t in batches):
+        return False
+    kinds = {(part.dtype, part.ndim) for part in batches}
+    return len(kinds) > 1 and len({part.shape[:1] for part in batches}) == 1
 
 
 def clear(params: Tensors) -> None:
@@ -402,28 +311,109 @@ def scalar(loss: Any) -> Any:
     raise TypeError(message("the proxy's loss", got, "a scalar tensor", remedy))
 
 
-def backward(loss: Any, params: Tensors, weight: float = 1.0) -> Any:
-    """Add ``weight`` times the gradient of a loss to ``.grad`` and return the weighted loss."""
-    if not scalar(loss).requires_grad:
-        raise ValueError(
-            "the proxy's loss must depend on the parameters through autograd, got one without a "
-            "graph. Do not detach it; for no proxy at all, pass proxy=None."
-        )
-    with torch.enable_grad():
-        weighted = loss if weight == 1.0 else weight * loss
-        weighted.backward(inputs=list(params))
-    return weighted.detach()
+class FlatLoss:
+    """A differentiable function of parameters, with gradients and Hessian-vector products.
 
+    It makes the array side of the package (``audit``, ``minimize``) work on torch models. As an
+    objective it needs ``sample``; as a proxy it needs ``full``, or a loss without batches.
 
-def _one_batch(batches: Any) -> bool:
-    """Tell whether this is inputs and labels rather than batches of either."""
-    if not isinstance(batches, tuple) or len(batches) < 2:
-        return False
-    if not all(isinstance(part, torch.Tensor) and part.ndim for part in batches):
-        return False
-    kinds = {(part.dtype, part.ndim) for part in batches}
-    return len(kinds) > 1 and len({part.shape[0] for part in batches}) == 1
+    Parameters
+    ----------
+    loss : callable
+        ``loss(params, batch)``, or ``loss(params)`` when neither ``sample`` nor ``full`` is given.
+        For a module, write it with ``torch.func.functional_call(model, params, x)``.
+    params : mapping of str to tensor, or a flat tensor
+        The parameters' names, shapes, dtype and device; their values are the start, ``start``,
+        from which ``audit`` and ``minimize`` begin unless they are given another.
+    sample : callable, optional
+        ``sample(rng)`` draws a batch.
+    full : optional
+        The batch that is everything: exact values, gradients and products are taken on it.
+    samples : callable, optional
+        ``samples(batch)``: how many samples a batch holds (default: its length, or 1).
 
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    >>> zero = {"w": torch.zeros(2, dtype=torch.float64)}
+    >>> loss = FlatLoss(lambda p, x: (x @ p["w"] - 1).square().mean(), zero, full=x)
+    >>> loss.gradient(loss.start)
+    tensor([-4., -6.], dtype=torch.float64)
+    >>> loss.hvp(loss.start, torch.tensor([1.0, 0.0], dtype=torch.float64))
+    tensor([10., 14.], dtype=torch.float64)
+    """
 
-def _one_shot(iterable: Any) -> bool:
-    return isinstance(iterable, Iterator)
+    repeatable = True
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        params: Mapping[str, Any] | Any,
+        *,
+        sample: Callable[[np.random.Generator], Any] | None = None,
+        full: Any = None,
+        samples: Callable[[Any], int] | None = None,
+    ) -> None:
+        if not callable(loss):
+            raise TypeError(message("loss", loss, "a function of the parameters (and a batch)"))
+        self.loss = loss
+        self._single = isinstance(params, torch.Tensor)
+        named: dict[str, Any] = {"": params} if self._single else dict(params)
+        if not named or not all(isinstance(p, torch.Tensor) for p in named.values()):
+            allowed, remedy = (
+                "a tensor, or names and tensors",
+                "Use dict(model.named_parameters()).",
+            )
+            raise TypeError(message("params", params, allowed, remedy))
+        self._shapes = {name: p.shape for name, p in named.items()}
+        self.start = torch.cat([p.detach().reshape(-1) for p in named.values()])
+        self._sample, self._full, self._samples = sample, full, samples
+        # Without batches there is one loss, and it is exact.
+        self._has_batches = not (sample is None and full is None)
+        exact = full is not None or not self._has_batches
+        self.value = self._value if exact else None
+        self.hvp = self._hvp if exact else None
+        self.everything = (lambda: None) if exact else None
+
+    def unflatten(self, w: Any) -> Any:
+        """Return a flat vector as the parameters it stands for."""
+        parts = w.split([shape.numel() for shape in self._shapes.values()])
+        pairs = zip(self._shapes.items(), parts, strict=True)
+        shaped = {name: part.reshape(shape) for (name, shape), part in pairs}
+        return shaped[""] if self._single else shaped
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        """Draw a batch (None when there is nothing to draw)."""
+        return None if self._sample is None else self._sample(rng)
+
+    def samples(self, batch: Any) -> int:
+        """Return how many samples a batch, or everything, holds."""
+        batch = self._full if batch is None else batch
+        if self._samples is not None:
+            return self._samples(batch)
+        return len(batch) if hasattr(batch, "__len__") else 1
+
+    def gradient(self, w: Any, batch: Any = None) -> Any:
+        """Return the gradient of a batch's loss, or of everything's."""
+        # A loss may write into the parameters it is handed: it gets a copy.
+        return torch.func.grad(self._of(batch))(w.detach().clone()).detach()
+
+    def _of(self, batch: Any) -> Callable[[Any], Any]:
+        """Return the loss of a batch, or of everything, as a function of the vector."""
+        batch = self._full if batch is None else batch
+        if not self._has_batches:
+            return lambda w: self.loss(self.unflatten(w))
+        if batch is None:
+            remedy = "Pass full= to make exact gradients."
+            raise ValueError(message("batch", None, "a drawn batch", remedy))
+        return lambda w: self.loss(self.unflatten(w), batch)
+
+    def _value(self, w: Any) -> float:
+        with torch.no_grad():
+            return float(self._of(None)(w.detach().clone()))
+
+    def _hvp(self, w: Any, v: Any) -> Any:
+        # Reverse over reverse: forward mode is not implemented for every operator.
+        slope = torch.func.grad(self._of(None))
+        return torch.func.grad(lambda u: slope(u) @ v)(w.detach().clone()).detach()

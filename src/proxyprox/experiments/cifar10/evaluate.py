@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from experiments.cuda_graphs import DeviceImages, Plans
 from proxyprox.torch import WeightAverage, refreshed_batchnorm
-from proxyprox.torch.device import DeviceImages, Plans
 
 LARGE = 2000
 """Images of an evaluation batch."""

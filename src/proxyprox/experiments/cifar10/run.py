@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.files import locked
 from proxyprox._util.signals import ending_signals
 from proxyprox.experiments.cifar10 import data as cifar10
@@ -19,7 +20,6 @@ from proxyprox.experiments.cifar10.training import Training
 from proxyprox.experiments.page import write_report
 from proxyprox.experiments.records import Point, RecordStore
 from proxyprox.experiments.summary import Row, end_points, write_summary
-from proxyprox.torch.device import DeviceImages
 
 KEY = ("method", "seed")
 

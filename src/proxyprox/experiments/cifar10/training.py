@@ -14,6 +14,13 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
+from experiments.cuda_graphs import (
+    CapturedGradient,
+    DeviceImages,
+    GraphedProxy,
+    Plans,
+    image_layout,
+)
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals, step_first
 from proxyprox.corrections import Correction
@@ -22,7 +29,6 @@ from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
 from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.experiments.records import Point
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx, WeightAverage
-from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans, image_layout
 
 SAVE_SECONDS = 60.0
 

@@ -1,15 +1,15 @@
-"""Images on the device, captured gradients and averages; the graphs themselves need CUDA."""
+"""Images on the device and captured gradients; the graphs themselves need CUDA."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, WeightAverage
-from proxyprox.torch.averaging import refreshed_batchnorm
-from proxyprox.torch.device import (
+from experiments.cuda_graphs import (
     CapturedGradient,
     DeviceImages,
     DeviceTensors,
@@ -17,6 +17,7 @@ from proxyprox.torch.device import (
     Plans,
     image_layout,
 )
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -195,21 +196,22 @@ def test_full_passes_draw_batches_as_inner_steps_do():
     loss = losses(data, model)
     params = list(model.parameters())
 
-    def mean(gradient, draws):
-        total = torch.zeros(sum(p.numel() for p in params), dtype=torch.float64)
-        for _ in range(draws):
-            gradient()
-            total += torch.cat([p.grad.flatten() for p in params])
-        return total / draws
+    def mean(evaluations):
+        found = []
+        for evaluate in evaluations:
+            evaluate()
+            found.append(torch.cat([p.grad.flatten() for p in params]))
+        return torch.stack(found).mean(0)
 
     def proxy(**options):
-        plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
-        return GraphedProxy(plans, loss, params, **options)
+        return GraphedProxy(Plans(data, torch.arange(6), 3, seed=3), loss, params, **options)
 
-    alike, larger = proxy(), proxy(full_batch=12)
-    expected = mean(lambda: alike.partial(alike.sample(), params), 2400)
-    error = (mean(lambda: alike.full(params), 800) - expected).norm() / expected.norm()
-    bias = (mean(lambda: larger.full(params), 2) - expected).norm() / expected.norm()
+    alike, larger = proxy(), proxy(full_batch=6)
+    plans = [data.plain_plan(torch.tensor(rows)) for rows in itertools.combinations(range(6), 3)]
+    expected = mean(lambda plan=plan: alike.partial(plan, params) for plan in plans)
+    drawn = mean(lambda: alike.full(params) for _ in range(300))
+    error = (drawn - expected).norm() / expected.norm()
+    bias = (mean([lambda: larger.full(params)]) - expected).norm() / expected.norm()
     assert error < 0.03
     assert bias > 5 * error
 
@@ -242,29 +244,3 @@ def test_a_graphed_proxy_on_another_subset():
         proxy.on(torch.arange(4))
     with pytest.raises(ValueError, match="full_batch must be a divisor"):
         GraphedProxy(plans, loss, model.parameters(), full_batch=5)
-
-
-def test_an_average_of_weights():
-    w = nn.Parameter(torch.zeros(3))
-    average = WeightAverage([w], decay=0.75)
-    with torch.no_grad():
-        w.fill_(4.0)
-    average.update()
-    again = WeightAverage([nn.Parameter(torch.ones(3))], decay=0.75)
-    again.load_state_dict(average.state_dict())
-    assert again.values[0].tolist() == [1.0] * 3
-
-
-def test_refreshed_statistics_are_those_of_the_batches_and_go_away():
-    model = network()
-    x = torch.randn(8, 3, 8, 8)
-    model(x)
-    held = {k: v.clone() for k, v in model.state_dict().items()}
-    model.eval()
-    model[2].train()
-    with refreshed_batchnorm(model, [x[:4], x[4:]], model):
-        assert [m.training for m in model] == [False, False, True, False, False]
-        means = [model[0](part).mean(dim=(0, 2, 3)) for part in (x[:4], x[4:])]
-        torch.testing.assert_close(model[1].running_mean, (means[0] + means[1]).detach() / 2)
-    assert all(torch.equal(v, held[k]) for k, v in model.state_dict().items())
-    assert model[1].momentum == 0.1

@@ -1,4 +1,4 @@
-"""Settings that the optimiser refuses, each with the argument, the value and the remedy."""
+"""Settings and parameters that the optimiser takes, and those it refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep
+from proxyprox.torch import EMA, ImplicitStep, ProxyProx
 
 
 def refused(name, error, words, **settings):
@@ -17,17 +17,17 @@ def refused(name, error, words, **settings):
 
 
 SETTINGS = [
-    refused("lr < 0", ValueError, "lr must be 0 or a positive number, got -0.5", lr=-0.5),
+    refused("lr < 0", ValueError, "lr must be a positive number", lr=-0.5),
     refused("lr NaN", ValueError, "lr must be a positive number", lr=math.nan),
     refused("lr text", TypeError, "lr must be a positive number", lr="0.1"),
     refused("decay < 0", ValueError, "weight_decay must be a finite number", weight_decay=-1.0),
     refused("flag", TypeError, "decoupled_weight_decay", decoupled_weight_decay="yes"),
     refused(
-        "decoupled at infinity", ValueError, "lr must be finite where weight decay",
+        "decoupled at infinity", ValueError, "lr and decoupled weight_decay.*got lr=inf",
         lr=math.inf, weight_decay=0.1, decoupled_weight_decay=True,
     ),
     refused(
-        "decay of all", ValueError, "a product below 1.*got lr=300 and weight_decay=0.01. Here",
+        "decay of all", ValueError, "lr and decoupled weight_decay.*got lr=300",
         lr=300, weight_decay=0.01, decoupled_weight_decay=True,
     ),
     refused("class", TypeError, "correction must be.*Add parentheses", correction=EMA),
@@ -39,7 +39,7 @@ SETTINGS = [
     refused("eval", ValueError, "proxy_mode.*Pass model", proxy_mode="eval"),
     refused("no_dropout", ValueError, "proxy_mode.*Pass model", proxy_mode="no_dropout"),
     refused(
-        "other model", ValueError, "model must be the network that is trained, got a Linear",
+        "other model", ValueError, "model must be the network",
         model=torch.nn.Linear(1, 1),
     ),
     refused("model", TypeError, "model must be a torch.nn.Module", model=3),
@@ -56,7 +56,7 @@ SETTINGS = [
         "inner optimiser", TypeError, "not the optimiser itself",
         inner=torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
     ),
-    refused("lbfgs", TypeError, "needs no closure", inner=lambda g: torch.optim.LBFGS(
+    refused("lbfgs", TypeError, "inner must be.*needs a closure", inner=lambda g: torch.optim.LBFGS(
         g[0]["params"]
     )),
     refused("proxy", TypeError, "proxy must be a function", proxy=3.0),
@@ -68,3 +68,46 @@ SETTINGS = [
 def test_refused(toy, error, words, settings):
     with pytest.raises(error, match=words):
         toy.optimizer(**settings)
+
+
+def test_named_parameters(toy):
+    named = [("weight", toy.params[0]), ("bias", toy.params[1])]
+    optimizer = ProxyProx(named, 0.3, proxy=toy.proxy)
+    toy.train(optimizer, 1)
+    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
+
+
+def test_a_generator_of_parameters_and_mixed_dtypes():
+    low = Parameter(torch.ones(4, dtype=torch.bfloat16))
+    high = Parameter(torch.ones(4, dtype=torch.float64))
+
+    def loss():
+        return (low.double() ** 2).sum() + (high**2).sum()
+
+    optimizer = ProxyProx(
+        (p for p in (low, high)), 0.1, proxy=loss, correction=EMA(0.5), inner=ImplicitStep(0.1)
+    )
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    assert low.dtype == torch.bfloat16
+    assert high.dtype == torch.float64
+    assert float(high.detach().abs().max()) < 0.5
+
+
+def test_a_failed_add_param_group_changes_nothing(toy):
+    optimizer = toy.optimizer()
+    with pytest.raises(TypeError, match="params must be dense"):
+        optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.int64)]})
+    with pytest.raises(ValueError, match="lr must be a positive number"):
+        optimizer.add_param_group({"params": [Parameter(torch.zeros(2))], "lr": -1.0})
+    assert len(optimizer.param_groups) == 1
+
+
+def test_a_negative_lr_on_the_way(toy):
+    optimizer = toy.optimizer()
+    toy.train(optimizer, 2)
+    optimizer.param_groups[0]["lr"] = -1.0
+    with pytest.raises(ValueError, match="lr must be 0 or a positive number"):
+        toy.train(optimizer, 1)

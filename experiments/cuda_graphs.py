@@ -132,7 +132,10 @@ class DeviceImages:
         deviation = torch.tensor(self.std, dtype=torch.float32, device=device)
         self._scale = 1 / (255 * deviation)
         self._shift = -torch.tensor(self.mean, dtype=torch.float32, device=device) / deviation
-        rows, columns = _mirrored(self.height, pad, device), _mirrored(self.width, pad, device)
+        rows, columns = (
+            mirror_indices(self.height, pad, device),
+            mirror_indices(self.width, pad, device),
+        )
         self._padded = pixels[:, rows][:, :, columns].contiguous()
         self._down = torch.arange(self.height, device=device)
         self._right = torch.arange(self.width, device=device)
@@ -215,7 +218,7 @@ class Plans:
     def next(self) -> Any:
         """Return the plan of the next minibatch."""
         if self._pass is None or self.at == self.per_pass:
-            used = self._shuffled()[: self.per_pass * self.batch_size]
+            used = self._shuffle()[: self.per_pass * self.batch_size]
             self._pass = self._plan(used).unflatten(0, (self.per_pass, self.batch_size))
             self.at = 0
         self.at += 1
@@ -223,11 +226,11 @@ class Plans:
 
     def everything(self, batch_size: int, *, shuffled: bool = False) -> list[Any]:
         """Return plans that cover the subset once, in its order or in a random one."""
-        used = self._shuffled() if shuffled else self.indices
+        used = self._shuffle() if shuffled else self.indices
         return list(self._plan(used).split(batch_size))
 
     def on(self, indices: Any) -> Plans:
-        """Return plans over another subset, which go on drawing from the same generator."""
+        """Return plans over another subset, which continue to draw from the same generator."""
         other = copy.copy(self)
         other.indices = torch.as_tensor(indices).long().to(self.data.device)
         other._pass, other.at = None, 0
@@ -249,7 +252,7 @@ class Plans:
         self._pass = None if state["pass"] is None else state["pass"].to(device)
         self.generator.set_state(state["generator"].cpu())
 
-    def _shuffled(self) -> Any:
+    def _shuffle(self) -> Any:
         size, device = len(self.indices), self.data.device
         return self.indices[torch.randperm(size, generator=self.generator, device=device)]
 
@@ -259,7 +262,7 @@ class Plans:
         return self.data.plain_plan(indices)
 
 
-def _mirrored(size: int, pad: int, device: Any) -> Any:
+def mirror_indices(size: int, pad: int, device: Any) -> Any:
     """Return indices that mirror a border of ``pad`` around ``size`` pixels."""
     positions = torch.arange(-pad, size + pad, device=device).abs()
     return torch.where(positions < size, positions, 2 * (size - 1) - positions)
@@ -319,6 +322,11 @@ class CapturedGradient:
         if graph and example.is_cuda:
             self._capture(list(buffers), pool, warmup)
 
+    @property
+    def replays(self) -> bool:
+        """Whether a graph was captured; otherwise every call evaluates eagerly."""
+        return self._graph is not None
+
     def __call__(self, batch: Any) -> Any:
         """Evaluate; return the loss, valid until the next call."""
         if self._graph is None:
@@ -341,7 +349,7 @@ class CapturedGradient:
             found = list(torch.autograd.grad(value, self.params))
         self.value = value.detach()
         with torch.no_grad():
-            found = [_laid_out_like(g, p) for g, p in zip(found, self.params, strict=True)]
+            found = [match_layout(g, p) for g, p in zip(found, self.params, strict=True)]
             if self.into is None:
                 self.gradients = found
             else:
@@ -366,7 +374,8 @@ class CapturedGradient:
                 buffer.copy_(value)
 
 
-def _laid_out_like(gradient: Any, p: Any) -> Any:
+def match_layout(gradient: Any, p: Any) -> Any:
+    """Return a gradient with the strides of its parameter."""
     # The fused updates of all parameters at once need equal strides; compilers choose their own.
     if gradient.stride() == p.stride():
         return gradient
@@ -424,10 +433,10 @@ class GraphedProxy:
         self._pool = torch.cuda.graph_pool_handle() if captured else None
         sample = plans.indices[:1]
         self._example = plans.data.plain_plan(sample.repeat(plans.batch_size))
-        self._partial = self._captured(self._example)
+        self._partial = self._capture_gradient(self._example)
         self._total = self._partial.gradients or [torch.zeros_like(p) for p in self.params]
         chunks = len(plans.indices) // full_batch
-        self._full = self._captured(
+        self._full = self._capture_gradient(
             plans.data.plain_plan(sample.repeat(full_batch)), into=self._total, scale=1 / chunks
         )
         self._subtract: dict[float, CapturedGradient] = {}
@@ -452,7 +461,7 @@ class GraphedProxy:
         value: Any = 0.0
         for plan in plans:
             value = value + self._full(plan)
-        self._hand_out(params, self._total)
+        self._set_gradients(params, self._total)
         return value / len(plans)
 
     def sample(self) -> Any:
@@ -462,12 +471,12 @@ class GraphedProxy:
     def partial(self, batch: Any, params: Sequence[Any]) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         value = self._partial(batch)
-        self._hand_out(params, self._partial.gradients)
+        self._set_gradients(params, self._partial.gradients)
         return value
 
     def subtract(self, batch: Any, params: Sequence[Any], weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        if self._partial._graph is None:
+        if not self._partial.replays:
             eager = CapturedGradient(
                 self.loss_of, params, batch, graph=False,
                 into=[p.grad for p in params], scale=-weight,
@@ -476,7 +485,7 @@ class GraphedProxy:
             return
         if weight not in self._subtract:
             # Capturing evaluates: what is being built up in the gradients is put back after it.
-            self._subtract[weight] = self._captured(
+            self._subtract[weight] = self._capture_gradient(
                 self._example, into=self._total, scale=-weight, keep=self._total
             )
         self._subtract[weight](batch)
@@ -497,7 +506,7 @@ class GraphedProxy:
         """Go to a saved position."""
         self.plans.load_state_dict(state)
 
-    def _captured(
+    def _capture_gradient(
         self,
         example: Any,
         *,
@@ -513,7 +522,7 @@ class GraphedProxy:
                 buffers=[*keep, *statistics], pool=self._pool,
             )  # fmt: skip
 
-    def _hand_out(self, params: Sequence[Any], found: Sequence[Any]) -> None:
+    def _set_gradients(self, params: Sequence[Any], found: Sequence[Any]) -> None:
         if len(params) == len(self.params):
             for p, g in zip(params, found, strict=True):
                 p.grad = g

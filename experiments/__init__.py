@@ -1,0 +1,1 @@
+"""Reproductions: run from the root of a clone, not part of the installed package."""
