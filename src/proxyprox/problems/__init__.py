@@ -1,9 +1,20 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
+from proxyprox.problems.families import (
+    FAMILIES,
+    CanonicalFamily,
+    Family,
+    Gamma,
+    Linear,
+    Logistic,
+    Poisson,
+    Softmax,
+)
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
     GLM,
+    gamma_regression,
     linear_regression,
     logistic_regression,
     poisson_regression,
@@ -14,19 +25,28 @@ from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
 
 __all__ = [
+    "FAMILIES",
     "GLM",
     "Batch",
+    "CanonicalFamily",
+    "Family",
     "FunctionObjective",
     "FunctionProxy",
+    "Gamma",
+    "Linear",
+    "Logistic",
     "MixedProxy",
     "Objective",
     "Penalty",
+    "Poisson",
     "Problem",
     "Proxy",
     "Quadratic",
     "Regularized",
     "ScaledProxy",
+    "Softmax",
     "Zero",
+    "gamma_regression",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",

@@ -1,16 +1,20 @@
-"""Exponential families with canonical link: what a generalised linear model needs of them.
+"""Families of generalised linear models: what a label is, and what a prediction of it costs.
 
-With the canonical link the loss of a row is ``A(z) − t·z``, where ``z = xᵀw``, ``t`` encodes the
-label and ``A`` is the log-partition. Its second derivative ``A''(z)`` does not see the label: that
-is why a proxy without any labels has δ = 0.
+A family is one class. It sees a row through its linear predictor ``z = xᵀw`` and its encoded label
+``t``, and says what the row's loss, slope and curvature in ``z`` are.
+
+With a canonical link the loss is ``A(z) − t·z``: the curvature ``A''(z)`` does not see the label,
+so that a proxy without any labels has δ = 0. With any other link it does see it, and a label-free
+proxy has the expected curvature in its place.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -21,46 +25,225 @@ from proxyprox._util.validation import INSTEAD, Words, listed, message, short, u
 
 Array = Any
 
+NODES, SHARES = (side.tolist() for side in np.polynomial.legendre.leggauss(32))
 
-class Family(Protocol):
-    """The scalar functions of one family; ``z`` has shape (n,) or, for softmax, (n, C)."""
+
+class Family(ABC):
+    """The labels of a generalised linear model, and the loss of predicting them.
+
+    Subclass it for a link that is not canonical, or :class:`CanonicalFamily` for one that is. The
+    methods take arrays of NumPy or torch, one entry a row, and must not change them.
+
+    Attributes
+    ----------
+    name : str
+        What configurations and the command line call the family.
+    labels : str
+        What a label may be, for messages: "a number above zero in every row".
+    prediction : str
+        How a prediction follows from ``z``, for reports: "expected count = exp(z)".
+    canonical : bool
+        Whether the curvature is free of the labels.
+    outputs : int
+        Number of linear predictors of a row.
+    max_curvature : float
+        A bound on the curvature over all predictors and labels; ``math.inf`` where there is none.
+    max_expected_curvature : float
+        The same of the expected curvature.
+
+    Examples
+    --------
+    Waiting times with mean ``1 + eᶻ`` (a link of one's own), exponentially distributed:
+
+    >>> import numpy as np
+    >>> from proxyprox import GLM
+    >>> class Waiting(Family):
+    ...     name, labels = "waiting", "a number above zero in every row"
+    ...
+    ...     def valid(self, t):
+    ...         return t > 0
+    ...
+    ...     def loss(self, z, t):
+    ...         return np.log(self.mean(z)) + t / self.mean(z)
+    ...
+    ...     def slope(self, z, t):
+    ...         m = self.mean(z)
+    ...         return (m - 1) * (m - t) / m**2
+    ...
+    ...     def curvature(self, z, t):
+    ...         m = self.mean(z)
+    ...         return (m - 1) * (m - t * (2 - m)) / m**3
+    ...
+    ...     def expected_curvature(self, z):
+    ...         return (1 - 1 / self.mean(z)) ** 2
+    ...
+    ...     def mean(self, z):
+    ...         return 1 + np.exp(z)
+    ...
+    ...     def link(self, mean):
+    ...         return np.log(mean - 1)
+    >>> loss = GLM(np.ones((2, 1)), [2.0, 4.0], Waiting())
+    >>> loss.gradient(np.zeros(1)), loss.label_free().hessian(np.zeros(1))
+    (array([-0.25]), array([[0.25]]))
+    """
+
+    name: ClassVar[str] = ""
+    labels: ClassVar[str] = "a finite number for every row"
+    prediction: ClassVar[str] = "prediction = z"
+    max_curvature: ClassVar[float] = math.inf
+    max_expected_curvature: ClassVar[float] = math.inf
 
     @property
     def outputs(self) -> int:
-        """Number of linear predictors a row has."""
+        """Number of linear predictors of a row."""
+        return 1
 
     @property
-    def curvature(self) -> float:
-        """An upper bound on the eigenvalues of A'' (``math.inf`` if there is none)."""
+    def canonical(self) -> bool:
+        """Whether the curvature is free of the labels."""
+        return isinstance(self, CanonicalFamily)
 
     @property
     def neutral(self) -> float:
-        """Return A'(0): the label-free target, for which w = 0 is stationary."""
+        """The mean at ``z = 0``."""
+        shape = (1,) if self.outputs == 1 else (1, self.outputs)
+        return float(np.ravel(self.mean(np.zeros(shape)))[0])
+
+    @abstractmethod
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return each row's loss; zero for a perfect fit, where that is possible."""
+
+    @abstractmethod
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return the derivative of each row's loss in ``z``."""
+
+    @abstractmethod
+    def curvature(self, z: Array, t: Array) -> Array:
+        """Return the second derivative of each row's loss in ``z``."""
+
+    @abstractmethod
+    def expected_curvature(self, z: Array) -> Array:
+        """Return the mean curvature over labels that the model itself would draw at ``z``."""
+
+    @abstractmethod
+    def mean(self, z: Array) -> Array:
+        """Return the expected label."""
+
+    @abstractmethod
+    def link(self, mean: Array) -> Array:
+        """Return ``z`` for a mean, given as a NumPy array."""
+
+    def valid(self, t: Array) -> Array:
+        """Tell for each finite number whether it is a label; by default all are."""
+        return np.ones(t.shape, dtype=bool)
 
     def encode(self, y: Array) -> Array:
-        """Return labels as targets: floats t, or class codes for softmax."""
+        """Return labels as a NumPy array of targets ``t``, refusing what is no label."""
+        targets = _numbers(y, self.labels)
+        wrong = ~self.valid(targets)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            got = Words(f"{float(targets[row])!r} at row {row}")
+            raise ValueError(message("y", got, self.labels))
+        return targets
 
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean of targets of shape (n, outputs), as the constant model predicts it."""
+        return np.asarray(weights @ targets / weights.sum())
+
+    def settings(self) -> dict[str, Any]:
+        """Return what tells two families of one class apart: all they hold but their classes."""
+        return {name: value for name, value in vars(self).items() if name != "classes"}
+
+
+class CanonicalFamily(Family):
+    """A family with its canonical link: loss ``A(z) − t·z`` plus what no parameter changes.
+
+    Subclasses give ``log_partition`` (A), ``mean`` (A'), ``variance`` (A'') and ``link``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.problems import Poisson
+    >>> Poisson().slope(np.zeros(1), np.array([3.0]))
+    array([-2.])
+    """
+
+    @abstractmethod
     def log_partition(self, z: Array) -> Array:
-        """Return A(z) for each row."""
+        """Return A(z) of each row."""
 
-    def mean(self, z: Array) -> Array:
-        """Return A'(z)."""
+    @abstractmethod
+    def variance(self, z: Array) -> Array:
+        """Return A''(z) of each row."""
 
-    def constant(self, targets: Array) -> Array:
-        """Return the part of each row's loss that does not depend on w."""
+    def constant(self, t: Array) -> Array:
+        """Return the part of each row's loss that does not depend on the parameters."""
+        return 0.0 * t
+
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return ``A(z) − t·z`` plus the constant."""
+        return self.log_partition(z) - t * z + self.constant(t)
+
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return ``A'(z) − t``."""
+        return self.mean(z) - t
+
+    def curvature(self, z: Array, t: Array = None) -> Array:
+        """Return ``A''(z)``, whatever the labels."""
+        return self.variance(z)
+
+    def expected_curvature(self, z: Array) -> Array:
+        """Return ``A''(z)``."""
+        return self.variance(z)
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return labels that mean nothing, as in the paper's experiment."""
+        return rng.normal(size=rows)
 
 
 @dataclass(frozen=True)
-class Linear:
+class ExpectedCurvature(CanonicalFamily):
+    """The label-free part of a family whose link is not canonical.
+
+    ``A''`` is the family's expected curvature; ``A'`` and ``A`` are its integrals from zero, by
+    Gauss–Legendre quadrature, so that a family need not know them.
+    """
+
+    family: Family
+
+    @property
+    def max_curvature(self) -> float:  # type: ignore[override]
+        """The bound on the expected curvature."""
+        return self.family.max_expected_curvature
+
+    def log_partition(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ (z − s) A''(s) ds``."""
+        return z * z * self._integral(z, lambda u: 1 - u)
+
+    def mean(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ A''(s) ds``."""
+        return z * self._integral(z, lambda u: 1.0)
+
+    def variance(self, z: Array) -> Array:
+        """Return the expected curvature."""
+        return self.family.expected_curvature(z)
+
+    def link(self, mean: Array) -> Array:
+        """Return the family's link."""
+        return self.family.link(mean)
+
+    def _integral(self, z: Array, factor: Any) -> Array:
+        places = [((1 + node) / 2, share / 2) for node, share in zip(NODES, SHARES, strict=True)]
+        return sum(share * factor(u) * self.variance(u * z) for u, share in places)
+
+
+@dataclass(frozen=True)
+class Linear(CanonicalFamily):
     """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``."""
 
-    outputs = 1
-    curvature = 1.0
-    neutral = 0.0
-
-    def encode(self, y: Array) -> Array:
-        """Return y as floats."""
-        return _numbers(y, "a finite number for every row")
+    name = "linear"
+    max_curvature = 1.0
 
     def log_partition(self, z: Array) -> Array:
         """Return z²/2."""
@@ -74,20 +257,24 @@ class Linear:
         """Return ones."""
         return namespace(z).ones_like(z)
 
-    def constant(self, targets: Array) -> Array:
+    def link(self, mean: Array) -> Array:
+        """Return the mean."""
+        return mean
+
+    def constant(self, t: Array) -> Array:
         """Return y²/2, so that a perfect fit has loss zero."""
-        return targets * targets / 2
+        return t * t / 2
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(CanonicalFamily):
     """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive."""
 
     classes: tuple[Any, ...] = (0, 1)
 
-    outputs = 1
-    curvature = 0.25
-    neutral = 0.5
+    name = "logistic"
+    prediction = "P({label} = {second}) = 1 / (1 + exp(-z))"
+    max_curvature = 0.25
 
     def encode(self, y: Array) -> Array:
         """Return 0 and 1 for the two classes."""
@@ -113,28 +300,37 @@ class Logistic:
         s = self.mean(z)
         return s * (1 - s)
 
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+    def link(self, mean: Array) -> Array:
+        """Return the log-odds."""
+        return np.log(mean) - np.log1p(-mean)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the share of the positive class, with half a label added to each class."""
+        return (weights @ targets + 0.5) / (weights.sum() + 1)
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return classes drawn uniformly."""
+        return np.asarray(self.classes)[rng.integers(len(self.classes), size=rows)]
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes."""
+class Softmax(CanonicalFamily):
+    """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes.
+
+    ``z`` and, but for ``encode``, the targets have shape (n, C), curvatures (n, C, C).
+    """
 
     classes: tuple[Any, ...]
 
-    curvature = 0.5
+    name = "softmax"
+    prediction = "P(class) = exp(z of the class) / sum of exp(z) over the classes"
+    max_curvature = 0.5
+    draw_labels = Logistic.draw_labels
 
     @property
     def outputs(self) -> int:
         """Number of classes."""
         return len(self.classes)
-
-    @property
-    def neutral(self) -> float:
-        """Return 1/C."""
-        return 1 / len(self.classes)
 
     def encode(self, y: Array) -> Array:
         """Return the class codes 0 … C − 1."""
@@ -148,6 +344,10 @@ class Softmax:
         top = xp.max(z, axis=1)
         return top + xp.log(xp.sum(xp.exp(z - top[:, None]), axis=1))
 
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return minus the log-probability of each row's class."""
+        return self.log_partition(z) - namespace(z).sum(t * z, axis=1)
+
     def mean(self, z: Array) -> Array:
         """Return the class probabilities, shape (n, C)."""
         xp = namespace(z)
@@ -155,27 +355,33 @@ class Softmax:
         shifted = xp.exp(z - top)
         return shifted / xp.sum(shifted, axis=1, keepdims=True)
 
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+    def variance(self, z: Array) -> Array:
+        """Return diag(p) − p pᵀ of each row."""
+        p = self.mean(z)
+        return p[:, :, None] * (np.eye(self.outputs) - p[:, None, :])
+
+    def link(self, mean: Array) -> Array:
+        """Return the log-frequencies, centred."""
+        logs = np.log(mean)
+        return logs - logs.mean()
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the class frequencies, with half a label added to each class."""
+        counts = weights @ targets + 0.5
+        return np.asarray(counts / counts.sum())
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(CanonicalFamily):
     """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
 
-    outputs = 1
-    curvature = math.inf
-    neutral = 1.0
+    name = "poisson"
+    labels = "zero or more for every row (Poisson counts)"
+    prediction = "expected count = exp(z)"
 
-    def encode(self, y: Array) -> Array:
-        """Return y as floats, refusing negative counts."""
-        targets = _numbers(y, "zero or more for every row")
-        if (targets < 0).any():
-            bad = int(np.argmax(targets < 0))
-            got = Words(f"{float(targets[bad])!r} at row {bad}")
-            raise ValueError(message("y", got, "zero or more for every row (Poisson counts)"))
-        return targets
+    def valid(self, t: Array) -> Array:
+        """Tell which numbers are zero or more."""
+        return t >= 0
 
     def log_partition(self, z: Array) -> Array:
         """Return eᶻ."""
@@ -183,38 +389,86 @@ class Poisson:
             # An overflow is a rejected trial point of a line search, not a fault.
             return namespace(z).exp(z)
 
+    mean = variance = log_partition
+
+    def link(self, mean: Array) -> Array:
+        """Return log mean."""
+        return np.log(mean)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean; without a single event its logarithm would be minus infinity."""
+        return np.maximum(super().base_rate(targets, weights), 0.5 / weights.sum())
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return counts of mean one."""
+        return rng.poisson(size=rows)
+
+
+@dataclass(frozen=True)
+class Gamma(Family):
+    """Amounts above zero with mean ``eᶻ``: half the deviance, ``y e⁻ᶻ − log(y e⁻ᶻ) − 1``.
+
+    The link is the logarithm, not the canonical one: the curvature ``y e⁻ᶻ`` sees the label, and
+    is one on average.
+    """
+
+    name = "gamma"
+    labels = "a number above zero for every row (Gamma amounts)"
+    prediction = "expected amount = exp(z)"
+    max_expected_curvature = 1.0
+
+    def valid(self, t: Array) -> Array:
+        """Tell which numbers are above zero."""
+        return t > 0
+
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return ``y e⁻ᶻ − log(y e⁻ᶻ) − 1``."""
+        return self.curvature(z, t) + z - namespace(z).log(t) - 1
+
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return ``1 − y e⁻ᶻ``."""
+        return 1 - self.curvature(z, t)
+
+    def curvature(self, z: Array, t: Array) -> Array:
+        """Return ``y e⁻ᶻ``."""
+        with np.errstate(over="ignore"):
+            return t * namespace(z).exp(-z)
+
+    def expected_curvature(self, z: Array) -> Array:
+        """Return ones."""
+        return namespace(z).ones_like(z)
+
     def mean(self, z: Array) -> Array:
         """Return eᶻ."""
-        return self.log_partition(z)
+        with np.errstate(over="ignore"):
+            return namespace(z).exp(z)
 
-    def variance(self, z: Array) -> Array:
-        """Return eᶻ."""
-        return self.log_partition(z)
+    def link(self, mean: Array) -> Array:
+        """Return log mean."""
+        return np.log(mean)
 
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Linear, Logistic, Softmax, Poisson, Gamma)
+}
+"""Every family by the name that configurations and the command line call it."""
 
 
 def binary_classes(y: Array) -> tuple[Any, ...]:
     """Return the two classes of binary labels, smaller first."""
     found = _distinct(y)
-    if len(found) > 2:
-        shown = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
-        raise ValueError(
-            message("y", Words(f"{len(found)} classes ({shown})"), "labels of two classes")[:-1]
-            + ". Use softmax_regression for more than two classes."
-        )
     if len(found) == 2:
         return found
     # One class only: the two usual codings are unambiguous, anything else is not.
     for coding in ((0, 1), (-1, 1)):
-        if found[0] in coding:
+        if len(found) == 1 and found[0] in coding:
             return coding
+    many = len(found) > 2
+    got = f"{len(found)} classes {short(found)}" if many else f"only the class {found[0]!r}"
     remedy = "Pass classes=(negative, positive)."
-    raise ValueError(
-        message("y", Words(f"only the class {found[0]!r}"), "labels of two classes", remedy)
-    )
+    if many:
+        remedy = "Use softmax_regression for more than two classes."
+    raise ValueError(message("y", Words(got), "labels of two classes", remedy))
 
 
 def many_classes(y: Array) -> tuple[Any, ...]:
@@ -229,16 +483,13 @@ def many_classes(y: Array) -> tuple[Any, ...]:
 
 def label_array(y: Any, argument: str = "y") -> Array:
     """Return labels as an array of numbers, booleans or text, whatever they came in."""
-    y = unmasked(argument, y)
-    if scipy.sparse.issparse(y):
+    values = unmasked(argument, y)
+    if scipy.sparse.issparse(values):
         got, remedy = Words("a sparse matrix"), "Pass it dense and flat: .toarray().ravel()."
         raise TypeError(message(argument, got, "an array of labels", remedy))
-    if isinstance(y, (list, tuple)):
+    if isinstance(values, (list, tuple)) and any(isinstance(v, (str, bytes)) for v in values):
         # NumPy would turn a number among texts into a text.
-        mixed = any(isinstance(value, (str, bytes)) for value in y)
-        values = _objects(y) if mixed else y
-    else:
-        values = y
+        values = np.fromiter(values, dtype=object)
     try:
         values = to_numpy(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -262,7 +513,7 @@ def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[
     if len(given) < least or (most is not None and len(given) > most):
         remedy = "Use softmax_regression for more than two classes." if most else ""
         raise ValueError(message("classes", given, allowed, remedy))
-    values = _of_one_kind("classes", _objects(given))
+    values = _of_one_kind("classes", np.fromiter(given, dtype=object))
     if values.dtype.kind not in "biufUST":
         raise TypeError(message("classes", given, allowed))
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -270,13 +521,6 @@ def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[
     if len(np.unique(values)) < len(values):
         raise ValueError(message("classes", given, "different from each other"))
     return tuple(values.tolist())
-
-
-def _objects(values: Any) -> Array:
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
 
 
 def _of_one_kind(argument: str, values: Array) -> Array:
@@ -288,31 +532,20 @@ def _of_one_kind(argument: str, values: Array) -> Array:
         missing = value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
         if missing or (isinstance(value, float) and math.isnan(value)):
             got = Words(f"{value!r} at row {row}")
-            remedy = "Drop those rows."
-            raise ValueError(message(argument, got, "a label for every row", remedy))
-    for kinds in (str, bytes, (numbers.Real, np.bool_)):
-        if all(isinstance(value, kinds) for value in found):
-            array = np.array(found).reshape(values.shape)
-            # Whole numbers beyond 64 bits, and fractions, stay objects.
-            return _as_floats(argument, array) if array.dtype.kind == "O" else array
+            raise ValueError(message(argument, got, "a label for every row", "Drop those rows."))
     number = (numbers.Real, np.bool_)
-    kinds = next((k for k in (str, bytes, number) if isinstance(found[0], k)), number)
-    row = next(row for row, value in enumerate(found) if not isinstance(value, kinds))
-    got = Words(f"{short(found[row])} at row {row}")
-    remedy = "Convert them all to text, or all to numbers."
-    raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
-
-
-def _as_floats(argument: str, values: Array) -> Array:
+    kind = next((k for k in (str, bytes) if found and isinstance(found[0], k)), number)
+    for row, value in enumerate(found):
+        if not isinstance(value, kind):
+            got = Words(f"{short(value)} at row {row}")
+            remedy = "Convert them all to text, or all to numbers."
+            raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
+    array = np.array(found).reshape(values.shape)
     try:
-        floats = values.astype(np.float64)
-    except OverflowError:
-        floats = None
-    if floats is None or len(np.unique(floats)) < len(set(values.ravel().tolist())):
-        row = max(range(values.size), key=lambda row: abs(values.flat[row]))
-        got = Words(f"{short(values.flat[row])} at row {row}")
-        raise ValueError(message(argument, got, "numbers that float64 tells apart"))
-    return floats
+        # Whole numbers beyond 64 bits, and fractions, stay objects.
+        return array.astype(np.float64) if array.dtype.kind == "O" else array
+    except OverflowError as error:
+        raise ValueError(message(argument, values, "numbers that float64 can hold")) from error
 
 
 def _distinct(y: Array) -> tuple[Any, ...]:
@@ -321,7 +554,7 @@ def _distinct(y: Array) -> tuple[Any, ...]:
         _numbers(y, "a class for every row")
     if y.size == 0:
         raise ValueError(message("y", Words("an empty array"), "one label for each row"))
-    return tuple(v.item() if isinstance(v, np.generic) else v for v in np.unique(y))
+    return tuple(np.unique(y).tolist())
 
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:

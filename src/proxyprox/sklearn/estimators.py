@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import INSTEAD, Words, message
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson, Softmax
 from proxyprox.sklearn.fitting import Learned, learn
 from proxyprox.sklearn.inference import Interval, quantile

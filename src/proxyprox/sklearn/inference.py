@@ -17,7 +17,7 @@ from proxyprox import GLM
 from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Linear, Poisson
 from proxyprox.sklearn.moments import (
     centred,

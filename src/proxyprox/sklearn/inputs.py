@@ -27,7 +27,7 @@ from proxyprox._util.validation import (
     to_plain,
     whole,
 )
-from proxyprox.problems.design import Design, require_squares
+from proxyprox.problems.glm import Design, require_squares
 from proxyprox.problems.families import Family, Logistic
 from proxyprox.sklearn.moments import Moment, moment_of, pooled
 

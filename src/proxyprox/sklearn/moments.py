@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson
 from proxyprox.problems.glm import GLM, as_targets
 

@@ -12,7 +12,7 @@ from proxyprox import DANE, GLM, Problem, Residual, minimize
 from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.problems.combination import Tilted
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Linear, label_array
 from proxyprox.sklearn.inputs import Labelled, Settings, encoded_answers
 from proxyprox.sklearn.moments import Moment, means, targets_of
