@@ -42,6 +42,8 @@ class Family(ABC):
         What a label may be, for messages: "a number above zero in every row".
     prediction : str
         How a prediction follows from ``z``, for reports: "expected count = exp(z)".
+    classifier : bool
+        Whether labels are classes; such a family takes the tuple of them.
     canonical : bool
         Whether the curvature is free of the labels.
     outputs : int
@@ -90,6 +92,7 @@ class Family(ABC):
     name: ClassVar[str] = ""
     labels: ClassVar[str] = "a finite number for every row"
     prediction: ClassVar[str] = "prediction = z"
+    classifier: ClassVar[bool] = False
     max_curvature: ClassVar[float] = math.inf
     max_expected_curvature: ClassVar[float] = math.inf
 
@@ -148,8 +151,8 @@ class Family(ABC):
         return targets
 
     def base_rate(self, targets: Array, weights: Array) -> Array:
-        """Return the mean of targets of shape (n, outputs), as the constant model predicts it."""
-        return np.asarray(weights @ targets / weights.sum())
+        """Return the weighted mean of the targets, which the constant model predicts."""
+        return weights @ targets / weights.sum()
 
     def settings(self) -> dict[str, Any]:
         """Return what tells two families of one class apart: all they hold but their classes."""
@@ -273,6 +276,7 @@ class Logistic(CanonicalFamily):
     classes: tuple[Any, ...] = (0, 1)
 
     name = "logistic"
+    classifier = True
     prediction = "P({label} = {second}) = 1 / (1 + exp(-z))"
     max_curvature = 0.25
 
@@ -323,6 +327,7 @@ class Softmax(CanonicalFamily):
     classes: tuple[Any, ...]
 
     name = "softmax"
+    classifier = True
     prediction = "P(class) = exp(z of the class) / sum of exp(z) over the classes"
     max_curvature = 0.5
     draw_labels = Logistic.draw_labels
@@ -368,7 +373,7 @@ class Softmax(CanonicalFamily):
     def base_rate(self, targets: Array, weights: Array) -> Array:
         """Return the class frequencies, with half a label added to each class."""
         counts = weights @ targets + 0.5
-        return np.asarray(counts / counts.sum())
+        return counts / counts.sum()
 
 
 @dataclass(frozen=True)
