@@ -58,7 +58,7 @@ class Family(ABC):
     Waiting times with mean ``1 + eᶻ`` (a link of one's own), exponentially distributed:
 
     >>> import numpy as np
-    >>> from proxyprox import GLM
+    >>> from proxyprox.problems import GLM, Family
     >>> class Waiting(Family):
     ...     name, labels = "waiting", "a number above zero in every row"
     ...
