@@ -1,16 +1,7 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
-from proxyprox.problems.families import (
-    FAMILIES,
-    CanonicalFamily,
-    Family,
-    Gamma,
-    Linear,
-    Logistic,
-    Poisson,
-    Softmax,
-)
+from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
     GLM,
@@ -32,19 +23,15 @@ __all__ = [
     "Family",
     "FunctionObjective",
     "FunctionProxy",
-    "Gamma",
-    "Linear",
-    "Logistic",
+    "LogLink",
     "MixedProxy",
     "Objective",
     "Penalty",
-    "Poisson",
     "Problem",
     "Proxy",
     "Quadratic",
     "Regularized",
     "ScaledProxy",
-    "Softmax",
     "Zero",
     "gamma_regression",
     "linear_regression",

@@ -20,12 +20,16 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.arrays import from_numpy, namespace, to_numpy
 from proxyprox._util.validation import INSTEAD, Words, listed, message, short, unmasked
 
 Array = Any
 
-NODES, SHARES = (side.tolist() for side in np.polynomial.legendre.leggauss(32))
+QUADRATURE = [
+    (float(1 + node) / 2, float(share) / 2)
+    for node, share in zip(*np.polynomial.legendre.leggauss(32), strict=True)
+]
+"""Places in (0, 1) and their shares."""
 
 
 class Family(ABC):
@@ -136,6 +140,15 @@ class Family(ABC):
     def link(self, mean: Array) -> Array:
         """Return ``z`` for a mean, given as a NumPy array."""
 
+    def expected_slope(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ I(s) ds`` of the expected curvature I, by Gauss–Legendre quadrature."""
+        return z * sum(share * self.expected_curvature(u * z) for u, share in QUADRATURE)
+
+    def expected_loss(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ (z − s) I(s) ds``, whose derivative is the expected slope."""
+        parts = (share * (1 - u) * self.expected_curvature(u * z) for u, share in QUADRATURE)
+        return z * z * sum(parts)
+
     def valid(self, t: Array) -> Array:
         """Tell for each finite number whether it is a label; by default all are."""
         return np.ones(t.shape, dtype=bool)
@@ -167,7 +180,7 @@ class CanonicalFamily(Family):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox.problems import Poisson
+    >>> from proxyprox.problems.families import Poisson
     >>> Poisson().slope(np.zeros(1), np.array([3.0]))
     array([-2.])
     """
@@ -207,11 +220,7 @@ class CanonicalFamily(Family):
 
 @dataclass(frozen=True)
 class ExpectedCurvature(CanonicalFamily):
-    """The label-free part of a family whose link is not canonical.
-
-    ``A''`` is the family's expected curvature; ``A'`` and ``A`` are its integrals from zero, by
-    Gauss–Legendre quadrature, so that a family need not know them.
-    """
+    """What is left of a family without labels if its link is not canonical: ``A''`` is expected."""
 
     family: Family
 
@@ -221,12 +230,12 @@ class ExpectedCurvature(CanonicalFamily):
         return self.family.max_expected_curvature
 
     def log_partition(self, z: Array) -> Array:
-        """Return ``∫₀ᶻ (z − s) A''(s) ds``."""
-        return z * z * self._integral(z, lambda u: 1 - u)
+        """Return the second integral of the expected curvature."""
+        return self.family.expected_loss(z)
 
     def mean(self, z: Array) -> Array:
-        """Return ``∫₀ᶻ A''(s) ds``."""
-        return z * self._integral(z, lambda u: 1.0)
+        """Return the integral of the expected curvature."""
+        return self.family.expected_slope(z)
 
     def variance(self, z: Array) -> Array:
         """Return the expected curvature."""
@@ -235,10 +244,6 @@ class ExpectedCurvature(CanonicalFamily):
     def link(self, mean: Array) -> Array:
         """Return the family's link."""
         return self.family.link(mean)
-
-    def _integral(self, z: Array, factor: Any) -> Array:
-        places = [((1 + node) / 2, share / 2) for node, share in zip(NODES, SHARES, strict=True)]
-        return sum(share * factor(u) * self.variance(u * z) for u, share in places)
 
 
 @dataclass(frozen=True)
@@ -363,7 +368,7 @@ class Softmax(CanonicalFamily):
     def variance(self, z: Array) -> Array:
         """Return diag(p) − p pᵀ of each row."""
         p = self.mean(z)
-        return p[:, :, None] * (np.eye(self.outputs) - p[:, None, :])
+        return p[:, :, None] * (from_numpy(np.eye(self.outputs), like=p) - p[:, None, :])
 
     def link(self, mean: Array) -> Array:
         """Return the log-frequencies, centred."""
@@ -376,8 +381,22 @@ class Softmax(CanonicalFamily):
         return counts / counts.sum()
 
 
+class LogLink:
+    """The logarithmic link, to be inherited before the family: the mean is eᶻ."""
+
+    def mean(self, z: Array) -> Array:
+        """Return eᶻ."""
+        with np.errstate(over="ignore"):
+            # An overflow is a rejected trial point of a line search, not a fault.
+            return namespace(z).exp(z)
+
+    def link(self, mean: Array) -> Array:
+        """Return log mean."""
+        return np.log(mean)
+
+
 @dataclass(frozen=True)
-class Poisson(CanonicalFamily):
+class Poisson(LogLink, CanonicalFamily):
     """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
 
     name = "poisson"
@@ -388,17 +407,7 @@ class Poisson(CanonicalFamily):
         """Tell which numbers are zero or more."""
         return t >= 0
 
-    def log_partition(self, z: Array) -> Array:
-        """Return eᶻ."""
-        with np.errstate(over="ignore"):
-            # An overflow is a rejected trial point of a line search, not a fault.
-            return namespace(z).exp(z)
-
-    mean = variance = log_partition
-
-    def link(self, mean: Array) -> Array:
-        """Return log mean."""
-        return np.log(mean)
+    log_partition = variance = LogLink.mean
 
     def base_rate(self, targets: Array, weights: Array) -> Array:
         """Return the mean; without a single event its logarithm would be minus infinity."""
@@ -410,7 +419,7 @@ class Poisson(CanonicalFamily):
 
 
 @dataclass(frozen=True)
-class Gamma(Family):
+class Gamma(LogLink, Family):
     """Amounts above zero with mean ``eᶻ``: half the deviance, ``y e⁻ᶻ − log(y e⁻ᶻ) − 1``.
 
     The link is the logarithm, not the canonical one: the curvature ``y e⁻ᶻ`` sees the label, and
@@ -436,21 +445,19 @@ class Gamma(Family):
 
     def curvature(self, z: Array, t: Array) -> Array:
         """Return ``y e⁻ᶻ``."""
-        with np.errstate(over="ignore"):
-            return t * namespace(z).exp(-z)
+        return t * self.mean(-z)
 
     def expected_curvature(self, z: Array) -> Array:
         """Return ones."""
         return namespace(z).ones_like(z)
 
-    def mean(self, z: Array) -> Array:
-        """Return eᶻ."""
-        with np.errstate(over="ignore"):
-            return namespace(z).exp(z)
+    def expected_slope(self, z: Array) -> Array:
+        """Return z."""
+        return z
 
-    def link(self, mean: Array) -> Array:
-        """Return log mean."""
-        return np.log(mean)
+    def expected_loss(self, z: Array) -> Array:
+        """Return z²/2."""
+        return z * z / 2
 
 
 FAMILIES: dict[str, type[Family]] = {

@@ -291,7 +291,7 @@ class GLM:
         Labels. Without them the model is label-free: still a proxy, and still an objective whose
         gradients come from observed labels through :meth:`gradient_from`.
     family : Family
-        What the labels are and what ℓ is, such as ``proxyprox.problems.Logistic()``.
+        What the labels are and what ℓ is, such as ``proxyprox.problems.families.Logistic()``.
     l2 : float
         Strength of the L2 term.
     intercept : bool
@@ -304,7 +304,7 @@ class GLM:
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox.problems import Poisson
+    >>> from proxyprox.problems.families import Poisson
     >>> GLM(np.ones((2, 1)), [0, 3], Poisson()).gradient(np.zeros(1))
     array([-0.5])
     """
