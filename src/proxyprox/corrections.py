@@ -1,14 +1,12 @@
 """Estimates of ∇h = ∇L − ∇L̂: what a method adds to its proxy to aim at the target.
 
-The estimate of ∇h = ∇L − ∇L̂ that a method adds to its subproblem.
-
 Arithmetic only: the same file serves NumPy arrays and torch tensors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -212,12 +210,10 @@ def tuned_power(
     if g.ndim != 2 or g.shape != f.shape:
         got = f"arrays of shape {g.shape} and {f.shape}"
         raise ValueError(message("target and proxy", got, "two matrices of one shape"))
-    g, f = _mapped(g - g.mean(0), metric), _mapped(f - f.mean(0), metric)
+    g, f = g - g.mean(0), f - f.mean(0)
+    if metric is not None:
+        g, f = g @ metric, f @ metric
     spread = float(np.sum(f * f))
     if spread == 0:
         return 0.0
     return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))
-
-
-def _mapped(rows: Any, metric: Matrix | None) -> Any:
-    return rows if metric is None else rows @ metric

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from proxyprox._util.validation import fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import fraction, instance, nonnegative, positive, whole
 
 
 class Progress(NamedTuple):
@@ -51,7 +51,7 @@ class Criterion:
 
     def threshold(self, progress: Progress) -> float | None:
         """Return the bound on the residual, or None if the rule has none."""
-        raise NotImplementedError  # pragma: no cover
+        return None
 
     def holds(self, progress: Progress) -> bool | None:
         """Tell whether the inexactness rule holds; None if this is not such a rule."""
@@ -74,11 +74,8 @@ class Criterion:
 
 
 def _rule(given: Any) -> Criterion:
-    if isinstance(given, Criterion):
-        return given
-    remedy = "Add parentheses to make an instance." if isinstance(given, type) else ""
-    allowed = "joined by & or | to a stopping rule such as Steps(20)"
-    raise TypeError(message("a stopping rule", given, allowed, remedy))
+    instance("a stopping rule", given, Criterion, "joined to a stopping rule such as Steps(20)")
+    return cast(Criterion, given)
 
 
 @dataclass(frozen=True)
@@ -209,10 +206,6 @@ class Steps(Criterion):
         """Check the number."""
         whole("steps", self.steps)
 
-    def threshold(self, progress: Progress) -> None:
-        """Return None: the residual is not bounded."""
-        return
-
     def __call__(self, progress: Progress) -> bool:
         """Tell whether the steps are taken."""
         return progress.steps >= self.steps
@@ -228,75 +221,53 @@ class RandomSteps(Criterion):
         """Check the probability."""
         fraction("p", self.p)
 
-    def threshold(self, progress: Progress) -> None:
-        """Return None: the residual is not bounded."""
-        return
-
     def begin(self, rng: np.random.Generator) -> Criterion:
         """Draw this outer step's number of inner steps."""
         return Steps(int(rng.geometric(self.p)))
 
 
 @dataclass(frozen=True)
-class AnyOf(Criterion):
+class Joined(Criterion):
+    """Several rules as one; abstract."""
+
+    rules: tuple[Criterion, ...]
+
+    enough: ClassVar[Callable[[Iterable[object]], bool]]
+    bound: ClassVar[Callable[..., Any]]
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Capabilities that any of the rules asks for."""
+        return tuple({need for rule in self.rules for need in rule.needs})
+
+    def threshold(self, progress: Progress) -> float | None:
+        """Return the laxest or the strictest of the rules' bounds."""
+        bounds = (rule.threshold(progress) for rule in self.rules)
+        known = [bound for bound in bounds if bound is not None]
+        return float(type(self).bound(known)) if known else None
+
+    def holds(self, progress: Progress) -> bool | None:
+        """Tell whether enough of the inexactness rules hold."""
+        answers = (rule.holds(progress) for rule in self.rules)
+        known = [answer for answer in answers if answer is not None]
+        return type(self).enough(known) if known else None
+
+    def __call__(self, progress: Progress) -> bool:
+        """Tell whether to stop."""
+        return type(self).enough(rule(progress) for rule in self.rules)
+
+    def begin(self, rng: np.random.Generator) -> Criterion:
+        """Begin every rule."""
+        return type(self)(tuple(rule.begin(rng) for rule in self.rules))
+
+
+class AnyOf(Joined):
     """Stop as soon as one of the rules says so."""
 
-    rules: tuple[Criterion, ...]
-
-    @property
-    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Capabilities that any of the rules asks for."""
-        return tuple({need for rule in self.rules for need in rule.needs})
-
-    def threshold(self, progress: Progress) -> float | None:
-        """Return the laxest of the rules' bounds."""
-        return max(_known(rule.threshold(progress) for rule in self.rules), default=None)
-
-    def holds(self, progress: Progress) -> bool | None:
-        """Tell whether one of the inexactness rules holds."""
-        answers = _known(rule.holds(progress) for rule in self.rules)
-        return any(answers) if answers else None
-
-    def __call__(self, progress: Progress) -> bool:
-        """Tell whether to stop."""
-        return any(rule(progress) for rule in self.rules)
-
-    def begin(self, rng: np.random.Generator) -> Criterion:
-        """Begin every rule."""
-        return AnyOf(tuple(rule.begin(rng) for rule in self.rules))
+    enough, bound = any, max
 
 
-@dataclass(frozen=True)
-class AllOf(Criterion):
+class AllOf(Joined):
     """Stop when all of the rules say so."""
 
-    rules: tuple[Criterion, ...]
-
-    @property
-    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Capabilities that any of the rules asks for."""
-        return tuple({need for rule in self.rules for need in rule.needs})
-
-    def threshold(self, progress: Progress) -> float | None:
-        """Return the strictest of the rules' bounds."""
-        return min(_known(rule.threshold(progress) for rule in self.rules), default=None)
-
-    def holds(self, progress: Progress) -> bool | None:
-        """Tell whether every inexactness rule holds."""
-        answers = _known(rule.holds(progress) for rule in self.rules)
-        return all(answers) if answers else None
-
-    def __call__(self, progress: Progress) -> bool:
-        """Tell whether to stop."""
-        return all(rule(progress) for rule in self.rules)
-
-    def begin(self, rng: np.random.Generator) -> Criterion:
-        """Begin every rule."""
-        return AllOf(tuple(rule.begin(rng) for rule in self.rules))
-
-
-T = TypeVar("T")
-
-
-def _known(answers: Iterable[T | None]) -> list[T]:
-    return [answer for answer in answers if answer is not None]
+    enough, bound = all, min

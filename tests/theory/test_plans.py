@@ -72,7 +72,7 @@ class TestConvex:
             plan_run(**{**CONVEX, name: -1.0})
 
     def test_an_unreachable_accuracy_is_refused(self):
-        with pytest.raises(ValueError, match=r"epsilon must be large enough.*raise epsilon"):
+        with pytest.raises(ValueError, match="epsilon must be large enough"):
             plan_run(**{**CONVEX, "epsilon": 1e-200})
 
 
@@ -141,5 +141,5 @@ class TestStronglyConvex:
             plan_run(**{**STRONG, name: 0.0})
 
     def test_an_unreachable_accuracy_is_refused(self):
-        with pytest.raises(ValueError, match=r"epsilon must be large enough.*raise epsilon"):
+        with pytest.raises(ValueError, match="epsilon must be large enough"):
             plan_run(**{**STRONG, "epsilon": 1e-300, "sigma": 1e10})

@@ -71,8 +71,8 @@ class Solver:
                 whole(name, getattr(self, name))
 
 
+# Parameters up to which a d × d Hessian factor is worth keeping.
 DENSE_LIMIT = 600
-"""Parameters up to which a d × d Hessian factor is worth keeping."""
 
 
 class Choice(NamedTuple):

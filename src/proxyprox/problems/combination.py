@@ -57,8 +57,7 @@ class Combination:
         self.gradient_from = self._gradient_from if has(first, "gradient_from") else None
         closed = len(self.parts) == 1 and has(first, "solve_shifted")
         self.solve_shifted = self._solve_shifted if closed else None
-        zeros = [part.zeros for part in self.parts if hasattr(part, "zeros")]
-        if zeros:
+        if zeros := [part.zeros for part in self.parts if hasattr(part, "zeros")]:
             self.zeros = zeros[0]
         sizes = {part.dim for part in self.parts if isinstance(getattr(part, "dim", None), int)}
         sizes |= {int(given.shape[0]) for given in (tilt, centre) if given is not None}
@@ -200,12 +199,9 @@ class MixedProxy(Combination):
         proxies = listed("proxies", proxies, "a list of proxies")
         weights = listed("weights", weights, "a list of numbers, one for each proxy")
         checked = [nonnegative("weights", weight) for weight in weights]
-        if len(checked) != len(proxies):
-            got = f"{len(checked)} weights for {len(proxies)} proxies"
-            raise ValueError(message("weights", got, "one for each proxy"))
-        if not any(checked):
-            remedy = "For no proxy at all use Zero()."
-            raise ValueError(message("weights", checked, "positive for one proxy at least", remedy))
+        if len(checked) != len(proxies) or not any(checked):
+            allowed = f"one for each of the {len(proxies)} proxies, not all zero"
+            raise ValueError(message("weights", checked, allowed, "For no proxy use Zero()."))
         kept = [(p, s) for p, s in zip(proxies, checked, strict=True) if s > 0]
         self.proxies = tuple(_loss("MixedProxy", "proxies", p) for p, _ in kept)
         super().__init__(self.proxies, [s for _, s in kept], settings=[s for _, s in kept])

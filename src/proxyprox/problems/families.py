@@ -25,11 +25,11 @@ from proxyprox._util.validation import INSTEAD, Words, listed, message, short, u
 
 Array = Any
 
+# Places in (0, 1) and their shares.
 QUADRATURE = [
     (float(1 + node) / 2, float(share) / 2)
     for node, share in zip(*np.polynomial.legendre.leggauss(32), strict=True)
 ]
-"""Places in (0, 1) and their shares."""
 
 
 class Family(ABC):
@@ -213,37 +213,13 @@ class CanonicalFamily(Family):
         """Return ``A''(z)``."""
         return self.variance(z)
 
+    def expected_slope(self, z: Array) -> Array:
+        """Return ``A'(z) − A'(0)``: any label would do, and this one leaves w = 0 stationary."""
+        return self.mean(z) - self.neutral
+
     def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
         """Return labels that mean nothing, as in the paper's experiment."""
         return rng.normal(size=rows)
-
-
-@dataclass(frozen=True)
-class ExpectedCurvature(CanonicalFamily):
-    """What is left of a family without labels if its link is not canonical: ``A''`` is expected."""
-
-    family: Family
-
-    @property
-    def max_curvature(self) -> float:  # type: ignore[override]
-        """The bound on the expected curvature."""
-        return self.family.max_expected_curvature
-
-    def log_partition(self, z: Array) -> Array:
-        """Return the second integral of the expected curvature."""
-        return self.family.expected_loss(z)
-
-    def mean(self, z: Array) -> Array:
-        """Return the integral of the expected curvature."""
-        return self.family.expected_slope(z)
-
-    def variance(self, z: Array) -> Array:
-        """Return the expected curvature."""
-        return self.family.expected_curvature(z)
-
-    def link(self, mean: Array) -> Array:
-        """Return the family's link."""
-        return self.family.link(mean)
 
 
 @dataclass(frozen=True)
@@ -460,37 +436,30 @@ class Gamma(LogLink, Family):
         return z * z / 2
 
 
+# Every family by the name that configurations and the command line call it.
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Linear, Logistic, Softmax, Poisson, Gamma)
 }
-"""Every family by the name that configurations and the command line call it."""
 
 
-def binary_classes(y: Array) -> tuple[Any, ...]:
-    """Return the two classes of binary labels, smaller first."""
-    found = _distinct(y)
-    if len(found) == 2:
-        return found
-    # One class only: the two usual codings are unambiguous, anything else is not.
+def classes_of(y: Any, *, binary: bool) -> tuple[Any, ...]:
+    """Return the classes of labels in order: two of them, or two and more."""
+    y = label_array(y)
+    if y.dtype.kind == "f":
+        _numbers(y, "a class for every row")
+    found = tuple(np.unique(y).tolist())
     for coding in ((0, 1), (-1, 1)):
-        if len(found) == 1 and found[0] in coding:
+        # One class only: the two usual codings are unambiguous, anything else is not.
+        if binary and len(found) == 1 and found[0] in coding:
             return coding
-    many = len(found) > 2
-    got = f"{len(found)} classes {short(found)}" if many else f"only the class {found[0]!r}"
-    remedy = "Pass classes=(negative, positive)."
-    if many:
-        remedy = "Use softmax_regression for more than two classes."
-    raise ValueError(message("y", Words(got), "labels of two classes", remedy))
-
-
-def many_classes(y: Array) -> tuple[Any, ...]:
-    """Return the sorted classes of multinomial labels."""
-    found = _distinct(y)
+    if len(found) == 2 or (len(found) > 2 and not binary):
+        return found
+    remedy = "Use softmax_regression for more than two classes."
     if len(found) < 2:
-        remedy = "Pass classes=(…) with every class there is."
-        got = Words(f"only the class {found[0]!r}")
-        raise ValueError(message("y", got, "labels of at least two classes", remedy))
-    return found
+        remedy = "Pass classes=(...) with every class there is."
+    got = Words(f"{len(found)} classes, {short(found)}")
+    allowed = f"labels of two classes{'' if binary else ' at least'}, one for each row"
+    raise ValueError(message("y", got, allowed, remedy))
 
 
 def label_array(y: Any, argument: str = "y") -> Array:
@@ -508,7 +477,8 @@ def label_array(y: Any, argument: str = "y") -> Array:
         raise TypeError(message(argument, y, "an array of labels")) from error
     if values.ndim == 0:
         raise TypeError(message(argument, y, "an array of labels, one for each row"))
-    values = _of_one_kind(argument, values.view(np.ndarray))
+    values = values.view(np.ndarray)
+    values = _of_one_kind(argument, values) if values.dtype.kind == "O" else values
     if values.dtype.kind not in "biufUST":
         got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
         raise TypeError(message(argument, got, "labels that are numbers or text", remedy))
@@ -518,55 +488,37 @@ def label_array(y: Any, argument: str = "y") -> Array:
 def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[Any, ...]:
     """Return classes that the user named: numbers or text, each of them once."""
     exactly = f"exactly {least}" if most == least else f"{least} or more"
-    allowed = f"a tuple of {exactly} classes, numbers or text"
-    if isinstance(classes, dict):
-        raise TypeError(message("classes", classes, allowed))
+    allowed = f"a tuple of {exactly} different classes, finite numbers or text"
     given = listed("classes", unmasked("classes", classes), allowed)
-    if len(given) < least or (most is not None and len(given) > most):
+    values = label_array(np.fromiter(given, dtype=object), "classes")
+    finite = values.dtype.kind != "f" or np.isfinite(values).all()
+    if (
+        not finite
+        or len(np.unique(values)) < max(least, len(values))
+        or len(values) > (most or math.inf)
+    ):
         remedy = "Use softmax_regression for more than two classes." if most else ""
         raise ValueError(message("classes", given, allowed, remedy))
-    values = _of_one_kind("classes", np.fromiter(given, dtype=object))
-    if values.dtype.kind not in "biufUST":
-        raise TypeError(message("classes", given, allowed))
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError(message("classes", given, "finite numbers or text"))
-    if len(np.unique(values)) < len(values):
-        raise ValueError(message("classes", given, "different from each other"))
     return tuple(values.tolist())
 
 
 def _of_one_kind(argument: str, values: Array) -> Array:
     """Return objects as an array of text or of numbers; anything else is refused."""
-    if values.dtype.kind != "O":
-        return values
-    found = values.ravel().tolist()
-    for row, value in enumerate(found):
-        missing = value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
-        if missing or (isinstance(value, float) and math.isnan(value)):
-            got = Words(f"{value!r} at row {row}")
-            raise ValueError(message(argument, got, "a label for every row", "Drop those rows."))
-    number = (numbers.Real, np.bool_)
-    kind = next((k for k in (str, bytes) if found and isinstance(found[0], k)), number)
-    for row, value in enumerate(found):
-        if not isinstance(value, kind):
+    kinds = (str, bytes, (numbers.Real, np.bool_))
+    kind = next((k for k in kinds if values.size and isinstance(values.flat[0], k)), kinds[-1])
+    for row, value in enumerate(values.flat):
+        if not isinstance(value, kind) or value != value:
             got = Words(f"{short(value)} at row {row}")
-            remedy = "Convert them all to text, or all to numbers."
-            raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
-    array = np.array(found).reshape(values.shape)
+            allowed = "labels of one kind, text or numbers, and none missing"
+            raise TypeError(
+                message(argument, got, allowed, "Convert them all, drop what is missing.")
+            )
+    array = np.array(values.tolist())
     try:
         # Whole numbers beyond 64 bits, and fractions, stay objects.
         return array.astype(np.float64) if array.dtype.kind == "O" else array
     except OverflowError as error:
         raise ValueError(message(argument, values, "numbers that float64 can hold")) from error
-
-
-def _distinct(y: Array) -> tuple[Any, ...]:
-    y = label_array(y)
-    if y.dtype.kind == "f":
-        _numbers(y, "a class for every row")
-    if y.size == 0:
-        raise ValueError(message("y", Words("an empty array"), "one label for each row"))
-    return tuple(np.unique(y).tolist())
 
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:

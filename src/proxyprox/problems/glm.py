@@ -7,7 +7,6 @@ intercept is arithmetic, and Gram matrices are summed over blocks of rows.
 from __future__ import annotations
 
 import copy
-import difflib
 import math
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -31,26 +30,14 @@ from proxyprox._util.validation import (
     require_point,
     whole,
 )
-from proxyprox.problems.families import (
-    CanonicalFamily,
-    ExpectedCurvature,
-    Family,
-    Gamma,
-    Linear,
-    Logistic,
-    Poisson,
-    Softmax,
-    binary_classes,
-    checked_classes,
-    label_array,
-    many_classes,
-)
+from proxyprox.problems import families
+from proxyprox.problems.families import CanonicalFamily, Family, label_array
 from proxyprox.problems.protocols import Batch
 
 Array = np.ndarray[Any, Any]
 
+# Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64).
 BLOCK_ELEMENTS = 1 << 18
-"""Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64)."""
 
 
 class Design:
@@ -340,9 +327,9 @@ class GLM:
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        z, model = self._predict(w), self._model
-        canonical = isinstance(model, CanonicalFamily)
-        losses = model.log_partition(z) if canonical else model.loss(z, self._labels)
+        z, family = self._predict(w), self.family
+        canonical = isinstance(family, CanonicalFamily)
+        losses = family.log_partition(z) if canonical else self._rows("loss", z, self._labels)
         weighted = losses if self._weights is None else self._weights * losses
         total = float(self.design.xp.sum(weighted)) / self.design.rows
         if canonical:
@@ -351,16 +338,15 @@ class GLM:
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
-        model = self._model
         if batch is not None:
-            part, targets = self.design.take(batch), model.neutral
+            part, targets = self.design.take(batch), None
             if self.targets is not None:
                 targets = as_targets(part, self.family, self.targets[batch])
-            return self._row_gradient(model, w, batch, part, targets)
+            return self._row_gradient(w, batch, part, targets)
         z = self._predict(w)
-        if isinstance(model, CanonicalFamily):
-            return self._pull(model.mean(z), self._weights) - self._pulled + self._ridge(w)
-        return self._pull(model.slope(z, self._labels), self._weights) + self._ridge(w)
+        if self.family.canonical:
+            return self._pull(self.family.mean(z), self._weights) - self._pulled + self._ridge(w)
+        return self._pull(self._rows("slope", z, self._labels), self._weights) + self._ridge(w)
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -369,7 +355,7 @@ class GLM:
         with np.errstate(over="ignore"):
             # Whoever asked meets what is not finite, and names it.
             targets = as_targets(self.design, self.family, codes)
-            return self._row_gradient(self.family, w, rows, self.design.take(rows), targets)
+            return self._row_gradient(w, rows, self.design.take(rows), targets)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
@@ -398,15 +384,17 @@ class GLM:
     @cached_property
     def smoothness(self) -> float:
         """A bound H on the Hessian's largest eigenvalue; infinite where the family has none."""
-        if math.isinf(self._model.max_curvature):
+        known = self.family.canonical or self.targets is not None
+        bound = self.family.max_curvature if known else self.family.max_expected_curvature
+        if math.isinf(bound):
             return math.inf
         rows = self.design.asarray(self.sample_weight / self.design.rows)
-        return self._model.max_curvature * self.design.largest_eigenvalue(rows) + self.l2
+        return bound * self.design.largest_eigenvalue(rows) + self.l2
 
     @cached_property
     def strong_convexity(self) -> float:
         """A bound μ on the Hessian's smallest eigenvalue, over all w."""
-        if isinstance(self.family, Linear) and self.design.width <= 2000:
+        if isinstance(self.family, families.Linear) and self.design.width <= 2000:
             exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
             return max(float(exact[0]), 0.0)
         return 0.0 if self.design.intercept else self.l2
@@ -478,11 +466,7 @@ class GLM:
         n = whole("n", n)
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
-        chosen = np.sort(generator(rng).choice(self.design.rows, n, replace=False))
-        if self._weights is not None and not self.sample_weight[chosen].any():
-            remedy = "Leave out rows of weight zero."
-            raise ValueError(message("n", n, "enough to draw one row that has a weight", remedy))
-        return self.rows(chosen)
+        return self.rows(np.sort(generator(rng).choice(self.design.rows, n, replace=False)))
 
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is this one up to what its Hessian does not see.
@@ -524,11 +508,11 @@ class GLM:
 
     # -- internals --------------------------------------------------------------------------
 
-    @property
-    def _model(self) -> Family:
-        """The family, or what is left of it without labels."""
-        known = self.family.canonical or self.targets is not None
-        return self.family if known else ExpectedCurvature(self.family)
+    def _rows(self, name: str, z: Any, targets: Any | None) -> Any:
+        """Return the loss, slope or curvature of each row; without labels the expected one."""
+        if targets is None:
+            return getattr(self.family, f"expected_{name}")(z)
+        return getattr(self.family, name)(z, targets)
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
         design = design or self.design
@@ -546,11 +530,9 @@ class GLM:
         flat = pulled if pulled.ndim == 1 else design.xp.reshape(pulled, (-1,))
         return flat / design.rows
 
-    def _row_gradient(
-        self, model: Family, w: Vector, batch: Batch, part: Design, targets: Any
-    ) -> Vector:
+    def _row_gradient(self, w: Vector, batch: Batch, part: Design, targets: Any) -> Vector:
         weights = None if self._weights is None else self._weights[batch]
-        slopes = model.slope(self._predict(w, part), targets)
+        slopes = self._rows("slope", self._predict(w, part), targets)
         return self._pull(slopes, weights, part) + self._ridge(w)
 
     def _curvature(self, w: Vector) -> Any:
@@ -563,7 +545,7 @@ class GLM:
         if self.family.outputs > 1:
             curvature = self.family.mean(z)
         else:
-            curvature = self._model.curvature(z, self._labels)
+            curvature = self._rows("curvature", z, self._labels)
             if self._weights is not None:
                 curvature = curvature * self._weights
         # A copy: the caller may change its array in place.
@@ -583,15 +565,15 @@ class GLM:
 
     def _reduce_labels(self) -> None:
         """Reduce the labels to what full passes need: a vector and a number, if that is enough."""
-        self._constant, self._labels, model = 0.0, None, self._model
+        family, self._constant, self._labels, seen = self.family, 0.0, None, np.zeros(0)
         with np.errstate(over="ignore"):
-            if isinstance(model, CanonicalFamily):
-                seen = pulled_targets(self.design, model, self.targets, self.sample_weight)
+            if isinstance(family, CanonicalFamily):
+                seen = pulled_targets(self.design, family, self.targets, self.sample_weight)
                 self._pulled = seen
                 if self.targets is not None:
-                    constants = model.constant(np.array(self.targets))
+                    constants = family.constant(np.array(self.targets))
                     self._constant = float(np.mean(self.sample_weight * constants))
-            else:
+            elif self.targets is not None:
                 self._labels = seen = self.design.asarray(self.targets)
         if not (np.isfinite(to_numpy(seen)).all() and math.isfinite(self._constant)):
             got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
@@ -617,7 +599,7 @@ def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(2))
     1.25
     """
-    return GLM(X, y, Linear(), **_checked_options("linear_regression", options))
+    return GLM(X, y, families.Linear(), **_checked_options("linear_regression", options))
 
 
 def logistic_regression(
@@ -637,8 +619,8 @@ def logistic_regression(
     """
     _checked_options("logistic_regression", options, "classes")
     if classes is None:
-        classes = (0, 1) if y is None else binary_classes(y)
-    return GLM(X, y, Logistic(checked_classes(classes, 2, 2)), **options)
+        classes = (0, 1) if y is None else families.classes_of(y, binary=True)
+    return GLM(X, y, families.Logistic(families.checked_classes(classes, 2, 2)), **options)
 
 
 def softmax_regression(
@@ -658,8 +640,8 @@ def softmax_regression(
         if y is None:
             remedy = "Without labels the number of classes is unknown."
             raise ValueError(message("classes", None, "the tuple of all classes", remedy))
-        classes = many_classes(y)
-    return GLM(X, y, Softmax(checked_classes(classes, 2)), **options)
+        classes = families.classes_of(y, binary=False)
+    return GLM(X, y, families.Softmax(families.checked_classes(classes, 2)), **options)
 
 
 def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -672,7 +654,7 @@ def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(1))
     1.0
     """
-    return GLM(X, y, Poisson(), **_checked_options("poisson_regression", options))
+    return GLM(X, y, families.Poisson(), **_checked_options("poisson_regression", options))
 
 
 def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -688,17 +670,13 @@ def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.gradient(np.zeros(1)), loss.hessian(np.zeros(1))
     (array([-1.]), array([[2.]]))
     """
-    return GLM(X, y, Gamma(), **_checked_options("gamma_regression", options))
+    return GLM(X, y, families.Gamma(), **_checked_options("gamma_regression", options))
 
 
 def _checked_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
     """Refuse an option that no regression has, in the name of the function that was called."""
     allowed = (*OPTIONS, *more)
-    for name in options:
-        if name not in allowed:
-            close = difflib.get_close_matches(name.lower(), allowed, n=1)
-            meant = f" Use {close[0]}." if close else ""
-            raise TypeError(
-                f"{function} has no option {name!r}; its options are {', '.join(allowed)}.{meant}"
-            )
+    if unknown := sorted(options.keys() - set(allowed)):
+        text = f"{function} has no option {unknown[0]!r}; its options are {', '.join(allowed)}."
+        raise TypeError(text)
     return options

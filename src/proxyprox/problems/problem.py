@@ -13,8 +13,8 @@ from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty
 from proxyprox.problems.quadratic import Zero
 
+# Stands for the matrix I among the terms of a Hessian.
 IDENTITY = "identity"
-"""Stands for the matrix I among the terms of a Hessian."""
 
 ROUNDING = 1e-12
 
@@ -80,8 +80,8 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Wrap pairs of callables and check that both parts can do the least that is asked."""
-        object.__setattr__(self, "objective", _as_objective(self.objective))
-        object.__setattr__(self, "proxy", _as_proxy(self.proxy))
+        for role in ("objective", "proxy"):
+            object.__setattr__(self, role, _as_loss(role, getattr(self, role)))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -119,20 +119,12 @@ class Problem:
         return total if self.penalty is None else total + isolated(self.penalty).value(w)
 
 
-def _as_objective(given: Any) -> Any:
+def _as_loss(role: str, given: Any) -> Any:
+    first, wrap = ("sample", FunctionObjective) if role == "objective" else ("value", FunctionProxy)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
-        return FunctionObjective(gradient=given[1], value=given[0])
-    if offers(given, "sample", "gradient"):
+        return wrap(value=given[0], gradient=given[1])
+    if offers(given, first, "gradient"):
         return given
-    allowed = "an Objective (sample and gradient) or a pair of callables (value, gradient)"
+    allowed = f"an object with {first} and gradient, or a pair of callables (value, gradient)"
     remedy = "Without a value: (None, gradient)." if callable(given) else ""
-    raise TypeError(message("objective", given, allowed, remedy))
-
-
-def _as_proxy(given: Any) -> Any:
-    if isinstance(given, tuple) and len(given) == 2 and all(callable(part) for part in given):
-        return FunctionProxy(value=given[0], gradient=given[1])
-    if offers(given, "value", "gradient"):
-        return given
-    allowed = "a Proxy (value and gradient) or a pair of callables (value, gradient)"
-    raise TypeError(message("proxy", given, allowed))
+    raise TypeError(message(role, given, allowed, remedy))

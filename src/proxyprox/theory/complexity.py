@@ -329,10 +329,8 @@ def inner_steps_sgd(
     for name, constant in (("c", c), ("c_prime", c_prime)):
         _at_least(name, constant, 1.0, "the proof takes SGD's rate with constants of at least 1")
     if rho > 0 and G == 0:
-        raise ValueError(
-            f"G must be > 0 when rho={rho!r}, got {G!r}: noisy steps never reach a purely "
-            "relative accuracy; pass a positive G, or rho=0 for exact gradients."
-        )
+        remedy = "Noisy steps never reach a purely relative accuracy; exact ones have rho=0."
+        raise ValueError(message("G", G, f"above zero for rho={rho!r}", remedy))
     log_kappa = math.log(kappa)
     bias = c_prime * kappa * (math.log(32 * c) + 2 * log_kappa - log_gain)
     start = c_prime * kappa * (math.log(8 * c) + log_kappa)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxyprox._util.validation import nonnegative, positive, whole
+from proxyprox._util.validation import Words, message, nonnegative, positive, whole
 from proxyprox.theory.complexity import constants
 
 # 1/(4δ) is computed in floating point by the caller and again here.
@@ -173,8 +173,8 @@ def guarantee(
     return start + 2 * eta * sigma * sigma + G * G / mu
 
 
+# The factor of σ² that the theorem prints; its proof does not give it.
 PRINTED_NOISE_FACTOR = 8.0
-"""The factor of σ² that the theorem prints; its proof does not give it."""
 
 
 def nonconvex_noise_factor(*, eta: float, delta: float) -> float:
@@ -239,13 +239,7 @@ def nonconvex_noise_factor(*, eta: float, delta: float) -> float:
 
 
 def nonconvex_guarantee(
-    *,
-    eta: float,
-    steps: int,
-    initial_gap: float,
-    sigma: float,
-    delta: float,
-    as_printed: bool = False,
+    *, eta: float, steps: int, initial_gap: float, sigma: float, delta: float, printed: bool = False
 ) -> float:
     r"""Bound the mean squared gradient norm of a run on a loss that need not be convex.
 
@@ -275,7 +269,7 @@ def nonconvex_guarantee(
         Noise level: the stochastic gradients have variance at most σ².
     delta : float
         Similarity constant δ: the smoothness of ``L − L̂``.
-    as_printed : bool, default False
+    printed : bool, default False
         Take the noise constant 8 that the paper prints. The proof does not imply it unless
         σ = 0: use it to compare with the paper, and not where a bound must hold.
 
@@ -295,7 +289,7 @@ def nonconvex_guarantee(
     >>> nonconvex_guarantee(eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0)
     28.0
     >>> nonconvex_guarantee(
-    ...     eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0, as_printed=True
+    ...     eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0, printed=True
     ... )
     4.0
 
@@ -307,7 +301,7 @@ def nonconvex_guarantee(
     factor = nonconvex_noise_factor(eta=eta, delta=delta)
     steps = whole("steps", steps, most=MOST_STEPS)
     initial_gap, sigma = constants(initial_gap=initial_gap, sigma=sigma)
-    factor = PRINTED_NOISE_FACTOR if as_printed else factor
+    factor = PRINTED_NOISE_FACTOR if printed else factor
     return 48 * initial_gap / eta / steps + factor * sigma * sigma
 
 
@@ -315,10 +309,8 @@ def _step_size(eta: float, delta: float) -> tuple[float, float]:
     """Return η and δ when they meet η ≤ 1/(4δ), the condition of every theorem."""
     eta, delta = constants(eta=eta, delta=delta)
     if delta > 0 and eta > (1 + ROUNDING) / (4 * delta):
-        raise ValueError(
-            f"eta must be at most 1/(4*delta) = {1 / (4 * delta):.6g} for delta={delta!r}, "
-            f"got {eta!r}: lower eta, or use a proxy with a smaller delta."
-        )
+        allowed = f"at most 1/(4*delta) = {1 / (4 * delta):.6g}"
+        raise ValueError(message("eta", eta, allowed, "Or use a proxy with a smaller delta."))
     return eta, delta
 
 
@@ -495,10 +487,8 @@ def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
 def _smallest_integer(holds: Callable[[int], bool], high: float) -> int:
     """Return the smallest n ≥ 1 for which a condition holds; from ``high`` on it does."""
     if not high <= MOST_STEPS:
-        raise ValueError(
-            f"epsilon must be large enough for at most 10**300 steps, got a need of {high}: "
-            "raise epsilon, or check the scale of B, sigma and delta."
-        )
+        got, allowed = Words(f"a need of {high:g}"), "large enough for at most 10**300 steps"
+        raise ValueError(message("epsilon", got, allowed, "Check the scale of B and delta, too."))
     top = max(1, math.ceil(high))
     while not holds(top):
         top *= 2
