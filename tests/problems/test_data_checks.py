@@ -97,7 +97,8 @@ def test_long_doubles_are_not_rounded_unasked(regression):
 
 
 @pytest.mark.parametrize("case", BAD_X)
-def test_inputs_that_cannot_be_used_are_named(case, regression):
+def test_inputs_that_cannot_be_used_are_named(case):
+    regression = pp.softmax_regression
     given, error, word = BAD_X[case]
     refused("X", error, lambda: regression(given, Y), word)
     if given is not None:
@@ -121,7 +122,8 @@ SAME_X = {
 
 
 @pytest.mark.parametrize("case", SAME_X)
-def test_inputs_of_other_kinds_give_the_same_loss(case, regression):
+def test_inputs_of_other_kinds_give_the_same_loss(case):
+    regression = pp.softmax_regression
     w = np.linspace(-1, 1, regression(X, Y).dim)
     loss = regression(SAME_X[case], Y)
     gradient = loss.gradient(torch.tensor(w) if "tensor" in case else w)
@@ -295,7 +297,8 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("case", BAD_WEIGHTS)
-def test_weights_that_cannot_be_used_are_named(case, regression):
+def test_weights_that_cannot_be_used_are_named(case):
+    regression = pp.softmax_regression
     given, error, word = BAD_WEIGHTS[case]
     refused("sample_weight", error, lambda: regression(X, Y, sample_weight=given), word)
 
