@@ -78,7 +78,7 @@ def test_a_mixture_can_be_minimised_with() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "words"),
-    [([1.0], "one for each"), ([0.0, 0.0], "not all zero"), ([-1.0, 1.0], "zero")],
+    [([1.0], "one for each"), ([0.0, 0.0], "all zero"), ([-1.0, 1.0], "zero")],
 )
 def test_weights_are_checked(weights: list[float], words: str) -> None:
     with pytest.raises(ValueError, match=words):

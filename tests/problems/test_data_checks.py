@@ -173,7 +173,7 @@ ODD_LABELS = {
     "column": (Y[:, None], ValueError, "ravel"),
     "table": (pd.DataFrame({"y": Y}), ValueError, "ravel"),
     "short": (Y[:3], ValueError, "6 rows"),
-    "empty": ([], ValueError, "row"),
+    "empty": ([], ValueError, "got"),
     "scalar": (3, TypeError, "array"),
     "text": ("010110", TypeError, "array"),
     "dict": ({}, TypeError, "array"),
@@ -264,7 +264,7 @@ def test_classes_are_checked(case, regression):
 def test_three_classes_are_too_many_for_two():
     refused(
         "classes", ValueError, lambda: pp.logistic_regression(X, Y, classes=(0, 1, 2)),
-        "exactly 2", "softmax_regression",
+        "two classes", "softmax_regression",
     )  # fmt: skip
     assert pp.softmax_regression(X, Y, classes=(0, 1, 2)).dim == 6
 

@@ -52,14 +52,14 @@ def test_value_adds_the_penalty():
 
 
 def test_value_of_gradients_only_is_refused():
-    with pytest.raises(TypeError, match="gives gradients only"):
+    with pytest.raises(TypeError, match="from the objective"):
         Problem((None, gradient)).value(np.ones(2))
 
 
 def test_dimensions_are_known_and_must_agree():
     assert Problem(Quadratic(np.eye(3))).dim == 3
     assert Problem((value, gradient), Quadratic(np.eye(4))).dim == 4
-    with pytest.raises(ValueError, match="got 2 and 3"):
+    with pytest.raises(ValueError, match="proxy must be of as many parameters"):
         Problem(Quadratic(np.eye(3)), Quadratic(np.eye(2)))
 
 

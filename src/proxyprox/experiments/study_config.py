@@ -54,7 +54,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        _one_of("[model] family", self.family, FAMILIES)
+        _one_of("[model] family", self.family, tuple(FAMILIES))
         for name in ("l2", "l1"):
             nonnegative(f"[model] {name}", getattr(self, name))
         for name in ("intercept", "standardize"):

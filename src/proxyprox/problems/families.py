@@ -442,24 +442,34 @@ FAMILIES: dict[str, type[Family]] = {
 }
 
 
-def classes_of(y: Any, *, binary: bool) -> tuple[Any, ...]:
-    """Return the classes of labels in order: two of them, or two and more."""
-    y = label_array(y)
-    if y.dtype.kind == "f":
-        _numbers(y, "a class for every row")
-    found = tuple(np.unique(y).tolist())
+def check_classes(classes: Any | None, y: Any | None, *, binary: bool) -> tuple[Any, ...]:
+    """Return the classes that the user named, or those of the labels in order."""
+    argument = "y" if classes is None else "classes"
+    allowed = f"two classes{'' if binary else ' or more'}, finite numbers or text"
+    if classes is None and y is None:
+        if not binary:
+            remedy = "Without labels the number of classes is unknown."
+            raise ValueError(message("classes", None, f"a tuple of {allowed}", remedy))
+        return (0, 1)
+    if classes is None:
+        y = label_array(y)
+        values = np.unique(_numbers(y, "a class for every row") if y.dtype.kind == "f" else y)
+    else:
+        given = listed("classes", unmasked("classes", classes), f"a tuple of {allowed}")
+        values = label_array(np.fromiter(given, dtype=object), "classes")
+    found = tuple(values.tolist())
     for coding in ((0, 1), (-1, 1)):
         # One class only: the two usual codings are unambiguous, anything else is not.
-        if binary and len(found) == 1 and found[0] in coding:
+        if argument == "y" and binary and len(found) == 1 and found[0] in coding:
             return coding
-    if len(found) == 2 or (len(found) > 2 and not binary):
-        return found
-    remedy = "Use softmax_regression for more than two classes."
-    if len(found) < 2:
+    finite = values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    if len(set(found)) < max(len(found), 2) or (binary and len(found) > 2) or not finite:
         remedy = "Pass classes=(...) with every class there is."
-    got = Words(f"{len(found)} classes, {short(found)}")
-    allowed = f"labels of two classes{'' if binary else ' at least'}, one for each row"
-    raise ValueError(message("y", got, allowed, remedy))
+        if len(found) > 2:
+            remedy = "Use softmax_regression for more than two classes."
+        got = Words(f"{len(found)} classes, {short(found)}")
+        raise ValueError(message(argument, got, allowed, remedy))
+    return found
 
 
 def label_array(y: Any, argument: str = "y") -> Array:
@@ -483,23 +493,6 @@ def label_array(y: Any, argument: str = "y") -> Array:
         got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
         raise TypeError(message(argument, got, "labels that are numbers or text", remedy))
     return values
-
-
-def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[Any, ...]:
-    """Return classes that the user named: numbers or text, each of them once."""
-    exactly = f"exactly {least}" if most == least else f"{least} or more"
-    allowed = f"a tuple of {exactly} different classes, finite numbers or text"
-    given = listed("classes", unmasked("classes", classes), allowed)
-    values = label_array(np.fromiter(given, dtype=object), "classes")
-    finite = values.dtype.kind != "f" or np.isfinite(values).all()
-    if (
-        not finite
-        or len(np.unique(values)) < max(least, len(values))
-        or len(values) > (most or math.inf)
-    ):
-        remedy = "Use softmax_regression for more than two classes." if most else ""
-        raise ValueError(message("classes", given, allowed, remedy))
-    return tuple(values.tolist())
 
 
 def _of_one_kind(argument: str, values: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Design:
     """A matrix of n rows and p columns, with a constant column appended if asked for."""
 
     def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
-        self.X = X if checked else _checked_inputs(X)
+        self.X = X if checked else _check_inputs(X)
         self.XT = self.X.T
         self.sparse = scipy.sparse.issparse(self.X)
         self.intercept = flag("intercept", intercept)
@@ -155,7 +156,7 @@ def _equal(one: Any, other: Any) -> bool:
     return not (differ.nnz if scipy.sparse.issparse(differ) else differ.any())
 
 
-def _checked_inputs(X: Any) -> Any:
+def _check_inputs(X: Any) -> Any:
     sparse = scipy.sparse.issparse(X)
     if not sparse:
         X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
@@ -223,9 +224,10 @@ def as_targets(design: Design, family: Family, codes: Array) -> Any:
     return design.asarray(np.eye(family.outputs)[codes])
 
 
-def pulled_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
+def pull_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
     """Return ``Xᵀ(s·t)/n``: labels enter every full gradient through this vector alone."""
     with np.errstate(over="ignore", invalid="ignore"):
+        columns: Iterable[Array]
         if targets is None:
             columns = [weights * family.neutral]
         elif family.outputs == 1:
@@ -314,10 +316,10 @@ class GLM:
         self.design = design
         self.family = family
         self.l2 = nonnegative("l2", l2)
-        self.batch_size = _rows_drawn(batch_size)
+        self.batch_size = _check_batch_size(batch_size)
         self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
-        self.targets = None if y is None else encode_labels(family, y, design.rows)
+        self.targets: Any = None if y is None else encode_labels(family, y, design.rows)
         self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
         self._reduce_labels()
         # One slot: Newton-CG asks for many products at one point.
@@ -328,12 +330,12 @@ class GLM:
     def value(self, w: Vector) -> float:
         """Return L(w)."""
         z, family = self._predict(w), self.family
-        canonical = isinstance(family, CanonicalFamily)
-        losses = family.log_partition(z) if canonical else self._rows("loss", z, self._labels)
+        if isinstance(family, CanonicalFamily):
+            losses, rest = family.log_partition(z), -dot(self._pulled, w)
+        else:
+            losses, rest = self._rows("loss", z, self._labels), 0.0
         weighted = losses if self._weights is None else self._weights * losses
-        total = float(self.design.xp.sum(weighted)) / self.design.rows
-        if canonical:
-            total = total - dot(self._pulled, w) + self._constant
+        total = float(self.design.xp.sum(weighted)) / self.design.rows + rest + self._constant
         return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
@@ -503,7 +505,7 @@ class GLM:
     def with_batch_size(self, batch_size: int | None) -> GLM:
         """Return the same loss with another batch size; the data is shared."""
         twin = copy.copy(self)
-        twin.batch_size = _rows_drawn(batch_size)
+        twin.batch_size = _check_batch_size(batch_size)
         return twin
 
     # -- internals --------------------------------------------------------------------------
@@ -568,7 +570,7 @@ class GLM:
         family, self._constant, self._labels, seen = self.family, 0.0, None, np.zeros(0)
         with np.errstate(over="ignore"):
             if isinstance(family, CanonicalFamily):
-                seen = pulled_targets(self.design, family, self.targets, self.sample_weight)
+                seen = pull_targets(self.design, family, self.targets, self.sample_weight)
                 self._pulled = seen
                 if self.targets is not None:
                     constants = family.constant(np.array(self.targets))
@@ -581,7 +583,7 @@ class GLM:
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 
 
-def _rows_drawn(batch_size: Any) -> int | None:
+def _check_batch_size(batch_size: Any) -> int | None:
     # More rows than memory can hold row numbers of are a slip, not a batch.
     return None if batch_size is None else whole("batch_size", batch_size, most=2**31)
 
@@ -599,7 +601,7 @@ def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(2))
     1.25
     """
-    return GLM(X, y, families.Linear(), **_checked_options("linear_regression", options))
+    return GLM(X, y, families.Linear(), **_check_options("linear_regression", options))
 
 
 def logistic_regression(
@@ -617,10 +619,8 @@ def logistic_regression(
     >>> round(loss.value(np.zeros(1)), 6)
     0.693147
     """
-    _checked_options("logistic_regression", options, "classes")
-    if classes is None:
-        classes = (0, 1) if y is None else families.classes_of(y, binary=True)
-    return GLM(X, y, families.Logistic(families.checked_classes(classes, 2, 2)), **options)
+    _check_options("logistic_regression", options, "classes")
+    return GLM(X, y, families.Logistic(families.check_classes(classes, y, binary=True)), **options)
 
 
 def softmax_regression(
@@ -635,13 +635,8 @@ def softmax_regression(
     >>> loss.dim, round(loss.value(np.zeros(9)), 6)
     (9, 1.098612)
     """
-    _checked_options("softmax_regression", options, "classes")
-    if classes is None:
-        if y is None:
-            remedy = "Without labels the number of classes is unknown."
-            raise ValueError(message("classes", None, "the tuple of all classes", remedy))
-        classes = families.classes_of(y, binary=False)
-    return GLM(X, y, families.Softmax(families.checked_classes(classes, 2)), **options)
+    _check_options("softmax_regression", options, "classes")
+    return GLM(X, y, families.Softmax(families.check_classes(classes, y, binary=False)), **options)
 
 
 def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -654,7 +649,7 @@ def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(1))
     1.0
     """
-    return GLM(X, y, families.Poisson(), **_checked_options("poisson_regression", options))
+    return GLM(X, y, families.Poisson(), **_check_options("poisson_regression", options))
 
 
 def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -670,10 +665,10 @@ def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.gradient(np.zeros(1)), loss.hessian(np.zeros(1))
     (array([-1.]), array([[2.]]))
     """
-    return GLM(X, y, families.Gamma(), **_checked_options("gamma_regression", options))
+    return GLM(X, y, families.Gamma(), **_check_options("gamma_regression", options))
 
 
-def _checked_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
+def _check_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
     """Refuse an option that no regression has, in the name of the function that was called."""
     allowed = (*OPTIONS, *more)
     if unknown := sorted(options.keys() - set(allowed)):
