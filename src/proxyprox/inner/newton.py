@@ -61,7 +61,7 @@ class ClosedForm(Solver):
 
 @dataclass(frozen=True)
 class Newton(Solver):
-    """``w ← w − t (∇²φ(w))⁻¹∇φ(w)`` with backtracking on t; the slow, exact yardstick.
+    """``w ← w − t (∇²φ(w))⁻¹∇φ(w)`` with backtracking on t; the slow, exact baseline.
 
     Where the Hessian is not positive definite, a multiple of the identity that makes it safely
     so is added.

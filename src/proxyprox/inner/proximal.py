@@ -66,7 +66,7 @@ class ProximalGradient(Solver):
                 if stop(progress) or spent:
                     break
             if dot(move, w - before) > 0:
-                # Momentum points uphill: start it afresh.
+                # Momentum points uphill: restart it.
                 weight = 1.0
             grown = (1 + math.sqrt(1 + 4 * weight * weight)) / 2
             y = w + (weight - 1) / grown * (w - before)
