@@ -42,7 +42,13 @@ class Correction(Protocol):
 
 @dataclass(frozen=True)
 class Plain:
-    """``m = g_k − ∇L̂(w_k)``, unbiased, with all of the batch's noise."""
+    """``m = g_k − ∇L̂(w_k)``, unbiased, with all of the batch's noise.
+
+    Examples
+    --------
+    >>> Plain()(2.0, before=None, estimate=5.0, k=3)
+    2.0
+    """
 
     two_points: ClassVar[bool] = False
 
@@ -58,6 +64,11 @@ class Mean:
     """``m ← m + (g_k − ∇L̂(w_k) − m)/(k + 1)``.
 
     Right when ∇h does not move with w (δ = 0); for δ > 0 old differences go stale.
+
+    Examples
+    --------
+    >>> Mean()(2.0, before=None, estimate=5.0, k=2)
+    4.0
     """
 
     two_points: ClassVar[bool] = False
@@ -84,6 +95,11 @@ class EMA:
     References
     ----------
     Chayti and Karimireddy, "Optimization with access to auxiliary information" (AuxMom).
+
+    Examples
+    --------
+    >>> EMA(0.5)(2.0, before=None, estimate=5.0, k=3)
+    3.5
     """
 
     a: float = 0.1
@@ -117,6 +133,11 @@ class Storm:
     ----------
     Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD"; Chayti and
     Karimireddy, "Optimization with access to auxiliary information" (AuxMVR).
+
+    Examples
+    --------
+    >>> Storm(0.5)(2.0, before=1.0, estimate=5.0, k=3)
+    4.0
     """
 
     a: float = 0.1

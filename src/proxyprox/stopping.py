@@ -88,6 +88,13 @@ class StronglyConvex(Criterion):
         Strong convexity of the objective.
     G : float
         Error allowed besides; it costs ``G²/μ`` in the guarantee.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> StronglyConvex(mu=0.5)(at)
+    True
     """
 
     mu: float
@@ -105,7 +112,15 @@ class StronglyConvex(Criterion):
 
 @dataclass(frozen=True)
 class Convex(Criterion):
-    """``‖∇φ_k(w)‖² ≤ ‖w − w_k‖²/(4η²K) + G²``: the convex theorem's rule for K outer steps."""
+    """``‖∇φ_k(w)‖² ≤ ‖w − w_k‖²/(4η²K) + G²``: the convex theorem's rule for K outer steps.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Convex(steps=100)(at)
+    True
+    """
 
     steps: int
     G: float = 0.0
@@ -133,6 +148,13 @@ class NonConvex(Criterion):
     ----------
     target_gradient_norm : float
         A lower bound on ``‖∇L(w)‖``, if one is known.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> NonConvex()(at)
+    True
     """
 
     target_gradient_norm: float = 0.0
@@ -159,6 +181,13 @@ class SDane(Criterion):
     References
     ----------
     Jiang, Rodomanov and Stich, "Stabilized proximal-point methods for federated optimization".
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> SDane()(at)
+    True
     """
 
     def threshold(self, progress: Progress) -> float:
@@ -168,7 +197,15 @@ class SDane(Criterion):
 
 @dataclass(frozen=True)
 class Residual(Criterion):
-    """``‖∇φ_k(w)‖ ≤ tol``, an absolute accuracy."""
+    """``‖∇φ_k(w)‖ ≤ tol``, an absolute accuracy.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Residual(0.05)(at)
+    False
+    """
 
     tol: float
 
@@ -183,7 +220,15 @@ class Residual(Criterion):
 
 @dataclass(frozen=True)
 class Relative(Criterion):
-    """``‖∇φ_k(w)‖ ≤ factor · ‖∇φ_k(start)‖``."""
+    """``‖∇φ_k(w)‖ ≤ factor · ‖∇φ_k(start)‖``.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Relative(0.5)(at)
+    True
+    """
 
     factor: float
 
@@ -198,7 +243,15 @@ class Relative(Criterion):
 
 @dataclass(frozen=True)
 class Steps(Criterion):
-    """Stop after a fixed number of inner steps."""
+    """Stop after a fixed number of inner steps.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Steps(20)(at)
+    False
+    """
 
     steps: int
 
@@ -213,7 +266,14 @@ class Steps(Criterion):
 
 @dataclass(frozen=True)
 class RandomSteps(Criterion):
-    """Stop after a geometric number of inner steps, ``1/p`` on average, drawn each outer step."""
+    """Stop after a geometric number of inner steps, ``1/p`` on average, drawn each outer step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RandomSteps(0.1).begin(np.random.default_rng(0))
+    Steps(steps=7)
+    """
 
     p: float
 
@@ -262,12 +322,28 @@ class Joined(Criterion):
 
 
 class AnyOf(Joined):
-    """Stop as soon as one of the rules says so."""
+    """Stop as soon as one of the rules says so.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> (Steps(20) | Relative(0.5))(at)
+    True
+    """
 
     enough, bound = any, max
 
 
 class AllOf(Joined):
-    """Stop when all of the rules say so."""
+    """Stop when all of the rules say so.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> (Steps(20) & Relative(0.5))(at)
+    False
+    """
 
     enough, bound = all, min

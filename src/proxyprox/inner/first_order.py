@@ -39,6 +39,16 @@ class GradientDescent(Solver):
         Take the quadratic term implicitly.
     max_steps : int
         Give up after so many steps, with the rule recorded as not held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, GradientDescent, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=GradientDescent(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     step_size: float | None = None
@@ -88,6 +98,16 @@ class Nesterov(Solver):
     References
     ----------
     Nesterov, "Lectures on Convex Optimization", section 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Nesterov, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=Nesterov(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 100_000
@@ -135,6 +155,17 @@ class StochasticGradient(Solver):
     References
     ----------
     Stich, "Unified optimal analysis of the (stochastic) gradient method".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, StochasticGradient, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> inner = StochasticGradient(steps=50)
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=inner, steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     steps: int | None = None

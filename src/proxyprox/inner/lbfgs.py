@@ -27,6 +27,16 @@ class LBFGS(Solver):
         Secant pairs kept.
     max_steps : int
         Give up after so many steps, with the rule recorded as not held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, LBFGS, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=LBFGS(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     history: int = 10

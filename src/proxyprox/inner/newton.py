@@ -33,6 +33,15 @@ class ClosedForm(Solver):
 
     The inverse is formed once for each η and kept by the proxy. A second application, on the
     remaining gradient, refines the answer where the first one misses the criterion by rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, minimize
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=-np.ones(2))
+    >>> problem = Problem(target, Quadratic(np.diag([1.0, 8.0])))
+    >>> minimize(problem, method=ProxyProx(1.0), inner=ClosedForm(), steps=60).w.round(4)
+    array([1.    , 0.1111])
     """
 
     refinements: ClassVar[int] = 2
@@ -70,6 +79,16 @@ class Newton(Solver):
     ----------
     max_steps : int
         Give up after so many steps, with the rule recorded as not held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Newton, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=Newton(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 100
@@ -114,6 +133,16 @@ class NewtonCG(Solver):
     References
     ----------
     Nocedal and Wright, "Numerical Optimization", section 7.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, NewtonCG, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=NewtonCG(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 100
@@ -179,6 +208,16 @@ class QuasiNewton(Solver):
     References
     ----------
     Nocedal and Wright, "Numerical Optimization", chapter 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, QuasiNewton, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=QuasiNewton(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 200

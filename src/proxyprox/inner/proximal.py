@@ -33,6 +33,16 @@ class ProximalGradient(Solver):
     ----------
     Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm"; O'Donoghue and Candès,
     "Adaptive restart for accelerated gradient schemes".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProximalGradient, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=ProximalGradient(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 20_000

@@ -224,7 +224,14 @@ class CanonicalFamily(Family):
 
 @dataclass(frozen=True)
 class Linear(CanonicalFamily):
-    """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``."""
+    """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Linear().loss(np.array([1.0]), np.array([3.0]))
+    array([2.])
+    """
 
     name = "linear"
     max_curvature = 1.0
@@ -252,7 +259,14 @@ class Linear(CanonicalFamily):
 
 @dataclass(frozen=True)
 class Logistic(CanonicalFamily):
-    """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive."""
+    """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Logistic(("no", "yes")).encode(["yes", "no"])
+    array([1., 0.])
+    """
 
     classes: tuple[Any, ...] = (0, 1)
 
@@ -303,6 +317,12 @@ class Softmax(CanonicalFamily):
     """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes.
 
     ``z`` and, but for ``encode``, the targets have shape (n, C), curvatures (n, C, C).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Softmax(("a", "b", "c")).mean(np.zeros((1, 3))).round(2)
+    array([[0.33, 0.33, 0.33]])
     """
 
     classes: tuple[Any, ...]
@@ -358,7 +378,14 @@ class Softmax(CanonicalFamily):
 
 
 class LogLink:
-    """The logarithmic link, to be inherited before the family: the mean is eᶻ."""
+    """The logarithmic link, to be inherited before the family: the mean is eᶻ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LogLink().mean(np.zeros(1))
+    array([1.])
+    """
 
     def mean(self, z: Array) -> Array:
         """Return eᶻ."""
@@ -373,7 +400,14 @@ class LogLink:
 
 @dataclass(frozen=True)
 class Poisson(LogLink, CanonicalFamily):
-    """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
+    """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Poisson().link(np.array([1.0]))
+    array([0.])
+    """
 
     name = "poisson"
     labels = "zero or more for every row (Poisson counts)"
@@ -400,6 +434,12 @@ class Gamma(LogLink, Family):
 
     The link is the logarithm, not the canonical one: the curvature ``y e⁻ᶻ`` sees the label, and
     is one on average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Gamma().slope(np.zeros(1), np.array([3.0])), Gamma().expected_curvature(np.zeros(1))
+    (array([-2.]), array([1.]))
     """
 
     name = "gamma"
