@@ -556,21 +556,15 @@ def _of_one_kind(argument: str, values: Array) -> Array:
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
-    given = np.asarray(classes)
-    texts = [kind if kind in "UST" else "number" for kind in (y.dtype.kind, given.dtype.kind)]
-    if texts[0] != texts[1] and y.size:
-        got = Words(f"{short(y[0].item())} at row 0")
-        remedy = "A text is never equal to a number: convert one of the two."
-        raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
-    # The classes may be given in any order: a code is a place in it.
-    order = np.argsort(given)
-    codes = order[np.clip(np.searchsorted(given, y, sorter=order), 0, len(classes) - 1)]
-    wrong = given[codes] != y
-    if wrong.any():
-        bad = int(np.argmax(wrong))
-        got = Words(f"{short(y[bad].item())} at row {bad}")
-        raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
-    return codes
+    values, places = np.unique(y, return_inverse=True)
+    codes = {value: code for code, value in enumerate(classes)}
+    for value in values.tolist():
+        if value not in codes:
+            got = Words(f"{short(value)} at row {int(np.argmax(y == value))}")
+            mixed = isinstance(value, str) != isinstance(classes[0], str)
+            remedy = "A text is never equal to a number." if mixed else ""
+            raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
+    return np.array([codes[value] for value in values.tolist()], dtype=np.intp)[places]
 
 
 def _numbers(y: Array, allowed: str) -> Array:
