@@ -43,8 +43,8 @@ def test_a_schedule_of_step_sizes_multiplies_the_weights():
 
 
 @pytest.mark.parametrize("gain", [1e-8, 1e-3, 10.0])
-def test_a_million_steps_do_not_overflow(gain):
-    K = 10**6
+def test_many_steps_do_not_overflow(gain):
+    K = 10**5
     rule, share = Geometric(mu=gain), 1.0
     for k in range(1, K + 1):
         share = rule.share(share, 1.0, k)

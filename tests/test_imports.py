@@ -257,7 +257,7 @@ import proxyprox
 sys.setswitchinterval(1e-5)
 asked = [
     lambda: proxyprox.minimize,
-    lambda: proxyprox.theory.plans,
+    lambda: proxyprox.theory.guarantees,
     lambda: importlib.import_module("proxyprox.inner").LBFGS,
     lambda: importlib.import_module("proxyprox.problems.glm").GLM,
     lambda: dir(proxyprox),

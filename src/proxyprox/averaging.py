@@ -21,7 +21,13 @@ class Averaging(Protocol):
 
 @dataclass(frozen=True)
 class Last:
-    """Return the last iterate."""
+    """Return the last iterate.
+
+    Examples
+    --------
+    >>> Last().share(1 / 3, eta=1.0, k=4)
+    1.0
+    """
 
     def share(self, previous: float, eta: float, k: int) -> float:
         """Return 1."""
@@ -34,6 +40,11 @@ class Adaptive:
 
     That is an average dominated by the newest iterates, or the last one when the target's
     gradients are exact; for a method without such a rule, the last iterate.
+
+    Examples
+    --------
+    >>> Adaptive().share(1 / 3, eta=1.0, k=4)
+    1.0
     """
 
     def share(self, previous: float, eta: float, k: int) -> float:
@@ -43,7 +54,13 @@ class Adaptive:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Return the mean of the iterates: the convex theorem's output."""
+    """Return the mean of the iterates: the convex theorem's output.
+
+    Examples
+    --------
+    >>> Uniform().share(1 / 3, eta=1.0, k=4)
+    0.25
+    """
 
     def share(self, previous: float, eta: float, k: int) -> float:
         """Return 1/k."""
@@ -58,6 +75,11 @@ class Geometric:
     ----------
     mu : float
         Strong convexity of the objective; 0 gives the uniform mean.
+
+    Examples
+    --------
+    >>> Geometric(0.0).share(1 / 3, eta=1.0, k=4)
+    0.25
     """
 
     mu: float

@@ -6,7 +6,7 @@ Arithmetic only: the same file serves NumPy arrays and torch tensors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -74,7 +74,13 @@ def estimate_of(correction: Correction, memory: Any) -> Vector:
 
 @dataclass(frozen=True)
 class Plain:
-    """``m = g_k − ∇L̂(w_k)``, unbiased, with all of the batch's noise."""
+    """``m = g_k − ∇L̂(w_k)``, unbiased, with all of the batch's noise.
+
+    Examples
+    --------
+    >>> Plain()(2.0, before=None, memory=5.0, k=3)
+    2.0
+    """
 
     two_points: ClassVar[bool] = False
 
@@ -90,6 +96,11 @@ class Mean:
     """``m ← m + (g_k − ∇L̂(w_k) − m)/(k + 1)``.
 
     Right when ∇h does not move with w (δ = 0); for δ > 0 old differences go stale.
+
+    Examples
+    --------
+    >>> Mean()(2.0, before=None, memory=5.0, k=2)
+    4.0
     """
 
     two_points: ClassVar[bool] = False
@@ -116,6 +127,11 @@ class EMA:
     References
     ----------
     Chayti and Karimireddy, "Optimization with access to auxiliary information" (AuxMom).
+
+    Examples
+    --------
+    >>> EMA(0.5)(2.0, before=None, memory=5.0, k=3)
+    3.5
     """
 
     a: float = 0.1
@@ -149,6 +165,11 @@ class Storm:
     ----------
     Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD"; Chayti and
     Karimireddy, "Optimization with access to auxiliary information" (AuxMVR).
+
+    Examples
+    --------
+    >>> Storm(0.5)(2.0, before=1.0, memory=5.0, k=3)
+    4.0
     """
 
     a: float = 0.1
@@ -242,12 +263,10 @@ def tuned_power(
     if g.ndim != 2 or g.shape != f.shape:
         got = f"arrays of shape {g.shape} and {f.shape}"
         raise ValueError(message("target and proxy", got, "two matrices of one shape"))
-    g, f = _mapped(g - g.mean(0), metric), _mapped(f - f.mean(0), metric)
+    g, f = g - g.mean(0), f - f.mean(0)
+    if metric is not None:
+        g, f = g @ metric, f @ metric
     spread = float(np.sum(f * f))
     if spread == 0:
         return 0.0
     return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))
-
-
-def _mapped(rows: Any, metric: Matrix | None) -> Any:
-    return rows if metric is None else rows @ metric

@@ -12,7 +12,7 @@ from proxyprox._util.validation import message, nonnegative
 from proxyprox._util.validation import vector as checked_vector
 
 
-def checked_strength(argument: str, value: Any) -> Any:
+def check_strength(argument: str, value: Any) -> Any:
     """Return a strength as a float, or as a vector of numbers ≥ 0."""
     if not is_array_api_obj(value) and not isinstance(value, (list, tuple)):
         return nonnegative(argument, value)
@@ -50,7 +50,7 @@ class L1:
 
     def __post_init__(self) -> None:
         """Check the strength."""
-        object.__setattr__(self, "alpha", checked_strength("alpha", self.alpha))
+        object.__setattr__(self, "alpha", check_strength("alpha", self.alpha))
 
     def value(self, w: Vector) -> float:
         """Return ψ(w)."""
@@ -96,7 +96,7 @@ class ElasticNet:
 
     def __post_init__(self) -> None:
         """Check both numbers and set the L1 part aside."""
-        alpha = checked_strength("alpha", self.alpha)
+        alpha = check_strength("alpha", self.alpha)
         if not isinstance(self.l1_ratio, (int, float)) or not 0 <= self.l1_ratio <= 1:
             raise ValueError(message("l1_ratio", self.l1_ratio, "a number in [0, 1]"))
         object.__setattr__(self, "alpha", alpha)

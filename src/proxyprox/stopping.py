@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from proxyprox._util.validation import fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import fraction, instance, nonnegative, positive, whole
 
 
 class Progress(NamedTuple):
@@ -51,7 +51,7 @@ class Criterion:
 
     def threshold(self, progress: Progress) -> float | None:
         """Return the bound on the residual, or None if the rule has none."""
-        raise NotImplementedError  # pragma: no cover
+        return None
 
     def holds(self, progress: Progress) -> bool | None:
         """Tell whether the inexactness rule holds; None if this is not such a rule."""
@@ -74,11 +74,8 @@ class Criterion:
 
 
 def _rule(given: Any) -> Criterion:
-    if isinstance(given, Criterion):
-        return given
-    remedy = "Add parentheses to make an instance." if isinstance(given, type) else ""
-    allowed = "joined by & or | to a stopping rule such as Steps(20)"
-    raise TypeError(message("a stopping rule", given, allowed, remedy))
+    instance("a stopping rule", given, Criterion, "joined to a stopping rule such as Steps(20)")
+    return cast(Criterion, given)
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,13 @@ class StronglyConvex(Criterion):
         Strong convexity of the objective.
     G : float
         Error allowed besides; it costs ``G²/μ`` in the guarantee.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> StronglyConvex(mu=0.5)(at)
+    True
     """
 
     mu: float
@@ -108,7 +112,15 @@ class StronglyConvex(Criterion):
 
 @dataclass(frozen=True)
 class Convex(Criterion):
-    """``‖∇φ_k(w)‖² ≤ ‖w − w_k‖²/(4η²K) + G²``: the convex theorem's rule for K outer steps."""
+    """``‖∇φ_k(w)‖² ≤ ‖w − w_k‖²/(4η²K) + G²``: the convex theorem's rule for K outer steps.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Convex(steps=100)(at)
+    True
+    """
 
     steps: int
     G: float = 0.0
@@ -136,6 +148,13 @@ class NonConvex(Criterion):
     ----------
     target_gradient_norm : float
         A lower bound on ``‖∇L(w)‖``, if one is known.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> NonConvex()(at)
+    True
     """
 
     target_gradient_norm: float = 0.0
@@ -162,6 +181,13 @@ class SDane(Criterion):
     References
     ----------
     Jiang, Rodomanov and Stich, "Stabilized proximal-point methods for federated optimization".
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> SDane()(at)
+    True
     """
 
     def threshold(self, progress: Progress) -> float:
@@ -171,7 +197,15 @@ class SDane(Criterion):
 
 @dataclass(frozen=True)
 class Residual(Criterion):
-    """``‖∇φ_k(w)‖ ≤ tol``, an absolute accuracy."""
+    """``‖∇φ_k(w)‖ ≤ tol``, an absolute accuracy.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Residual(0.05)(at)
+    False
+    """
 
     tol: float
 
@@ -186,7 +220,15 @@ class Residual(Criterion):
 
 @dataclass(frozen=True)
 class Relative(Criterion):
-    """``‖∇φ_k(w)‖ ≤ factor · ‖∇φ_k(start)‖``."""
+    """``‖∇φ_k(w)‖ ≤ factor · ‖∇φ_k(start)‖``.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Relative(0.5)(at)
+    True
+    """
 
     factor: float
 
@@ -201,17 +243,21 @@ class Relative(Criterion):
 
 @dataclass(frozen=True)
 class Steps(Criterion):
-    """Stop after a fixed number of inner steps."""
+    """Stop after a fixed number of inner steps.
+
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> Steps(20)(at)
+    False
+    """
 
     steps: int
 
     def __post_init__(self) -> None:
         """Check the number."""
         whole("steps", self.steps)
-
-    def threshold(self, progress: Progress) -> None:
-        """Return None: the residual is not bounded."""
-        return
 
     def __call__(self, progress: Progress) -> bool:
         """Tell whether the steps are taken."""
@@ -220,7 +266,14 @@ class Steps(Criterion):
 
 @dataclass(frozen=True)
 class RandomSteps(Criterion):
-    """Stop after a geometric number of inner steps, ``1/p`` on average, drawn each outer step."""
+    """Stop after a geometric number of inner steps, ``1/p`` on average, drawn each outer step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RandomSteps(0.1).begin(np.random.default_rng(0))
+    Steps(steps=7)
+    """
 
     p: float
 
@@ -228,20 +281,19 @@ class RandomSteps(Criterion):
         """Check the probability."""
         fraction("p", self.p)
 
-    def threshold(self, progress: Progress) -> None:
-        """Return None: the residual is not bounded."""
-        return
-
     def begin(self, rng: np.random.Generator) -> Criterion:
         """Draw this outer step's number of inner steps."""
         return Steps(int(rng.geometric(self.p)))
 
 
 @dataclass(frozen=True)
-class AnyOf(Criterion):
-    """Stop as soon as one of the rules says so."""
+class Joined(Criterion):
+    """Several rules as one; abstract."""
 
     rules: tuple[Criterion, ...]
+
+    enough: ClassVar[Callable[[Iterable[object]], bool]]
+    bound: ClassVar[Callable[..., Any]]
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -249,54 +301,49 @@ class AnyOf(Criterion):
         return tuple({need for rule in self.rules for need in rule.needs})
 
     def threshold(self, progress: Progress) -> float | None:
-        """Return the laxest of the rules' bounds."""
-        return max(_known(rule.threshold(progress) for rule in self.rules), default=None)
+        """Return the laxest or the strictest of the rules' bounds."""
+        bounds = (rule.threshold(progress) for rule in self.rules)
+        known = [bound for bound in bounds if bound is not None]
+        return float(type(self).bound(known)) if known else None
 
     def holds(self, progress: Progress) -> bool | None:
-        """Tell whether one of the inexactness rules holds."""
-        answers = _known(rule.holds(progress) for rule in self.rules)
-        return any(answers) if answers else None
+        """Tell whether enough of the inexactness rules hold."""
+        answers = (rule.holds(progress) for rule in self.rules)
+        known = [answer for answer in answers if answer is not None]
+        return type(self).enough(known) if known else None
 
     def __call__(self, progress: Progress) -> bool:
         """Tell whether to stop."""
-        return any(rule(progress) for rule in self.rules)
+        return type(self).enough(rule(progress) for rule in self.rules)
 
     def begin(self, rng: np.random.Generator) -> Criterion:
         """Begin every rule."""
-        return AnyOf(tuple(rule.begin(rng) for rule in self.rules))
+        return type(self)(tuple(rule.begin(rng) for rule in self.rules))
 
 
-@dataclass(frozen=True)
-class AllOf(Criterion):
-    """Stop when all of the rules say so."""
+class AnyOf(Joined):
+    """Stop as soon as one of the rules says so.
 
-    rules: tuple[Criterion, ...]
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> (Steps(20) | Relative(0.5))(at)
+    True
+    """
 
-    @property
-    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Capabilities that any of the rules asks for."""
-        return tuple({need for rule in self.rules for need in rule.needs})
-
-    def threshold(self, progress: Progress) -> float | None:
-        """Return the strictest of the rules' bounds."""
-        return min(_known(rule.threshold(progress) for rule in self.rules), default=None)
-
-    def holds(self, progress: Progress) -> bool | None:
-        """Tell whether every inexactness rule holds."""
-        answers = _known(rule.holds(progress) for rule in self.rules)
-        return all(answers) if answers else None
-
-    def __call__(self, progress: Progress) -> bool:
-        """Tell whether to stop."""
-        return all(rule(progress) for rule in self.rules)
-
-    def begin(self, rng: np.random.Generator) -> Criterion:
-        """Begin every rule."""
-        return AllOf(tuple(rule.begin(rng) for rule in self.rules))
+    enough, bound = any, max
 
 
-T = TypeVar("T")
+class AllOf(Joined):
+    """Stop when all of the rules say so.
 
+    Examples
+    --------
+    >>> from proxyprox.stopping import Progress
+    >>> at = Progress(3, 0.1, displacement=1.0, eta=0.5, start_residual=1.0, decrease=float)
+    >>> (Steps(20) & Relative(0.5))(at)
+    False
+    """
 
-def _known(answers: Iterable[T | None]) -> list[T]:
-    return [answer for answer in answers if answer is not None]
+    enough, bound = all, min

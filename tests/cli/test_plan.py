@@ -16,7 +16,7 @@ def test_strongly_convex(invoke: Invoke) -> None:
     result = invoke("plan", *GIVEN, "--mu", "0.1", "--json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    plan = theory.plan_strongly_convex(epsilon=0.01, mu=0.1, B=2.0, sigma=0.5, delta=0.1)
+    plan = theory.plan_run(epsilon=0.01, mu=0.1, B=2.0, sigma=0.5, delta=0.1)
     assert (found["steps"], found["eta"], found["G"]) == (plan.steps, plan.eta, plan.G)
     assert found["case"] == "strongly convex"
     inner = {"eta": plan.eta, "mu": 0.1, "H": 10.0}
@@ -28,7 +28,7 @@ def test_strongly_convex(invoke: Invoke) -> None:
 @pytest.mark.parametrize("mu", [[], ["--mu", "0"]])
 def test_convex(invoke: Invoke, mu: list[str]) -> None:
     found = json.loads(invoke("plan", *GIVEN, *mu, "--json").stdout)
-    plan = theory.plan_convex(epsilon=0.01, B=2.0, sigma=0.5, delta=0.1)
+    plan = theory.plan_run(epsilon=0.01, B=2.0, sigma=0.5, delta=0.1)
     assert found["case"] == "convex"
     assert (found["steps"], found["regularizer"]) == (plan.steps, plan.mu)
     expected = theory.inner_steps_gradient_descent(eta=plan.eta, mu=plan.mu, H=10 + plan.mu)

@@ -65,7 +65,7 @@ def test_settings_that_cannot_be(sections: dict[str, Any], words: str) -> None:
 def test_inner_gradient_steps_need_a_smoothness(more: dict[str, Any]) -> None:
     sections = {"method": {"eta": "auto"}, **more}
     settings("logistic", **sections)
-    with pytest.raises(ConfigError, match="which poisson does not have"):
+    with pytest.raises(ConfigError, match="poisson does not have"):
         settings("poisson", **sections)
 
 

@@ -17,9 +17,9 @@ from proxyprox.experiments import study as own_data
 from proxyprox.experiments.study import raw_weights, write_weights
 from proxyprox.experiments.study_config import METHODS, Config, parse_config
 from proxyprox.experiments.tournament import Job, NoDisplay, hold
+from proxyprox.problems import FAMILIES
 
 NAMES = ("age", "income", "height")
-FAMILIES = ("linear", "logistic", "softmax", "poisson")
 
 
 def rows(family: str, count: int = 60, seed: int = 0) -> tuple[Any, Any]:
@@ -32,6 +32,7 @@ def rows(family: str, count: int = 60, seed: int = 0) -> tuple[Any, Any]:
         "logistic": np.where(noisy > 0, "yes", "no"),
         "softmax": np.digitize(noisy, [-1, 1]),
         "poisson": rng.poisson(np.exp(0.5 * z)),
+        "gamma": rng.gamma(3.0, np.exp(0.5 * z) / 3),
     }[family]
 
 
@@ -86,7 +87,7 @@ def test_weights_apply_to_the_raw_columns(
     tmp_path: Path, family: str, intercept: bool, standardize: bool
 ) -> None:
     X, y = rows(family)
-    if family == "poisson":
+    if family in ("poisson", "gamma"):
         X = X / [1.0, 20.0, 1.0]  # unscaled columns of 100 would overflow
     write_csv(tmp_path / "rows.csv", X, y)
     model = {"intercept": intercept, "standardize": standardize}
@@ -105,7 +106,7 @@ def test_end_to_end(tmp_path: Path, family: str) -> None:
     X, y = rows(family)
     write_csv(tmp_path / "rows.csv", X, y)
     run = {"target_gradients": 60, "compare": ["sgd", "erm"], "tuning_gradients": 2}
-    eta = 1.0 if family == "poisson" else 5.0
+    eta = 1.0 if family in ("poisson", "gamma") else 5.0
     points, weights = finished(settings(family, run=run, method={"eta": eta}), tmp_path)
     ours = [p["suboptimality"] for p in points if p["method"] == "ProxyProx"]
     assert 0 <= ours[-1] < 0.3 * ours[0]
@@ -127,7 +128,7 @@ def test_end_to_end(tmp_path: Path, family: str) -> None:
     elif family == "softmax":
         assert weights["classes"] == [0, 1, 2]
         assert (scipy.special.softmax(z, axis=1).argmax(axis=1) == y).mean() > 0.6
-    elif family == "poisson":
+    elif family in ("poisson", "gamma"):
         assert np.exp(z[:, 0]).mean() == pytest.approx(y.mean(), rel=0.3)
     else:
         assert np.corrcoef(z[:, 0], y)[0, 1] > 0.7

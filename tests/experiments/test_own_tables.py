@@ -67,7 +67,7 @@ def test_svmlight_files_may_end_before_the_last_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "y", "words"),
     [
-        ("poisson", [1, -2, 3], "row 2: the count -2.0 is negative"),
+        ("poisson", [1, -2, 3], "row 2: the label must be zero or more"),
         ("linear", [1, "two", 3], "row 2: the label 'two' is not a number"),
         ("logistic", [1, 1, 1], "every row has the label 1.0"),
         ("logistic", [1, 2, 3], 'use family = "softmax"'),

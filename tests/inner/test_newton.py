@@ -1,4 +1,4 @@
-"""Newton's method with a matrix and with products: rate, work and what it refuses."""
+"""Newton steps in closed form, with a matrix, with products and with a kept inverse."""
 
 import itertools
 import math
@@ -7,14 +7,53 @@ import numpy as np
 import pytest
 
 from proxyprox import (
+    ClosedForm,
     FunctionProxy,
     Newton,
     NewtonCG,
     NonFiniteError,
+    Quadratic,
+    QuasiNewton,
     Residual,
     Subproblem,
     logistic_regression,
+    poisson_regression,
 )
+from proxyprox.inner.newton import bfgs_update
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("eta", [1e-3, 1.0, 1e4, math.inf])
+def test_solution_of_the_linear_system(library, eta, solve):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(7, 7))
+    P = root @ root.T + 0.1 * np.eye(7)
+    b, linear, centre, start = rng.normal(size=(4, 7))
+    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
+    phi = Subproblem(Quadratic(make(P), make(b)), make(linear), make(centre), eta)
+    want = np.linalg.solve(P + np.eye(7) / eta, centre / eta - b - linear)
+    for begin in (centre, start):
+        w, progress = solve(ClosedForm(), phi, Residual(1e-10), start=make(begin))
+        np.testing.assert_allclose(np.asarray(w), want, atol=1e-10)
+        assert progress.residual <= 1e-10
+        assert progress.steps in (1, 2)
+
+
+def test_ill_conditioned_answers_are_refined(solve):
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(20, 20)))[0]
+    P = rotation @ np.diag(np.logspace(-2, 8, 20)) @ rotation.T
+    phi = Subproblem(Quadratic((P + P.T) / 2), rng.normal(size=20), np.zeros(20), 1.0)
+    once = solve(ClosedForm(), phi, Residual(1e3)).progress
+    twice = solve(ClosedForm(), phi, Residual(1e-300)).progress
+    assert once.steps == 1
+    assert twice.residual <= once.residual
+
+
+def test_residual_is_reported_as_it_is(solve):
+    phi = Subproblem(Quadratic(np.diag([1.0, 1e6])), np.ones(2), np.ones(2), 3.0)
+    w, progress = solve(ClosedForm(), phi, Residual(1e-300))
+    assert progress.residual == np.linalg.norm(phi.gradient(w))
 
 
 def test_newton_converges_quadratically(solve, logistic_case):
@@ -57,3 +96,140 @@ def test_wide_problems_need_no_matrix(solve):
     progress = solve(NewtonCG(), phi, Residual(1e-9)).progress
     assert progress.residual <= 1e-9
     assert progress.steps <= 12
+
+
+RNG = np.random.default_rng(0)
+
+
+def solve(solver, phi, start=None, memory=None, tol=1e-9):
+    start = phi.centre if start is None else start
+    return solver.solve(
+        phi, start, Residual(tol), {} if memory is None else memory, np.random.default_rng(0)
+    )
+
+
+def counted(proxy, calls):
+    return FunctionProxy(
+        proxy.value,
+        proxy.gradient,
+        hessian=lambda w: calls.append(1) or proxy.hessian(w),
+    )
+
+
+def check(phi, memory, tol=1e-9):
+    """Solve with the carried memory and compare with Newton's method from scratch."""
+    w, progress = solve(QuasiNewton(), phi, memory=memory, tol=tol)
+    assert progress.residual <= tol
+    assert progress.residual == pytest.approx(np.linalg.norm(phi.gradient(w)), rel=1e-9, abs=1e-16)
+    exact = solve(Newton(), phi, tol=tol).w
+    np.testing.assert_allclose(w, exact, atol=2.1 * tol * phi.eta, rtol=1e-7)
+    return w
+
+
+@pytest.fixture
+def logistic():
+    X = RNG.normal(size=(80, 6))
+    return logistic_regression(X, np.arange(80) % 2, l2=0.01)
+
+
+def test_a_run_of_like_subproblems_needs_one_hessian(logistic):
+    rng, memory, calls, w = np.random.default_rng(1), {}, [], np.zeros(6)
+    for _ in range(60):
+        linear = 0.05 * rng.normal(size=6)
+        phi = Subproblem(counted(logistic, calls), linear, w, 3.0)
+        w, progress = solve(QuasiNewton(), phi, memory=memory, tol=1e-8)
+        assert progress.residual <= 1e-8
+        exact = solve(Newton(), Subproblem(logistic, linear, phi.centre, 3.0)).w
+        np.testing.assert_allclose(w, exact, atol=1e-7)
+    assert 1 <= len(calls) <= 3
+
+
+def test_eta_that_changes_rebuilds_the_inverse(logistic):
+    rng, memory, w = np.random.default_rng(2), {}, np.zeros(6)
+    for _ in range(40):
+        eta = 10.0 ** rng.uniform(-3, 3)
+        w = check(Subproblem(logistic, 0.1 * rng.normal(size=6), w, eta), memory)
+        assert memory["eta"] == eta
+
+
+def test_violent_changes_of_the_hessian_are_survived():
+    rng, memory = np.random.default_rng(3), {}
+    X = rng.normal(size=(60, 4))
+    for scale in (1.0, 1e3, 1e-3, 1e2, 1e-2, 1.0):
+        # The same η, so that the memory is kept, and curvature that jumps by powers of ten.
+        proxy = logistic_regression(scale * X, np.arange(60) % 2)
+        phi = Subproblem(proxy, 0.1 * rng.normal(size=4), rng.normal(size=4) / scale, 1.0)
+        check(phi, memory, tol=1e-8)
+
+
+def test_poisson_from_far_starts_and_back():
+    rng, memory = np.random.default_rng(4), {}
+    X = rng.normal(size=(50, 3))
+    proxy = poisson_regression(X, rng.poisson(1, size=50))
+    for size in (0.0, 4.0, -4.0, 0.1, 6.0, 0.0):
+        phi = Subproblem(proxy, 0.1 * rng.normal(size=3), np.full(3, size), 2.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            check(phi, memory, tol=1e-7)
+
+
+def test_nonconvex_proxy_through_many_subproblems():
+    rng, memory = np.random.default_rng(5), {}
+    proxy = FunctionProxy(
+        lambda w: float(np.sum(np.cos(3 * w))),
+        lambda w: -3 * np.sin(3 * w),
+        hessian=lambda w: np.diag(-9 * np.cos(3 * w)),
+    )
+    w = np.zeros(4)
+    for _ in range(40):
+        w = check(Subproblem(proxy, rng.normal(size=4), w, 0.1), memory)
+
+
+def test_memory_is_saved_and_restored_without_a_trace(logistic):
+    rng, memory, w = np.random.default_rng(6), {}, np.zeros(6)
+    for _ in range(5):
+        phi = Subproblem(logistic, 0.1 * rng.normal(size=6), w, 2.0)
+        w = solve(QuasiNewton(), phi, memory=memory).w
+    copied = {"inverse": memory["inverse"].copy(), "eta": memory["eta"]}
+    phi = Subproblem(logistic, 0.1 * rng.normal(size=6), w, 2.0)
+    first = solve(QuasiNewton(), phi, memory=memory).w
+    second = solve(QuasiNewton(), phi, memory=copied).w
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_update_satisfies_the_secant_and_stays_positive(library):
+    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
+    rng = np.random.default_rng(7)
+    inverse = np.eye(5)
+    for _ in range(20):
+        s, y = rng.normal(size=(2, 5))
+        if s @ y <= 0.1:
+            s = y + 0.1 * s
+        updated = np.asarray(bfgs_update(make(inverse), make(s), make(y)))
+        # The textbook form, (I − ρ s yᵀ) B (I − ρ y sᵀ) + ρ s sᵀ.
+        rho = 1 / (s @ y)
+        left = np.eye(5) - rho * np.outer(s, y)
+        want = left @ inverse @ left.T + rho * np.outer(s, s)
+        np.testing.assert_allclose(updated, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+        np.testing.assert_allclose(updated @ y, s, atol=1e-8 * np.abs(updated).max())
+        inverse = np.eye(5) if np.abs(updated).max() > 1e3 else updated
+        assert np.linalg.eigvalsh(inverse)[0] > 0
+
+
+def test_secant_without_curvature_is_left_out():
+    inverse = np.diag([1.0, 2.0])
+    for s, y in [([1.0, 0.0], [-1.0, 0.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, 0.0], [0.0, 0.0])]:
+        assert bfgs_update(inverse, np.array(s), np.array(y)) is inverse
+
+
+def test_an_inverse_that_has_gone_stale_is_rebuilt_early():
+    # Curvatures that were all alike become a hundred different ones: secants alone crawl.
+    flat = FunctionProxy(lambda w: w @ w / 2, lambda w: w, hessian=lambda w: np.eye(100))
+    D = np.diag(np.geomspace(1.0, 1e4, 100))
+    steep = FunctionProxy(lambda w: w @ D @ w / 2, lambda w: D @ w, hessian=lambda w: D)
+    memory = {}
+    for proxy in (flat, steep):
+        phi = Subproblem(proxy, np.ones(100), np.ones(100), 1.0)
+        progress = solve(QuasiNewton(), phi, memory=memory).progress
+    assert progress.residual <= 1e-9
+    assert progress.steps <= 5

@@ -1,4 +1,4 @@
-"""What every inner solver owes: the minimiser, an honest residual, and giving up honestly."""
+"""Every solver reaches the minimiser, keeps its limits, and Auto picks the one that suits."""
 
 import math
 
@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from proxyprox import (
+    L1,
     LBFGS,
+    Auto,
+    ClosedForm,
     FunctionProxy,
     GradientDescent,
     Nesterov,
@@ -15,15 +18,18 @@ from proxyprox import (
     NonConvex,
     NonFiniteError,
     ProximalGradient,
+    Quadratic,
     QuasiNewton,
     Relative,
     Residual,
     Steps,
     Subproblem,
+    Zero,
     logistic_regression,
     poisson_regression,
     softmax_regression,
 )
+from proxyprox.inner.base import DENSE_LIMIT, needs_of
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
@@ -227,3 +233,45 @@ def test_gradient_that_is_not_finite_ends_the_solve(solver, solve):
     )  # fmt: skip
     with pytest.raises(NonFiniteError):
         solve(solver, Subproblem(proxy, np.ones(2), np.ones(2), 1.0))
+
+
+GLM = logistic_regression(np.eye(3), [0, 1, 0])
+PLAIN = FunctionProxy(lambda w: 0.0, lambda w: w)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "penalty", "size", "solver", "reason"),
+    [
+        (GLM, None, 3, QuasiNewton, "Hessian and 3 parameters"),
+        (GLM, None, DENSE_LIMIT, QuasiNewton, "Hessian"),
+        (GLM, None, DENSE_LIMIT + 1, NewtonCG, "Hessian-vector products"),
+        (Quadratic(np.eye(2)), None, 2, ClosedForm, "closed form"),
+        (Zero(), None, 10**6, ClosedForm, "closed form"),
+        (PLAIN, None, 3, LBFGS, "values and gradients only"),
+        (GLM, L1(0.1), 3, ProximalGradient, "non-smooth"),
+        (Zero(), L1(0.1), 3, ProximalGradient, "non-smooth"),
+    ],
+)
+def test_choice_suits_the_proxy_and_says_why(proxy, penalty, size, solver, reason):
+    choice = Auto().choose(proxy, penalty, size)
+    assert isinstance(choice.solver, solver)
+    assert reason in choice.reason
+    assert all(getattr(proxy, need, None) is not None for need in needs_of(choice.solver))
+
+
+def test_history_is_used(solve):
+    P = np.diag(np.logspace(0, 4, 40))
+    phi = Subproblem(Quadratic(P), np.ones(40), np.zeros(40), 1.0)
+    steps = {m: solve(LBFGS(history=m), phi, Residual(1e-6)).progress.steps for m in (1, 40)}
+    assert steps[40] < steps[1] / 2
+
+
+def test_step_limit_is_kept(solve):
+    calls = []
+    P = np.diag(np.logspace(0, 6, 60))
+    proxy = FunctionProxy(lambda w: w @ P @ w / 2, lambda w: calls.append(1) or P @ w)
+    phi = Subproblem(proxy, np.ones(60), np.ones(60), 1.0)
+    progress = solve(LBFGS(max_steps=30), phi, Residual(1e-12)).progress
+    assert progress.residual > 1e-12
+    # A step takes one evaluation, rarely two or three.
+    assert 30 <= len(calls) <= 60

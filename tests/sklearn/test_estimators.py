@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from sklearn.linear_model import (
     ElasticNet,
+    GammaRegressor,
     LinearRegression,
     LogisticRegression,
     PoissonRegressor,
@@ -14,7 +15,12 @@ from sklearn.linear_model import (
 )
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+from proxyprox.sklearn import (
+    ProxyGammaRegressor,
+    ProxyLogisticRegression,
+    ProxyPoissonRegressor,
+    ProxyRidge,
+)
 
 QUICK = {"cv": 2, "max_steps": 8}
 CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
@@ -33,6 +39,7 @@ def expected_failures(estimator):
         ProxyLogisticRegression(**QUICK),
         ProxyRidge(**QUICK),
         ProxyPoissonRegressor(**QUICK),
+        ProxyGammaRegressor(**QUICK),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -73,6 +80,11 @@ def test_converged_regressions_are_scikit_learns(binary):
     other = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, counts)
     np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
     assert mine.score(X, counts) == pytest.approx(other.score(X, counts), abs=1e-5)
+    amounts = rng.gamma(2.0, np.exp(X @ w / 3) / 2)
+    mine = ProxyGammaRegressor(n_steps="converged", alpha=0.1).fit(X, amounts)
+    other = GammaRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, amounts)
+    np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
+    assert mine.score(X, amounts) == pytest.approx(other.score(X, amounts), abs=1e-5)
 
 
 def test_elastic_net_is_scikit_learns(binary):

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 from proxyprox import GLM, softmax_regression
-from proxyprox.problems.design import Design
 from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox.sklearn import fitting as _reduce
 from proxyprox.sklearn import moments as _moment

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from proxyprox import DANE, Problem, Quadratic, logistic_regression, minimize
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.fitting import Walk
 from proxyprox.sklearn.moments import label_free, moment_of
 

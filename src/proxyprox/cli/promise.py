@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyprox import theory
-from proxyprox._util.validation import nonnegative
 from proxyprox.cli.console import say
 
 
@@ -26,25 +25,16 @@ def promise(
     mu : float
         Strong convexity; 0 for the convex case.
     """
-    # Checked here: the other constants are, but μ decides which theorem is asked.
-    mu = nonnegative("mu", mu)
     given = {"delta": delta, "sigma": sigma, "H": H, "B": B, "epsilon": epsilon, "mu": mu}
     ends = {"epsilon": epsilon, "B": B, "sigma": sigma}
-    if mu > 0:
-        plan = theory.plan_strongly_convex(mu=mu, delta=delta, **ends)
-        ours = theory.proxyprox_steps_strongly_convex(delta=delta, mu=mu, **ends)
-        sgd = theory.sgd_steps_strongly_convex(H=H, mu=mu, **ends)
-        bound = theory.lower_bound_strongly_convex(H=H, mu=mu, **ends)
-        threshold = theory.similarity_threshold_strongly_convex(H=H, mu=mu)
-        noise, smooth = sigma * sigma / mu / epsilon, H
-    else:
-        plan = theory.plan_convex(delta=delta, **ends)
-        ours = theory.proxyprox_steps_convex(delta=delta, **ends)
-        sgd = theory.sgd_steps_convex(H=H, **ends)
-        bound = theory.lower_bound_convex(H=H, **ends)
-        threshold = theory.similarity_threshold_convex(epsilon=epsilon, H=H, B=B)
-        # The convex theorem adds its own regulariser to both losses.
-        noise, smooth = (sigma * B / epsilon) ** 2, H + plan.mu
+    plan = theory.plan_run(mu=mu, delta=delta, **ends)
+    ours = theory.proxyprox_steps(delta=delta, mu=mu, **ends)
+    sgd = theory.sgd_steps(H=H, mu=mu, **ends)
+    bound = theory.lower_bound(H=H, mu=mu, **ends)
+    threshold = theory.similarity_threshold(H=H, mu=mu, epsilon=epsilon, B=B)
+    noise = sigma * sigma / mu / epsilon if mu > 0 else (sigma * B / epsilon) ** 2
+    # The convex theorem adds its own regulariser to both losses.
+    smooth = H if mu > 0 else H + plan.mu
     inner = {"eta": plan.eta, "mu": plan.mu, "H": smooth}
     return {
         "case": "strongly convex" if mu > 0 else "convex",

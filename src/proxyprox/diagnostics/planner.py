@@ -352,11 +352,11 @@ def _guaranteed(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
     if audit.mu.low > 0:
-        found = theory.plan_strongly_convex(mu=audit.mu.low, **known)
+        found = theory.plan_run(mu=audit.mu.low, **known)
         average: Averaging = Geometric(found.mu)
         stop: Criterion = StronglyConvex(found.mu, found.G)
     else:
-        found = theory.plan_convex(**known)
+        found = theory.plan_run(**known)
         average, stop = Uniform(), Convex(found.steps, found.G)
         notes.append(
             f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses: use "

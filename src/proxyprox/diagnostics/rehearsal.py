@@ -429,18 +429,12 @@ def theory_counts(
     >>> theory_counts(epsilon=0.5, H=8.0, mu=0.0, delta=2.0, sigma=1.0, B=1.0)
     ('convex', 20.0, 8.0, 8.0)
     """
-    common = {"epsilon": epsilon, "B": B, "sigma": sigma}
-    if mu > 0:
-        H = max(H, mu)
-        return (
-            "strongly convex",
-            theory.sgd_steps_strongly_convex(H=H, mu=mu, **common),
-            theory.lower_bound_strongly_convex(H=H, mu=mu, **common),
-            theory.proxyprox_steps_strongly_convex(delta=delta, mu=mu, **common),
-        )
+    mu = max(mu, 0.0)
+    H = max(H, mu)
+    common = {"epsilon": epsilon, "B": B, "sigma": sigma, "mu": mu}
     return (
-        "convex",
-        theory.sgd_steps_convex(H=H, **common),
-        theory.lower_bound_convex(H=H, **common),
-        theory.proxyprox_steps_convex(delta=delta, **common),
+        "strongly convex" if mu > 0 else "convex",
+        theory.sgd_steps(H=H, **common),
+        theory.lower_bound(H=H, **common),
+        theory.proxyprox_steps(delta=delta, **common),
     )

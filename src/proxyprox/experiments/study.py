@@ -50,10 +50,6 @@ from proxyprox import (
     Storm,
     Uniform,
     Zero,
-    linear_regression,
-    logistic_regression,
-    poisson_regression,
-    softmax_regression,
 )
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
@@ -73,7 +69,7 @@ from proxyprox.experiments.contest import (
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.study_config import Choice, Config
 from proxyprox.experiments.tournament import Entry, Job
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import FAMILIES, ScaledProxy
 
 BUILT_IN = "sklearn:"
 """How the name of a set that ships with scikit-learn begins, in place of a file."""
@@ -165,16 +161,17 @@ def classes_of(config: Config, y: Any) -> tuple[Any, ...]:
 def check_labels(config: Config, y: Any, where: str, classes: Sequence[Any] | None = None) -> None:
     """Refuse labels that the family cannot have, naming the first row at fault."""
     family = config.model.family
-    if family in ("linear", "poisson"):
+    kind = FAMILIES[family]
+    if not kind.classifier:
         if y.dtype.kind not in "biuf":
             row, value = _first(y, lambda v: not _is_number(v))
             raise DataError(
                 f"{where}: row {row}: the label {value!r} is not a number, which family = "
                 f'{family!r} needs. For classes use "logistic" or "softmax".'
             )
-        if family == "poisson" and (y < 0).any():
-            row, value = _first(y, lambda v: v < 0)
-            raise DataError(f"{where}: row {row}: the count {value!r} is negative.")
+        if not kind().valid(y).all():
+            row, value = _first(y, lambda v: not kind().valid(np.array([v])).all())
+            raise DataError(f"{where}: row {row}: the label must be {kind.labels}, got {value!r}.")
         return
     known = tuple(classes) if classes is not None else classes_of(config, y)
     allowed = set(known)
@@ -682,7 +679,7 @@ def study(config: Config, base: Path) -> Study:
         residual /= max(1.0, norm(target.gradient(start)))
         known = target.smoothness
         curvature = known if math.isfinite(known) else _curvature(target, best)
-        classed = config.model.family in ("logistic", "softmax")
+        classed = FAMILIES[config.model.family].classifier
         return Study(
             target=target,
             other=other,
@@ -716,13 +713,9 @@ def _loss(config: Config, table: Table, target: Table, centre: Vector, scale: Ve
         "sample_weight": table.sample_weight,
     }
     labels = None if table is not target and config.proxy.kind == "label-free" else table.y
-    if config.model.family == "linear":
-        return linear_regression(X, labels, **options)
-    if config.model.family == "poisson":
-        return poisson_regression(X, labels, **options)
-    classes: Any = classes_of(config, target.y)
-    build = logistic_regression if config.model.family == "logistic" else softmax_regression
-    return build(X, labels, classes=classes, **options)
+    kind: Any = FAMILIES[config.model.family]
+    family = kind(classes_of(config, target.y)) if kind.classifier else kind()
+    return GLM(X, labels, family, **options)
 
 
 def _penalty(config: Config, target: GLM) -> L1 | None:
@@ -771,14 +764,6 @@ def fit(
     return answer
 
 
-_PREDICT = {
-    "linear": "prediction = z",
-    "logistic": "P({label} = {second}) = 1 / (1 + exp(-z))",
-    "softmax": "P(class) = exp(z of the class) / sum of exp(z) over the classes",
-    "poisson": "expected count = exp(z)",
-}
-
-
 def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return coefficients and intercepts that apply to unscaled columns.
 
@@ -805,7 +790,7 @@ def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 def prediction_rule(config: Config, study: Study) -> str:
     """Return how to predict from the weights, with the label and its classes by name."""
-    rule = _PREDICT[config.model.family]
+    rule = FAMILIES[config.model.family].prediction
     if config.model.family == "logistic":
         second = str(_plain(study.classes[1]))
         rule = rule.format(label=config.target.label or "label", second=second)

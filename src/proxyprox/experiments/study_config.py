@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proxyprox._util.validation import fraction, nonnegative, positive, whole
+from proxyprox.problems.families import FAMILIES
 
-FAMILIES = ("linear", "logistic", "softmax", "poisson")
 KINDS = ("label-free", "labelled", "subsample", "none")
 _MEANT = {"unlabelled": "label-free", "unlabeled": "label-free"}
 METHODS = ("proxyprox", "sgd", "auxmom", "auxmvr", "dane")
@@ -53,13 +54,13 @@ class Model:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        _one_of("[model] family", self.family, FAMILIES)
+        _one_of("[model] family", self.family, tuple(FAMILIES))
         for name in ("l2", "l1"):
             nonnegative(f"[model] {name}", getattr(self, name))
         for name in ("intercept", "standardize"):
             _flag(f"[model] {name}", getattr(self, name))
         if self.classes is not None:
-            if self.family not in ("logistic", "softmax"):
+            if not FAMILIES[self.family].classifier:
                 raise ConfigError(f"[model] classes does not apply to family {self.family!r}.")
             if len(self.classes) < 2 or len(set(map(repr, self.classes))) < len(self.classes):
                 raise ConfigError(must("[model] classes", self.classes, "two labels or more"))
@@ -243,11 +244,13 @@ class Config:
                 '"proximal-gradient", or leave inner out.'
             )
         stepping = self.method.inner == "gradient-descent" or any(n in AUXILIARY for n in names)
-        if self.model.family == "poisson" and self.method.eta == "auto" and stepping:
+        family = self.model.family
+        unbounded = math.isinf(FAMILIES[family].max_curvature)
+        if unbounded and self.method.eta == "auto" and stepping:
             raise ConfigError(
                 '[method] eta = "auto" leaves the inner gradient steps of auxmom, auxmvr and '
-                'inner = "gradient-descent" to the smoothness, which poisson does not have: leave '
-                "eta out, or use other methods."
+                f'inner = "gradient-descent" to the smoothness, which {family} does not have: '
+                "leave eta out, or use other methods."
             )
         if self.method.averaging == "geometric" and not self.model.l2:
             raise ConfigError(
@@ -365,13 +368,13 @@ def _hint(given: str, known: Iterable[str], form: str = "{!r}") -> str:
     return f"{meant} There are: {', '.join(form.format(n).strip(chr(39)) for n in names)}."
 
 
-EXAMPLE = """\
+EXAMPLE = f"""\
 # A run of proxyprox on one's own data:  proxyprox run FILE.toml
 # As it stands it runs on a table that ships with scikit-learn; to use your own, change the file
 # names. Lines that begin with # are off. Paths are relative to this file.
 
 [model]
-family = "logistic"       # linear | logistic | softmax | poisson
+family = "logistic"       # {" | ".join(FAMILIES)}
 l2 = 1e-3                 # strength of l2/2 * |w|^2; the intercept is never penalised
 # l1 = 1e-3               # strength of the L1 norm; with l2 an elastic net
 intercept = true

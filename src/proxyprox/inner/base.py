@@ -1,14 +1,16 @@
-"""What an inner solver is."""
+"""What an inner solver is, which one suits a proxy, and the steps that solvers share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy as np
+from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, dot, norm
+from proxyprox._util.validation import has, whole
 from proxyprox.stopping import Criterion, Progress
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
@@ -33,12 +35,7 @@ class InnerSolver(Protocol):
     """Whether the solver copes with a non-smooth term."""
 
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Minimise ``phi`` from ``start``.
 
@@ -60,6 +57,58 @@ class InnerSolver(Protocol):
         InnerResult
             The last point, with the residual measured there.
         """
+
+
+class Solver:
+    """What the package's own solvers have in common."""
+
+    handles_penalty: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers of steps."""
+        for name in ("max_steps", "max_products", "history"):
+            if hasattr(self, name):
+                whole(name, getattr(self, name))
+
+
+# Parameters up to which a d × d Hessian factor is worth keeping.
+DENSE_LIMIT = 600
+
+
+class Choice(NamedTuple):
+    """A solver and why it was picked."""
+
+    solver: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Pick the solver that suits the proxy; ``Result.inner`` says which, and why.
+
+    Examples
+    --------
+    >>> from proxyprox import Quadratic
+    >>> Auto().choose(Quadratic([[1.0]]), penalty=None, size=1).reason
+    'the proxy is quadratic and solves in closed form'
+    """
+
+    def choose(self, proxy: Any, penalty: Any | None, size: int) -> Choice:
+        """Return the solver for a proxy of ``size`` parameters and the reason for it."""
+        # Here, because the solvers' modules import this one.
+        from proxyprox import inner
+
+        if penalty is not None:
+            return Choice(inner.ProximalGradient(), "the problem has a non-smooth penalty")
+        if has(proxy, "solve_shifted"):
+            return Choice(inner.ClosedForm(), "the proxy is quadratic and solves in closed form")
+        if has(proxy, "hessian") and size <= DENSE_LIMIT:
+            reason = f"the proxy has a Hessian and {size} parameters, at most {DENSE_LIMIT}"
+            return Choice(inner.QuasiNewton(), reason)
+        if has(proxy, "hvp"):
+            reason = f"the proxy has Hessian-vector products and {size} parameters"
+            return Choice(inner.NewtonCG(), reason)
+        return Choice(inner.LBFGS(), "the proxy offers values and gradients only")
 
 
 def needs_of(solver: Any) -> tuple[str, ...]:
@@ -94,7 +143,7 @@ class Patience:
         self._allowed, self._waited, self._best = steps, 0, math.inf
         self._rounding = rounding
 
-    def lost(self, residual: float) -> bool:
+    def is_exhausted(self, residual: float) -> bool:
         """Take note of a residual and tell whether to give up."""
         self._waited = 0 if residual < self._best else self._waited + 1
         self._best = min(self._best, residual)
@@ -123,6 +172,12 @@ class Point(NamedTuple):
     gradient: Vector
     residual: float
 
+    @classmethod
+    def at(cls, phi: Subproblem, w: Vector) -> Point:
+        """Evaluate the gradient at a point."""
+        gradient = phi.gradient(w)
+        return cls(w, gradient, norm(gradient))
+
 
 def descend(
     phi: Subproblem,
@@ -130,6 +185,7 @@ def descend(
     stop: Criterion,
     max_steps: int,
     step: Callable[[Point, float], Point | None],
+    patience: Patience | None = None,
 ) -> InnerResult:
     """Take steps until the criterion is met, none helps, or there were enough.
 
@@ -146,14 +202,16 @@ def descend(
     step : callable
         Takes the point and the residual at the start; returns the next point, or None when no
         step helps.
+    patience : Patience, optional
+        When to give up.
     """
-    gradient = phi.gradient(start)
-    point = Point(start, gradient, norm(gradient))
-    first = None
+    point, first = Point.at(phi, start), None
     for t in range(max_steps + 1):
         progress = phi.progress(point.w, point.gradient, t, first)
         first = progress.start_residual
         if stop(progress) or t == max_steps:
+            break
+        if patience is not None and patience.is_exhausted(progress.residual):
             break
         moved = step(point, first)
         if moved is None:
@@ -182,7 +240,7 @@ def damped_step(
     NonFiniteError
         If no step helps because the proxy answers with NaN or infinities.
     """
-    full = _measured(phi, at.w + direction)
+    full = _finite_point(phi, at.w + direction)
     if convex and full is not None and full.residual <= at.residual / 2:
         return full
     slope = dot(at.gradient, direction)
@@ -196,7 +254,7 @@ def damped_step(
         trial = at.w + step * direction
         value = phi.value(trial)
         if math.isfinite(value) and value <= here + SUFFICIENT * step * slope:
-            point = full if step == 1.0 else _measured(phi, trial)
+            point = full if step == 1.0 else _finite_point(phi, trial)
             # A value that did not move is rounding: only a smaller gradient is progress then.
             if point is not None and (value < here or point.residual < at.residual):
                 return point
@@ -209,7 +267,6 @@ def damped_step(
     return None
 
 
-def _measured(phi: Subproblem, w: Vector) -> Point | None:
-    gradient = phi.gradient(w)
-    residual = norm(gradient)
-    return Point(w, gradient, residual) if math.isfinite(residual) else None
+def _finite_point(phi: Subproblem, w: Vector) -> Point | None:
+    point = Point.at(phi, w)
+    return point if math.isfinite(point.residual) else None

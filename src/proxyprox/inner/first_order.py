@@ -6,18 +6,26 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import nonnegative, positive, whole
-from proxyprox.inner.base import InnerResult, Memory, Patience, next_to_rounding
+from proxyprox.inner.base import (
+    InnerResult,
+    Memory,
+    Patience,
+    Point,
+    Solver,
+    descend,
+    next_to_rounding,
+)
 from proxyprox.stopping import Criterion
 from proxyprox.subproblem import Subproblem
 from proxyprox.theory import inner_steps_sgd
 
 
 @dataclass(frozen=True)
-class GradientDescent:
+class GradientDescent(Solver):
     """``w ← w − γ∇φ(w)``, or its form that is implicit in the quadratic.
 
     The implicit step ``w ← (w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)`` takes the quadratic term
@@ -31,6 +39,16 @@ class GradientDescent:
         Take the quadratic term implicitly.
     max_steps : int
         Give up after so many steps, with the rule recorded as not held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, GradientDescent, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=GradientDescent(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     step_size: float | None = None
@@ -38,34 +56,24 @@ class GradientDescent:
     max_steps: int = 100_000
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
-    handles_penalty: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the numbers."""
+        super().__post_init__()
         if self.step_size is not None:
             positive("step_size", self.step_size)
-        whole("max_steps", self.max_steps)
 
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Descend until the criterion is met."""
         gamma = self._effective_step(phi)
-        w, first = start, None
         patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
-        for t in range(self.max_steps + 1):
-            gradient = phi.gradient(w)
-            progress = phi.progress(w, gradient, t, first)
-            first = progress.start_residual
-            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
-                break
-            w = w - gamma * gradient
-        return InnerResult(w, progress)
+
+        def step(at: Point, _: float) -> Point:
+            return Point.at(phi, at.w - gamma * at.gradient)
+
+        return descend(phi, start, stop, self.max_steps, step, patience)
 
     def _effective_step(self, phi: Subproblem) -> float:
         if self.implicit:
@@ -76,7 +84,7 @@ class GradientDescent:
 
 
 @dataclass(frozen=True)
-class Nesterov:
+class Nesterov(Solver):
     """Constant momentum ``(√κ − 1)/(√κ + 1)`` for φ, (H + 1/η)-smooth and 1/η-strongly convex.
 
     The residual is measured at the extrapolated points, where the gradients are, so that a step
@@ -90,24 +98,24 @@ class Nesterov:
     References
     ----------
     Nesterov, "Lectures on Convex Optimization", section 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Nesterov, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=Nesterov(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 100_000
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
-    handles_penalty: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the number."""
-        whole("max_steps", self.max_steps)
 
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Descend with momentum until the criterion is met."""
         root = math.sqrt(phi.strong_convexity / phi.smoothness)
@@ -115,21 +123,18 @@ class Nesterov:
         # Momentum makes waves of about √κ steps: several of them without a new low are the end.
         waves = 200 + math.ceil(10 / max(root, 1e-6))
         patience = Patience(waves, next_to_rounding(phi, start, phi.smoothness))
-        w = y = start
-        first = None
-        for t in range(self.max_steps + 1):
-            gradient = phi.gradient(y)
-            progress = phi.progress(y, gradient, t, first)
-            first = progress.start_residual
-            if stop(progress) or t == self.max_steps or patience.lost(progress.residual):
-                break
-            before, w = w, y - gradient / phi.smoothness
-            y = w + momentum * (w - before)
-        return InnerResult(y, progress)
+        w = start
+
+        def step(at: Point, _: float) -> Point:
+            nonlocal w
+            before, w = w, at.w - at.gradient / phi.smoothness
+            return Point.at(phi, w + momentum * (w - before))
+
+        return descend(phi, start, stop, self.max_steps, step, patience)
 
 
 @dataclass(frozen=True)
-class StochasticGradient:
+class StochasticGradient(Solver):
     """SGD on φ with sampled proxy gradients, for the paper's number of steps.
 
     With ``M = H + 1/η`` and λ the strong convexity of φ: half of the steps at the constant
@@ -150,6 +155,17 @@ class StochasticGradient:
     References
     ----------
     Stich, "Unified optimal analysis of the (stochastic) gradient method".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, StochasticGradient, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> inner = StochasticGradient(steps=50)
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=inner, steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     steps: int | None = None
@@ -158,7 +174,6 @@ class StochasticGradient:
     noise: float = 0.0
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness", "sample")
-    handles_penalty: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -172,12 +187,7 @@ class StochasticGradient:
             positive("G", self.G, remedy)
 
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Take T sampled steps, then measure."""
         kappa = 4 * phi.smoothness / phi.strong_convexity
@@ -201,10 +211,5 @@ class StochasticGradient:
         if self.steps is not None:
             return self.steps
         assert self.mu is not None
-        return inner_steps_sgd(
-            H=float(phi.proxy.smoothness),
-            eta=phi.eta,
-            mu=self.mu,
-            rho=self.noise,
-            G=self.G or 0.0,
-        )
+        H, G = float(phi.proxy.smoothness), self.G or 0.0
+        return inner_steps_sgd(H=H, eta=phi.eta, mu=self.mu, rho=self.noise, G=G)

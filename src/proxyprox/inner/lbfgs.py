@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy
+from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, from_numpy, power_of_two, to_numpy
-from proxyprox._util.validation import whole
-from proxyprox.inner.base import InnerResult, Memory
+from proxyprox.inner.base import InnerResult, Memory, Solver
 from proxyprox.stopping import Criterion
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Solver):
     """Limited-memory BFGS, SciPy's, stopped by our criterion at every iterate.
 
     Parameters
@@ -27,28 +27,31 @@ class LBFGS:
         Secant pairs kept.
     max_steps : int
         Give up after so many steps, with the rule recorded as not held.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, LBFGS, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=LBFGS(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     history: int = 10
     max_steps: int = 1000
 
     needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
-    handles_penalty: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        whole("history", self.history)
-        whole("max_steps", self.max_steps)
+        super().__post_init__()
         # Slow, hence not at the top; not left to the first step, whose seconds are counted.
         import_module("scipy.optimize")
 
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Run SciPy on the displacement from the start, again where its line search gave up.
 
@@ -108,12 +111,9 @@ class _Search:
             options={"maxcor": history, "maxiter": max_steps, "ftol": 0.0, "gtol": 0.0},
         )
 
+    # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
+    @np.errstate(over="ignore", invalid="ignore")
     def _value_and_gradient(self, u: Any) -> tuple[float, Any]:
-        # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._measured(u)
-
-    def _measured(self, u: Any) -> tuple[float, Any]:
         w = self.base + from_numpy(u, like=self.base)
         gradient = self.phi.gradient(w)
         self._seen[u.tobytes()] = (w, gradient)
@@ -123,14 +123,14 @@ class _Search:
         mean = (to_numpy(self.slope) + slope) / 2
         return float((self.scale * mean) @ u), self.scale * slope
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _after_step(self, intermediate_result: Any) -> None:
         # The accepted point is among those just evaluated: no gradient is computed twice.
         key = np.asarray(intermediate_result.x).tobytes()
         w, gradient = self._seen[key]
         self._seen.clear()
         self.steps += 1
-        with np.errstate(over="ignore", invalid="ignore"):
-            progress = self.phi.progress(w, gradient, self.steps, self.first)
+        progress = self.phi.progress(w, gradient, self.steps, self.first)
         if self.best is None or progress.residual < self.best[1].residual or self.stop(progress):
             self.best = (w, progress)
         if self.stop(progress):

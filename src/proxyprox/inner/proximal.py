@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, dot, norm
-from proxyprox._util.validation import has, whole
-from proxyprox.inner.base import EPSILON, InnerResult, Memory, Patience, next_to_rounding
+from proxyprox._util.validation import has
+from proxyprox.inner.base import EPSILON, InnerResult, Memory, Patience, Solver, next_to_rounding
 from proxyprox.stopping import Criterion, Progress
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)
-class ProximalGradient:
+class ProximalGradient(Solver):
     """FISTA with backtracking and gradient-based restarts on ``φ = smooth + ψ``.
 
     Without a penalty it is accelerated gradient descent that needs no smoothness constant. The
@@ -33,6 +33,16 @@ class ProximalGradient:
     ----------
     Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm"; O'Donoghue and Candès,
     "Adaptive restart for accelerated gradient schemes".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProximalGradient, ProxyProx, logistic_regression, minimize
+    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
+    >>> problem = Problem(target, target.label_free())
+    >>> found = minimize(problem, method=ProxyProx(1.0), inner=ProximalGradient(), steps=20)
+    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
+    True
     """
 
     max_steps: int = 20_000
@@ -40,27 +50,17 @@ class ProximalGradient:
     needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
     handles_penalty: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Check the number."""
-        whole("max_steps", self.max_steps)
-
     def solve(
-        self,
-        phi: Subproblem,
-        start: Vector,
-        stop: Criterion,
-        memory: Memory,
-        rng: np.random.Generator,
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Take accelerated prox steps until the criterion is met."""
         w = y = start
         gradient_y = phi.gradient(y)
         progress = phi.progress(w, gradient_y, 0)
         first = progress.start_residual
-        bound = phi.smoothness if has(phi.proxy, "smoothness") else memory.get("bound", 0.0)
-        known = has(phi.proxy, "smoothness")
+        known, weight = has(phi.proxy, "smoothness"), 1.0
+        bound = phi.smoothness if known else memory.get("bound", 0.0)
         bound = bound if bound > 0 else max(first, 1e-8)
-        weight = 1.0
         patience = Patience(1000, next_to_rounding(phi, start, bound))
         for t in range(1, self.max_steps + 1):
             if stop(progress):
@@ -70,13 +70,13 @@ class ProximalGradient:
             move = y - w
             # A step shorter than the rounding of y leads nowhere.
             still = norm(move) <= 4 * EPSILON * norm(y)
-            spent = still or t == self.max_steps or patience.lost(bound * norm(move))
-            if spent or self._worth_measuring(phi, w, bound * norm(move), t, first, stop):
+            spent = still or t == self.max_steps or patience.is_exhausted(bound * norm(move))
+            if spent or _may_stop(phi, w, bound * norm(move), t, first, stop):
                 progress = phi.progress(w, phi.gradient(w), t, first)
                 if stop(progress) or spent:
                     break
             if dot(move, w - before) > 0:
-                # Momentum points uphill: start it afresh.
+                # Momentum points uphill: restart it.
                 weight = 1.0
             grown = (1 + math.sqrt(1 + 4 * weight * weight)) / 2
             y = w + (weight - 1) / grown * (w - before)
@@ -110,25 +110,20 @@ class ProximalGradient:
                 return w, trial
             trial *= 2
 
-    def _worth_measuring(
-        self,
-        phi: Subproblem,
-        w: Vector,
-        prox_gradient: float,
-        t: int,
-        first: float,
-        stop: Criterion,
-    ) -> bool:
-        """Tell whether the criterion would hold at a tenth of the prox step's gradient."""
-        hopeful = Progress(
-            steps=t,
-            residual=prox_gradient / 10,
-            displacement=norm(w - phi.centre),
-            eta=phi.eta,
-            start_residual=first,
-            decrease=lambda: phi.decrease(w),
-        )
-        return stop(hopeful) or t % 50 == 0
+
+def _may_stop(
+    phi: Subproblem, w: Vector, prox_gradient: float, t: int, first: float, stop: Criterion
+) -> bool:
+    """Tell whether the criterion would hold at a tenth of the prox step's gradient."""
+    hopeful = Progress(
+        steps=t,
+        residual=prox_gradient / 10,
+        displacement=norm(w - phi.centre),
+        eta=phi.eta,
+        start_residual=first,
+        decrease=lambda: phi.decrease(w),
+    )
+    return stop(hopeful) or t % 50 == 0
 
 
 def _smooth_value(phi: Subproblem, w: Vector) -> float:

@@ -1,9 +1,11 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
+from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
     GLM,
+    gamma_regression,
     linear_regression,
     logistic_regression,
     poisson_regression,
@@ -14,10 +16,14 @@ from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
 
 __all__ = [
+    "FAMILIES",
     "GLM",
     "Batch",
+    "CanonicalFamily",
+    "Family",
     "FunctionObjective",
     "FunctionProxy",
+    "LogLink",
     "MixedProxy",
     "Objective",
     "Penalty",
@@ -27,6 +33,7 @@ __all__ = [
     "Regularized",
     "ScaledProxy",
     "Zero",
+    "gamma_regression",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",

@@ -38,13 +38,12 @@ class Combination:
         parts: Iterable[Any],
         weights: Iterable[float],
         *,
-        settings: Sequence[Any] = (),
         tilt: Vector | None = None,
         mu: float = 0.0,
         centre: Vector | None = None,
     ) -> None:
         self.parts, self.weights = tuple(parts), tuple(weights)
-        self._settings, self._tilt, self._mu, self._centre = tuple(settings), tilt, mu, centre
+        self._tilt, self._mu, self._centre = tilt, mu, centre
         # What is called is handed copies where it is a user's own.
         self._called = tuple(isolated(part) for part in self.parts)
         first = self.parts[0]
@@ -57,8 +56,7 @@ class Combination:
         self.gradient_from = self._gradient_from if has(first, "gradient_from") else None
         closed = len(self.parts) == 1 and has(first, "solve_shifted")
         self.solve_shifted = self._solve_shifted if closed else None
-        zeros = [part.zeros for part in self.parts if hasattr(part, "zeros")]
-        if zeros:
+        if zeros := [part.zeros for part in self.parts if hasattr(part, "zeros")]:
             self.zeros = zeros[0]
         sizes = {part.dim for part in self.parts if isinstance(getattr(part, "dim", None), int)}
         sizes |= {int(given.shape[0]) for given in (tilt, centre) if given is not None}
@@ -90,7 +88,8 @@ class Combination:
 
     def fingerprint(self) -> str | None:
         """Return a text that only equal losses share, or None if a part has none."""
-        return combined(type(self).__name__, self.parts, *self._settings)
+        terms = self._tilt, self._mu, self._centre
+        return combined(type(self).__name__, self.parts, *self.weights, *terms)
 
     def hessian_terms(self) -> list[tuple[float, Any]]:
         """Return numbers and losses whose Hessians make up this one's."""
@@ -174,7 +173,7 @@ class ScaledProxy(Combination):
     def __init__(self, proxy: Any, scale: float) -> None:
         self.proxy = _loss("ScaledProxy", "proxy", proxy)
         self.scale = positive("scale", scale, "For no proxy at all use Zero().")
-        super().__init__([proxy], [self.scale], settings=[self.scale])
+        super().__init__([proxy], [self.scale])
 
 
 class MixedProxy(Combination):
@@ -200,15 +199,12 @@ class MixedProxy(Combination):
         proxies = listed("proxies", proxies, "a list of proxies")
         weights = listed("weights", weights, "a list of numbers, one for each proxy")
         checked = [nonnegative("weights", weight) for weight in weights]
-        if len(checked) != len(proxies):
-            got = f"{len(checked)} weights for {len(proxies)} proxies"
-            raise ValueError(message("weights", got, "one for each proxy"))
-        if not any(checked):
-            remedy = "For no proxy at all use Zero()."
-            raise ValueError(message("weights", checked, "positive for one proxy at least", remedy))
+        if len(checked) != len(proxies) or not any(checked):
+            allowed = f"one for each of the {len(proxies)} proxies, not all zero"
+            raise ValueError(message("weights", checked, allowed, "For no proxy use Zero()."))
         kept = [(p, s) for p, s in zip(proxies, checked, strict=True) if s > 0]
         self.proxies = tuple(_loss("MixedProxy", "proxies", p) for p, _ in kept)
-        super().__init__(self.proxies, [s for _, s in kept], settings=[s for _, s in kept])
+        super().__init__(self.proxies, [s for _, s in kept])
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
@@ -245,7 +241,7 @@ class Tilted(Combination):
     def __init__(self, loss: Any, tilt: Vector) -> None:
         self.loss = loss
         self.tilt = checked_vector("tilt", tilt, getattr(loss, "dim", None))
-        super().__init__([loss], [1.0], settings=[self.tilt], tilt=self.tilt)
+        super().__init__([loss], [1.0], tilt=self.tilt)
 
 
 class PairedLoss(Combination):
@@ -288,9 +284,7 @@ class PairedLoss(Combination):
         self.all = _loss("PairedLoss", "teacher_all", teacher_all)
         self.correction = Paired(power)
         power = self.correction.power
-        super().__init__(
-            [labels, teacher_same, teacher_all], [1.0, -power, power], settings=[power]
-        )
+        super().__init__([labels, teacher_same, teacher_all], [1.0, -power, power])
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         # Label and teacher on the same rows, as copies; all rows are cheap.
@@ -324,9 +318,7 @@ class Regularized(Combination):
         self.loss = loss
         self.mu = nonnegative("mu", mu)
         self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
-        super().__init__(
-            [loss], [1.0], settings=[self.mu, self.centre], mu=self.mu, centre=self.centre
-        )
+        super().__init__([loss], [1.0], mu=self.mu, centre=self.centre)
 
 
 def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:

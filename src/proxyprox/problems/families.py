@@ -1,66 +1,240 @@
-"""Exponential families with canonical link: what a generalised linear model needs of them.
+"""Families of generalised linear models: what a label is, and what a prediction of it costs.
 
-With the canonical link the loss of a row is ``A(z) − t·z``, where ``z = xᵀw``, ``t`` encodes the
-label and ``A`` is the log-partition. Its second derivative ``A''(z)`` does not see the label: that
-is why a proxy without any labels has δ = 0.
+A family is one class. It sees a row through its linear predictor ``z = xᵀw`` and its encoded label
+``t``, and says what the row's loss, slope and curvature in ``z`` are.
+
+With a canonical link the loss is ``A(z) − t·z``: the curvature ``A''(z)`` does not see the label,
+so that a proxy without any labels has δ = 0. With any other link it does see it, and a label-free
+proxy has the expected curvature in its place.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 import scipy.special
 
-from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.arrays import from_numpy, namespace, to_numpy
 from proxyprox._util.validation import INSTEAD, Words, listed, message, short, unmasked
 
 Array = Any
 
+# Places in (0, 1) and their shares.
+QUADRATURE = [
+    (float(1 + node) / 2, float(share) / 2)
+    for node, share in zip(*np.polynomial.legendre.leggauss(32), strict=True)
+]
 
-class Family(Protocol):
-    """The scalar functions of one family; ``z`` has shape (n,) or, for softmax, (n, C)."""
+
+class Family(ABC):
+    """The labels of a generalised linear model, and the loss of predicting them.
+
+    Subclass it for a link that is not canonical, or :class:`CanonicalFamily` for one that is. The
+    methods take arrays of NumPy or torch, one entry a row, and must not change them.
+
+    Attributes
+    ----------
+    name : str
+        What configurations and the command line call the family.
+    labels : str
+        What a label may be, for messages: "a number above zero in every row".
+    prediction : str
+        How a prediction follows from ``z``, for reports: "expected count = exp(z)".
+    classifier : bool
+        Whether labels are classes; such a family takes the tuple of them.
+    canonical : bool
+        Whether the curvature is free of the labels.
+    outputs : int
+        Number of linear predictors of a row.
+    max_curvature : float
+        A bound on the curvature over all predictors and labels; ``math.inf`` where there is none.
+    max_expected_curvature : float
+        The same of the expected curvature.
+
+    Examples
+    --------
+    Waiting times with mean ``1 + eᶻ`` (a link of one's own), exponentially distributed:
+
+    >>> import numpy as np
+    >>> from proxyprox.problems import GLM, Family
+    >>> class Waiting(Family):
+    ...     name, labels = "waiting", "a number above zero in every row"
+    ...
+    ...     def valid(self, t):
+    ...         return t > 0
+    ...
+    ...     def loss(self, z, t):
+    ...         return np.log(self.mean(z)) + t / self.mean(z)
+    ...
+    ...     def slope(self, z, t):
+    ...         m = self.mean(z)
+    ...         return (m - 1) * (m - t) / m**2
+    ...
+    ...     def curvature(self, z, t):
+    ...         m = self.mean(z)
+    ...         return (m - 1) * (m - t * (2 - m)) / m**3
+    ...
+    ...     def expected_curvature(self, z):
+    ...         return (1 - 1 / self.mean(z)) ** 2
+    ...
+    ...     def mean(self, z):
+    ...         return 1 + np.exp(z)
+    ...
+    ...     def link(self, mean):
+    ...         return np.log(mean - 1)
+    >>> loss = GLM(np.ones((2, 1)), [2.0, 4.0], Waiting())
+    >>> loss.gradient(np.zeros(1)), loss.label_free().hessian(np.zeros(1))
+    (array([-0.25]), array([[0.25]]))
+    """
+
+    name: ClassVar[str] = ""
+    labels: ClassVar[str] = "a finite number for every row"
+    prediction: ClassVar[str] = "prediction = z"
+    classifier: ClassVar[bool] = False
+    max_curvature: ClassVar[float] = math.inf
+    max_expected_curvature: ClassVar[float] = math.inf
 
     @property
     def outputs(self) -> int:
-        """Number of linear predictors a row has."""
+        """Number of linear predictors of a row."""
+        return 1
 
     @property
-    def curvature(self) -> float:
-        """An upper bound on the eigenvalues of A'' (``math.inf`` if there is none)."""
+    def canonical(self) -> bool:
+        """Whether the curvature is free of the labels."""
+        return isinstance(self, CanonicalFamily)
 
     @property
     def neutral(self) -> float:
-        """Return A'(0): the label-free target, for which w = 0 is stationary."""
+        """The mean at ``z = 0``."""
+        shape = (1,) if self.outputs == 1 else (1, self.outputs)
+        return float(np.ravel(self.mean(np.zeros(shape)))[0])
+
+    @abstractmethod
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return each row's loss; zero for a perfect fit, where that is possible."""
+
+    @abstractmethod
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return the derivative of each row's loss in ``z``."""
+
+    @abstractmethod
+    def curvature(self, z: Array, t: Array) -> Array:
+        """Return the second derivative of each row's loss in ``z``."""
+
+    @abstractmethod
+    def expected_curvature(self, z: Array) -> Array:
+        """Return the mean curvature over labels that the model itself would draw at ``z``."""
+
+    @abstractmethod
+    def mean(self, z: Array) -> Array:
+        """Return the expected label."""
+
+    @abstractmethod
+    def link(self, mean: Array) -> Array:
+        """Return ``z`` for a mean, given as a NumPy array."""
+
+    def expected_slope(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ I(s) ds`` of the expected curvature I, by Gauss–Legendre quadrature."""
+        return z * sum(share * self.expected_curvature(u * z) for u, share in QUADRATURE)
+
+    def expected_loss(self, z: Array) -> Array:
+        """Return ``∫₀ᶻ (z − s) I(s) ds``, whose derivative is the expected slope."""
+        parts = (share * (1 - u) * self.expected_curvature(u * z) for u, share in QUADRATURE)
+        return z * z * sum(parts)
+
+    def valid(self, t: Array) -> Array:
+        """Tell for each finite number whether it is a label; by default all are."""
+        return np.ones(t.shape, dtype=bool)
 
     def encode(self, y: Array) -> Array:
-        """Return labels as targets: floats t, or class codes for softmax."""
+        """Return labels as a NumPy array of targets ``t``, refusing what is no label."""
+        targets = _numbers(y, self.labels)
+        wrong = ~self.valid(targets)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            got = Words(f"{float(targets[row])!r} at row {row}")
+            raise ValueError(message("y", got, self.labels))
+        return targets
 
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the weighted mean of the targets, which the constant model predicts."""
+        return weights @ targets / weights.sum()
+
+    def settings(self) -> dict[str, Any]:
+        """Return what tells two families of one class apart: all they hold but their classes."""
+        return {name: value for name, value in vars(self).items() if name != "classes"}
+
+
+class CanonicalFamily(Family):
+    """A family with its canonical link: loss ``A(z) − t·z`` plus what no parameter changes.
+
+    Subclasses give ``log_partition`` (A), ``mean`` (A'), ``variance`` (A'') and ``link``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.problems.families import Poisson
+    >>> Poisson().slope(np.zeros(1), np.array([3.0]))
+    array([-2.])
+    """
+
+    @abstractmethod
     def log_partition(self, z: Array) -> Array:
-        """Return A(z) for each row."""
+        """Return A(z) of each row."""
 
-    def mean(self, z: Array) -> Array:
-        """Return A'(z)."""
+    @abstractmethod
+    def variance(self, z: Array) -> Array:
+        """Return A''(z) of each row."""
 
-    def constant(self, targets: Array) -> Array:
-        """Return the part of each row's loss that does not depend on w."""
+    def constant(self, t: Array) -> Array:
+        """Return the part of each row's loss that does not depend on the parameters."""
+        return 0.0 * t
+
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return ``A(z) − t·z`` plus the constant."""
+        return self.log_partition(z) - t * z + self.constant(t)
+
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return ``A'(z) − t``."""
+        return self.mean(z) - t
+
+    def curvature(self, z: Array, t: Array = None) -> Array:
+        """Return ``A''(z)``, whatever the labels."""
+        return self.variance(z)
+
+    def expected_curvature(self, z: Array) -> Array:
+        """Return ``A''(z)``."""
+        return self.variance(z)
+
+    def expected_slope(self, z: Array) -> Array:
+        """Return ``A'(z) − A'(0)``: any label would do, and this one leaves w = 0 stationary."""
+        return self.mean(z) - self.neutral
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return labels that mean nothing, as in the paper's experiment."""
+        return rng.normal(size=rows)
 
 
 @dataclass(frozen=True)
-class Linear:
-    """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``."""
+class Linear(CanonicalFamily):
+    """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``.
 
-    outputs = 1
-    curvature = 1.0
-    neutral = 0.0
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Linear().loss(np.array([1.0]), np.array([3.0]))
+    array([2.])
+    """
 
-    def encode(self, y: Array) -> Array:
-        """Return y as floats."""
-        return _numbers(y, "a finite number for every row")
+    name = "linear"
+    max_curvature = 1.0
 
     def log_partition(self, z: Array) -> Array:
         """Return z²/2."""
@@ -74,20 +248,32 @@ class Linear:
         """Return ones."""
         return namespace(z).ones_like(z)
 
-    def constant(self, targets: Array) -> Array:
+    def link(self, mean: Array) -> Array:
+        """Return the mean."""
+        return mean
+
+    def constant(self, t: Array) -> Array:
         """Return y²/2, so that a perfect fit has loss zero."""
-        return targets * targets / 2
+        return t * t / 2
 
 
 @dataclass(frozen=True)
-class Logistic:
-    """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive."""
+class Logistic(CanonicalFamily):
+    """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Logistic(("no", "yes")).encode(["yes", "no"])
+    array([1., 0.])
+    """
 
     classes: tuple[Any, ...] = (0, 1)
 
-    outputs = 1
-    curvature = 0.25
-    neutral = 0.5
+    name = "logistic"
+    classifier = True
+    prediction = "P({label} = {second}) = 1 / (1 + exp(-z))"
+    max_curvature = 0.25
 
     def encode(self, y: Array) -> Array:
         """Return 0 and 1 for the two classes."""
@@ -113,28 +299,44 @@ class Logistic:
         s = self.mean(z)
         return s * (1 - s)
 
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+    def link(self, mean: Array) -> Array:
+        """Return the log-odds."""
+        return np.log(mean) - np.log1p(-mean)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the share of the positive class, with half a label added to each class."""
+        return (weights @ targets + 0.5) / (weights.sum() + 1)
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return classes drawn uniformly."""
+        return np.asarray(self.classes)[rng.integers(len(self.classes), size=rows)]
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes."""
+class Softmax(CanonicalFamily):
+    """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes.
+
+    ``z`` and, but for ``encode``, the targets have shape (n, C), curvatures (n, C, C).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Softmax(("a", "b", "c")).mean(np.zeros((1, 3))).round(2)
+    array([[0.33, 0.33, 0.33]])
+    """
 
     classes: tuple[Any, ...]
 
-    curvature = 0.5
+    name = "softmax"
+    classifier = True
+    prediction = "P(class) = exp(z of the class) / sum of exp(z) over the classes"
+    max_curvature = 0.5
+    draw_labels = Logistic.draw_labels
 
     @property
     def outputs(self) -> int:
         """Number of classes."""
         return len(self.classes)
-
-    @property
-    def neutral(self) -> float:
-        """Return 1/C."""
-        return 1 / len(self.classes)
 
     def encode(self, y: Array) -> Array:
         """Return the class codes 0 … C − 1."""
@@ -148,6 +350,10 @@ class Softmax:
         top = xp.max(z, axis=1)
         return top + xp.log(xp.sum(xp.exp(z - top[:, None]), axis=1))
 
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return minus the log-probability of each row's class."""
+        return self.log_partition(z) - namespace(z).sum(t * z, axis=1)
+
     def mean(self, z: Array) -> Array:
         """Return the class probabilities, shape (n, C)."""
         xp = namespace(z)
@@ -155,192 +361,210 @@ class Softmax:
         shifted = xp.exp(z - top)
         return shifted / xp.sum(shifted, axis=1, keepdims=True)
 
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+    def variance(self, z: Array) -> Array:
+        """Return diag(p) − p pᵀ of each row."""
+        p = self.mean(z)
+        return p[:, :, None] * (from_numpy(np.eye(self.outputs), like=p) - p[:, None, :])
+
+    def link(self, mean: Array) -> Array:
+        """Return the log-frequencies, centred."""
+        logs = np.log(mean)
+        return logs - logs.mean()
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the class frequencies, with half a label added to each class."""
+        counts = weights @ targets + 0.5
+        return counts / counts.sum()
 
 
-@dataclass(frozen=True)
-class Poisson:
-    """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
+class LogLink:
+    """The logarithmic link, to be inherited before the family: the mean is eᶻ.
 
-    outputs = 1
-    curvature = math.inf
-    neutral = 1.0
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LogLink().mean(np.zeros(1))
+    array([1.])
+    """
 
-    def encode(self, y: Array) -> Array:
-        """Return y as floats, refusing negative counts."""
-        targets = _numbers(y, "zero or more for every row")
-        if (targets < 0).any():
-            bad = int(np.argmax(targets < 0))
-            got = Words(f"{float(targets[bad])!r} at row {bad}")
-            raise ValueError(message("y", got, "zero or more for every row (Poisson counts)"))
-        return targets
-
-    def log_partition(self, z: Array) -> Array:
+    def mean(self, z: Array) -> Array:
         """Return eᶻ."""
         with np.errstate(over="ignore"):
             # An overflow is a rejected trial point of a line search, not a fault.
             return namespace(z).exp(z)
 
-    def mean(self, z: Array) -> Array:
-        """Return eᶻ."""
-        return self.log_partition(z)
-
-    def variance(self, z: Array) -> Array:
-        """Return eᶻ."""
-        return self.log_partition(z)
-
-    def constant(self, targets: Array) -> Array:
-        """Return zero."""
-        return 0.0 * targets
+    def link(self, mean: Array) -> Array:
+        """Return log mean."""
+        return np.log(mean)
 
 
-def binary_classes(y: Array) -> tuple[Any, ...]:
-    """Return the two classes of binary labels, smaller first."""
-    found = _distinct(y)
-    if len(found) > 2:
-        shown = ", ".join(map(repr, found[:5])) + (", ..." if len(found) > 5 else "")
-        raise ValueError(
-            message("y", Words(f"{len(found)} classes ({shown})"), "labels of two classes")[:-1]
-            + ". Use softmax_regression for more than two classes."
-        )
-    if len(found) == 2:
-        return found
-    # One class only: the two usual codings are unambiguous, anything else is not.
+@dataclass(frozen=True)
+class Poisson(LogLink, CanonicalFamily):
+    """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Poisson().link(np.array([1.0]))
+    array([0.])
+    """
+
+    name = "poisson"
+    labels = "zero or more for every row (Poisson counts)"
+    prediction = "expected count = exp(z)"
+
+    def valid(self, t: Array) -> Array:
+        """Tell which numbers are zero or more."""
+        return t >= 0
+
+    log_partition = variance = LogLink.mean
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean; without a single event its logarithm would be minus infinity."""
+        return np.maximum(super().base_rate(targets, weights), 0.5 / weights.sum())
+
+    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
+        """Return counts of mean one."""
+        return rng.poisson(size=rows)
+
+
+@dataclass(frozen=True)
+class Gamma(LogLink, Family):
+    """Amounts above zero with mean ``eᶻ``: half the deviance, ``y e⁻ᶻ − log(y e⁻ᶻ) − 1``.
+
+    The link is the logarithm, not the canonical one: the curvature ``y e⁻ᶻ`` sees the label, and
+    is one on average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Gamma().slope(np.zeros(1), np.array([3.0])), Gamma().expected_curvature(np.zeros(1))
+    (array([-2.]), array([1.]))
+    """
+
+    name = "gamma"
+    labels = "a number above zero for every row (Gamma amounts)"
+    prediction = "expected amount = exp(z)"
+    max_expected_curvature = 1.0
+
+    def valid(self, t: Array) -> Array:
+        """Tell which numbers are above zero."""
+        return t > 0
+
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return ``y e⁻ᶻ − log(y e⁻ᶻ) − 1``."""
+        return self.curvature(z, t) + z - namespace(z).log(t) - 1
+
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return ``1 − y e⁻ᶻ``."""
+        return 1 - self.curvature(z, t)
+
+    def curvature(self, z: Array, t: Array) -> Array:
+        """Return ``y e⁻ᶻ``."""
+        return t * self.mean(-z)
+
+    def expected_curvature(self, z: Array) -> Array:
+        """Return ones."""
+        return namespace(z).ones_like(z)
+
+    def expected_slope(self, z: Array) -> Array:
+        """Return z."""
+        return z
+
+    def expected_loss(self, z: Array) -> Array:
+        """Return z²/2."""
+        return z * z / 2
+
+
+# Every family by the name that configurations and the command line call it.
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Linear, Logistic, Softmax, Poisson, Gamma)
+}
+
+
+def check_classes(classes: Any | None, y: Any | None, *, binary: bool) -> tuple[Any, ...]:
+    """Return the classes that the user named, or those of the labels in order."""
+    argument = "y" if classes is None else "classes"
+    allowed = f"two classes{'' if binary else ' or more'}, finite numbers or text"
+    if classes is None and y is None:
+        if not binary:
+            remedy = "Without labels the number of classes is unknown."
+            raise ValueError(message("classes", None, f"a tuple of {allowed}", remedy))
+        return (0, 1)
+    if classes is None:
+        y = label_array(y)
+        values = np.unique(_numbers(y, "a class for every row") if y.dtype.kind == "f" else y)
+    else:
+        given = listed("classes", unmasked("classes", classes), f"a tuple of {allowed}")
+        values = label_array(np.fromiter(given, dtype=object), "classes")
+    found = tuple(values.tolist())
     for coding in ((0, 1), (-1, 1)):
-        if found[0] in coding:
+        # One class only: the two usual codings are unambiguous, anything else is not.
+        if argument == "y" and binary and len(found) == 1 and found[0] in coding:
             return coding
-    remedy = "Pass classes=(negative, positive)."
-    raise ValueError(
-        message("y", Words(f"only the class {found[0]!r}"), "labels of two classes", remedy)
-    )
-
-
-def many_classes(y: Array) -> tuple[Any, ...]:
-    """Return the sorted classes of multinomial labels."""
-    found = _distinct(y)
-    if len(found) < 2:
-        remedy = "Pass classes=(…) with every class there is."
-        got = Words(f"only the class {found[0]!r}")
-        raise ValueError(message("y", got, "labels of at least two classes", remedy))
+    finite = values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    if len(set(found)) < max(len(found), 2) or (binary and len(found) > 2) or not finite:
+        remedy = "Pass classes=(...) with every class there is."
+        if len(found) > 2:
+            remedy = "Use softmax_regression for more than two classes."
+        got = Words(f"{len(found)} classes, {short(found)}")
+        raise ValueError(message(argument, got, allowed, remedy))
     return found
 
 
 def label_array(y: Any, argument: str = "y") -> Array:
     """Return labels as an array of numbers, booleans or text, whatever they came in."""
-    y = unmasked(argument, y)
-    if scipy.sparse.issparse(y):
+    values = unmasked(argument, y)
+    if scipy.sparse.issparse(values):
         got, remedy = Words("a sparse matrix"), "Pass it dense and flat: .toarray().ravel()."
         raise TypeError(message(argument, got, "an array of labels", remedy))
-    if isinstance(y, (list, tuple)):
+    if isinstance(values, (list, tuple)) and any(isinstance(v, (str, bytes)) for v in values):
         # NumPy would turn a number among texts into a text.
-        mixed = any(isinstance(value, (str, bytes)) for value in y)
-        values = _objects(y) if mixed else y
-    else:
-        values = y
+        values = np.fromiter(values, dtype=object)
     try:
         values = to_numpy(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(message(argument, y, "an array of labels")) from error
     if values.ndim == 0:
         raise TypeError(message(argument, y, "an array of labels, one for each row"))
-    values = _of_one_kind(argument, values.view(np.ndarray))
+    values = values.view(np.ndarray)
+    values = _of_one_kind(argument, values) if values.dtype.kind == "O" else values
     if values.dtype.kind not in "biufUST":
         got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
         raise TypeError(message(argument, got, "labels that are numbers or text", remedy))
     return values
 
 
-def checked_classes(classes: Any, least: int, most: int | None = None) -> tuple[Any, ...]:
-    """Return classes that the user named: numbers or text, each of them once."""
-    exactly = f"exactly {least}" if most == least else f"{least} or more"
-    allowed = f"a tuple of {exactly} classes, numbers or text"
-    if isinstance(classes, dict):
-        raise TypeError(message("classes", classes, allowed))
-    given = listed("classes", unmasked("classes", classes), allowed)
-    if len(given) < least or (most is not None and len(given) > most):
-        remedy = "Use softmax_regression for more than two classes." if most else ""
-        raise ValueError(message("classes", given, allowed, remedy))
-    values = _of_one_kind("classes", _objects(given))
-    if values.dtype.kind not in "biufUST":
-        raise TypeError(message("classes", given, allowed))
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError(message("classes", given, "finite numbers or text"))
-    if len(np.unique(values)) < len(values):
-        raise ValueError(message("classes", given, "different from each other"))
-    return tuple(values.tolist())
-
-
-def _objects(values: Any) -> Array:
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
-
-
 def _of_one_kind(argument: str, values: Array) -> Array:
     """Return objects as an array of text or of numbers; anything else is refused."""
-    if values.dtype.kind != "O":
-        return values
-    found = values.ravel().tolist()
-    for row, value in enumerate(found):
-        missing = value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
-        if missing or (isinstance(value, float) and math.isnan(value)):
-            got = Words(f"{value!r} at row {row}")
-            remedy = "Drop those rows."
-            raise ValueError(message(argument, got, "a label for every row", remedy))
-    for kinds in (str, bytes, (numbers.Real, np.bool_)):
-        if all(isinstance(value, kinds) for value in found):
-            array = np.array(found).reshape(values.shape)
-            # Whole numbers beyond 64 bits, and fractions, stay objects.
-            return _as_floats(argument, array) if array.dtype.kind == "O" else array
-    number = (numbers.Real, np.bool_)
-    kinds = next((k for k in (str, bytes, number) if isinstance(found[0], k)), number)
-    row = next(row for row, value in enumerate(found) if not isinstance(value, kinds))
-    got = Words(f"{short(found[row])} at row {row}")
-    remedy = "Convert them all to text, or all to numbers."
-    raise TypeError(message(argument, got, "labels of one kind, text or numbers", remedy))
-
-
-def _as_floats(argument: str, values: Array) -> Array:
+    kinds = (str, bytes, (numbers.Real, np.bool_))
+    kind = next((k for k in kinds if values.size and isinstance(values.flat[0], k)), kinds[-1])
+    for row, value in enumerate(values.flat):
+        if not isinstance(value, kind) or value != value:
+            got = Words(f"{short(value)} at row {row}")
+            allowed = "labels of one kind, text or numbers, and none missing"
+            raise TypeError(
+                message(argument, got, allowed, "Convert them all, drop what is missing.")
+            )
+    array = np.array(values.tolist())
     try:
-        floats = values.astype(np.float64)
-    except OverflowError:
-        floats = None
-    if floats is None or len(np.unique(floats)) < len(set(values.ravel().tolist())):
-        row = max(range(values.size), key=lambda row: abs(values.flat[row]))
-        got = Words(f"{short(values.flat[row])} at row {row}")
-        raise ValueError(message(argument, got, "numbers that float64 tells apart"))
-    return floats
-
-
-def _distinct(y: Array) -> tuple[Any, ...]:
-    y = label_array(y)
-    if y.dtype.kind == "f":
-        _numbers(y, "a class for every row")
-    if y.size == 0:
-        raise ValueError(message("y", Words("an empty array"), "one label for each row"))
-    return tuple(v.item() if isinstance(v, np.generic) else v for v in np.unique(y))
+        # Whole numbers beyond 64 bits, and fractions, stay objects.
+        return array.astype(np.float64) if array.dtype.kind == "O" else array
+    except OverflowError as error:
+        raise ValueError(message(argument, values, "numbers that float64 can hold")) from error
 
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
-    given = np.asarray(classes)
-    texts = [kind if kind in "UST" else "number" for kind in (y.dtype.kind, given.dtype.kind)]
-    if texts[0] != texts[1] and y.size:
-        got = Words(f"{short(y[0].item())} at row 0")
-        remedy = "A text is never equal to a number: convert one of the two."
-        raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
-    # The classes may be given in any order: a code is a place in it.
-    order = np.argsort(given)
-    codes = order[np.clip(np.searchsorted(given, y, sorter=order), 0, len(classes) - 1)]
-    wrong = given[codes] != y
-    if wrong.any():
-        bad = int(np.argmax(wrong))
-        got = Words(f"{short(y[bad].item())} at row {bad}")
-        raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
-    return codes
+    values, places = np.unique(y, return_inverse=True)
+    codes = {value: code for code, value in enumerate(classes)}
+    for value in values.tolist():
+        if value not in codes:
+            got = Words(f"{short(value)} at row {int(np.argmax(y == value))}")
+            mixed = isinstance(value, str) != isinstance(classes[0], str)
+            remedy = "A text is never equal to a number." if mixed else ""
+            raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
+    return np.array([codes[value] for value in values.tolist()], dtype=np.intp)[places]
 
 
 def _numbers(y: Array, allowed: str) -> Array:

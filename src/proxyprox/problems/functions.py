@@ -63,40 +63,29 @@ class FunctionObjective:
         everything: Callable[[], Batch] | None = None,
         hvp: Callable[[Vector, Vector], Vector] | None = None,
     ) -> None:
-        optional = {
-            "value": value, "sample": sample, "samples": samples, "cost": cost,
-            "everything": everything, "hvp": hvp,
-        }  # fmt: skip
-        for name, function in {"gradient": gradient, **optional}.items():
-            if not callable(function) and (function is not None or name == "gradient"):
-                raise TypeError(message(name, function, "a function"))
-        if sample is None and not takes(gradient, 1):
-            remedy = (
-                "For noisy gradients pass FunctionObjective(gradient, sample=...): what "
-                "sample(rng) draws is the second argument of gradient(w, batch)."
-            )
-            raise TypeError(message("gradient", gradient, "a function of w alone", remedy))
-        if sample is not None and not takes(gradient, 2):
-            remedy = "It is handed what sample(rng) drew; leave sample out for exact gradients."
-            raise TypeError(message("gradient", gradient, "a function of w and a batch", remedy))
         require_takes("value", value, ("w",))
         require_takes("sample", sample, ("rng",))
         require_takes("samples", samples, ("batch",))
         require_takes("cost", cost, ("batch",))
         require_takes("everything", everything, ())
         require_takes("hvp", hvp, ("w", "v"))
-        if sample is None and everything is not None:
+        alone = sample is None
+        if not callable(gradient) or not takes(gradient, 1 if alone else 2):
+            allowed = f"a function of w {'alone' if alone else 'and a batch'}"
+            remedy = (
+                "With sample=..., gradient(w, batch) is handed what sample(rng) drew; without it, "
+                "gradient(w) is exact."
+            )
+            raise TypeError(message("gradient", gradient, allowed, remedy))
+        if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
             raise TypeError(message("everything", everything, "left out", remedy))
-        self._gradient = with_copies(gradient)
-        self._sample = sample
-        self.value = with_copies(value)
+        self._gradient, self._sample = with_copies(gradient), sample
+        self.value, self.hvp = with_copies(value), with_copies(hvp)
+        self.samples, self.cost = samples, cost
         self.repeatable = flag("repeatable", repeatable)
-        self.samples = samples
-        self.cost = cost
         # Without a sampler the function is the exact gradient: there is only one batch.
-        self.everything = (lambda: None) if sample is None else everything
-        self.hvp = with_copies(hvp)
+        self.everything = (lambda: None) if alone else everything
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw a batch (None when the gradient is exact)."""
@@ -142,17 +131,13 @@ class FunctionProxy:
         strong_convexity: float = 0.0,
     ) -> None:
         for name, function in {"value": value, "gradient": gradient}.items():
-            if not callable(function):
-                raise TypeError(message(name, function, "a function of w"))
-            if not takes(function, 1):
+            if not callable(function) or not takes(function, 1):
                 remedy = "A proxy is cheap: give it exact values and gradients."
                 raise TypeError(message(name, function, "a function of w alone", remedy))
         require_takes("hvp", hvp, ("w", "v"))
         require_takes("hessian", hessian, ("w",))
-        self._value = with_copies(value)
-        self._gradient = with_copies(gradient)
-        self.hvp = with_copies(hvp)
-        self.hessian = with_copies(hessian)
+        self._value, self._gradient = with_copies(value), with_copies(gradient)
+        self.hvp, self.hessian = with_copies(hvp), with_copies(hessian)
         self.smoothness = None if smoothness is None else positive("smoothness", smoothness)
         self.strong_convexity = nonnegative("strong_convexity", strong_convexity)
 

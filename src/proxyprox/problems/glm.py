@@ -1,45 +1,213 @@
-"""Generalised linear models, as objective and as proxy."""
+"""Generalised linear models, as objective and as proxy: a table of inputs and the loss on it.
+
+Dense NumPy, scipy-sparse and dense torch data behave alike. Nothing here copies the data: the
+intercept is arithmetic, and Gram matrices are summed over blocks of rows.
+"""
 
 from __future__ import annotations
 
-import difflib
+import copy
 import math
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Matrix, Vector, copied, dot, to_numpy
+from proxyprox._util.arrays import Matrix, Vector, copied, dot, from_numpy, namespace, to_numpy
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import (
     Words,
+    flag,
+    floating,
     generator,
+    instance,
     message,
     nonnegative,
     real_array,
+    require_finite,
     require_point,
     whole,
 )
-from proxyprox.problems.design import Design
-from proxyprox.problems.families import (
-    Family,
-    Linear,
-    Logistic,
-    Poisson,
-    Softmax,
-    binary_classes,
-    checked_classes,
-    label_array,
-    many_classes,
-)
+from proxyprox.problems import families
+from proxyprox.problems.families import CanonicalFamily, Family, label_array
 from proxyprox.problems.protocols import Batch
 
 Array = np.ndarray[Any, Any]
 
+# Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64).
+BLOCK_ELEMENTS = 1 << 18
 
-def encoded(family: Family, y: Any, rows: int) -> Array:
+
+class Design:
+    """A matrix of n rows and p columns, with a constant column appended if asked for."""
+
+    def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
+        self.X = X if checked else _check_inputs(X)
+        self.XT = self.X.T
+        self.sparse = scipy.sparse.issparse(self.X)
+        self.intercept = flag("intercept", intercept)
+        self.rows, self.columns = (int(size) for size in self.X.shape)
+        self.width = self.columns + int(intercept)
+
+    @property
+    def xp(self) -> Any:
+        """The namespace of vectors that multiply this matrix."""
+        return np if self.sparse else namespace(self.X)
+
+    def asarray(self, array: Any) -> Any:
+        """Return a NumPy array in the library, dtype and device of the data."""
+        if self.sparse:
+            return np.asarray(array, dtype=self.X.dtype)
+        return from_numpy(np.asarray(array), like=self.X)
+
+    def predict(self, w: Any) -> Any:
+        """Return ``X w``, plus the intercept."""
+        return self.X @ w[:-1] + w[-1] if self.intercept else self.X @ w
+
+    def pull(self, residual: Any) -> Any:
+        """Return ``Xᵀ residual``, with the intercept's entry last."""
+        pulled = self.XT @ residual
+        if not self.intercept:
+            return pulled
+        xp = self.xp
+        total = xp.sum(residual, axis=0)
+        return xp.concat([pulled, xp.reshape(total, (1, *pulled.shape[1:]))])
+
+    def block(self, start: int, count: int) -> Any:
+        """Return some of the rows, dense and without the constant."""
+        rows = self.X[start : start + count]
+        return rows.toarray() if self.sparse else rows
+
+    def gram(self, weights: Any) -> Any:
+        """Return ``Xᵀ diag(weights) X`` for weights ≥ 0, in O(block + width²) extra memory."""
+        xp = self.xp
+        roots = xp.sqrt(weights)
+        total: Any = 0.0
+        step = max(1, BLOCK_ELEMENTS // max(self.width, 1))
+        for start in range(0, self.rows, step):
+            scaled = self.block(start, step) * roots[start : start + step, None]
+            if self.intercept:
+                scaled = xp.concat([scaled, roots[start : start + step, None]], axis=1)
+            total = total + scaled.T @ scaled
+        return total
+
+    def softmax_gram(self, p: Any, weights: Any) -> Any:
+        """Return ``Xᵀ diag(weights)(diag(p) − p pᵀ) X``: a Gram matrix for each pair of classes."""
+        xp, outputs = self.xp, int(p.shape[1])
+        blocks = [[None] * outputs for _ in range(outputs)]
+        for a in range(outputs):
+            for b in range(a + 1):
+                # Off the diagonal the weights are negative, and gram takes roots.
+                variance = p[:, a] * (1 - p[:, a]) if a == b else p[:, a] * p[:, b]
+                gram = self.gram(variance * weights)
+                blocks[a][b] = blocks[b][a] = gram if a == b else -gram
+        stacked = xp.stack([xp.stack(line) for line in blocks])
+        return xp.reshape(xp.permute_dims(stacked, (2, 0, 3, 1)), (self.width * outputs,) * 2)
+
+    def take(self, rows: Any) -> Design:
+        """Return the design of some of the rows."""
+        try:
+            part = self.X[rows]
+            if part.ndim != 2 or part.shape[0] == 0:
+                raise IndexError
+        except (IndexError, TypeError, ValueError) as error:
+            allowed = f"an array of row numbers from 0 to {self.rows - 1}"
+            raise ValueError(message("batch", rows, allowed)) from error
+        return Design(part, intercept=self.intercept, checked=True)
+
+    def same_inputs(self, other: Design) -> bool:
+        """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""
+        sizes = [(d.rows, d.columns, d.intercept) for d in (self, other)]
+        if sizes[0] != sizes[1]:
+            return False
+        if other.X is self.X:
+            return True
+        if self.sparse and other.sparse:
+            return _equal(self.X, other.X)
+        # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
+        step = max(1, BLOCK_ELEMENTS // self.columns)
+        return all(
+            _equal(to_numpy(self.block(start, step)), to_numpy(other.block(start, step)))
+            for start in range(0, self.rows, step)
+        )
+
+    def largest_eigenvalue(self, weights: Any) -> float:
+        """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
+        safety = 1 + max(1e-9, 64 * float(self.xp.finfo(self.X.dtype).eps))
+        if self.width <= 512 or not (self.sparse or is_numpy_array(self.X)):
+            return safety * float(self.xp.linalg.eigvalsh(self.gram(weights))[-1])
+        operator = scipy.sparse.linalg.LinearOperator(
+            (self.width, self.width),
+            matvec=lambda v: self.pull(weights * self.predict(v.ravel())),
+            dtype=np.float64,
+        )
+        start = np.random.default_rng(0).standard_normal(self.width)
+        top = scipy.sparse.linalg.eigsh(operator, k=1, v0=start, return_eigenvectors=False)
+        return safety * float(top[0])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
+    with np.errstate(over="ignore"):
+        differ = one.astype(coarse, copy=False) != other.astype(coarse, copy=False)
+    return not (differ.nnz if scipy.sparse.issparse(differ) else differ.any())
+
+
+def _check_inputs(X: Any) -> Any:
+    sparse = scipy.sparse.issparse(X)
+    if not sparse:
+        X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
+    shape = Words(f"shape {tuple(X.shape)}")
+    if X.ndim != 2:
+        remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
+        raise ValueError(message("X", shape, "two-dimensional (rows × columns)", remedy))
+    if 0 in X.shape:
+        raise ValueError(message("X", shape, "at least one row and one column"))
+    if sparse:
+        # Row batches need rows: CSR data passes through untouched, other formats are converted.
+        X = X.tocsr()
+        dtype = floating("X", real_array("X", X.data)).dtype
+        X = X if X.dtype == dtype else X.astype(dtype)
+    elif is_numpy_array(X) or X.dtype in (namespace(X).float32, namespace(X).float64):
+        X = floating("X", X)
+    else:
+        # A device may have neither room nor use for float64: its owner is to choose.
+        got = Words(f"dtype {X.dtype}")
+        raise TypeError(message("X", got, "of dtype float32 or float64", "Convert it first."))
+    require_squares("X", X)
+    return X
+
+
+def require_squares(argument: str, X: Any) -> None:
+    """Refuse entries that are not finite, or so large that X'X is not."""
+    sparse = scipy.sparse.issparse(X)
+    entries = X.data if sparse else X
+    if 0 in entries.shape:
+        return
+    largest = max(abs(float(entries.max())), abs(float(entries.min())))
+    if not math.isfinite(largest):
+        require_finite(argument, entries)
+    xp = np if sparse else namespace(X)
+    limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
+    if largest > limit:
+        got = Words(f"an entry of size {largest:.3g}")
+        allowed = f"of entries up to {limit:.1e}, so that sums of their squares are finite"
+        raise ValueError(message(argument, got, allowed, "Divide the columns by their scales."))
+
+
+class Encoded(NamedTuple):
+    """Labels that a family has encoded already, where a model takes labels."""
+
+    targets: Array
+
+
+def encode_labels(family: Family, y: Any, rows: int) -> Array:
     """Return labels as the family's targets, one for each row."""
+    if isinstance(y, Encoded):
+        return y.targets
     y = label_array(y)
     if y.ndim != 1 or len(y) != rows:
         got = Words(f"an array of shape {tuple(y.shape)}")
@@ -50,35 +218,26 @@ def encoded(family: Family, y: Any, rows: int) -> Array:
 
 
 def as_targets(design: Design, family: Family, codes: Array) -> Any:
-    """Return encoded labels in the shape of A'(z): one-hot rows for softmax."""
+    """Return encoded labels in the shape of the mean: one-hot rows for softmax."""
     if family.outputs == 1:
         return design.asarray(codes)
     return design.asarray(np.eye(family.outputs)[codes])
 
 
-def pulled_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
+def pull_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
     """Return ``Xᵀ(s·t)/n``: labels enter every full gradient through this vector alone."""
-    if targets is None:
-        one = to_numpy(design.pull(design.asarray(weights * family.neutral)))
-        pulled = one[:, None] * np.ones(family.outputs)
-    elif family.outputs == 1:
-        with np.errstate(over="ignore", invalid="ignore"):
-            pulled = to_numpy(design.pull(design.asarray(weights * targets)))
-    else:
-        # Class by class: a dense one-hot matrix could outweigh the data.
-        shape = (design.rows, family.outputs)
-        onehot = scipy.sparse.csc_array((weights, (np.arange(design.rows), targets)), shape=shape)
-        columns = [onehot[:, [c]].toarray().ravel() for c in range(family.outputs)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns: Iterable[Array]
+        if targets is None:
+            columns = [weights * family.neutral]
+        elif family.outputs == 1:
+            columns = [weights * targets]
+        else:
+            # Class by class: a dense one-hot matrix could outweigh the data.
+            columns = (weights * (targets == c) for c in range(family.outputs))
         pulled = np.stack([to_numpy(design.pull(design.asarray(c))) for c in columns], axis=1)
-    return design.asarray(np.ravel(pulled) / design.rows)
-
-
-def random_labels(family: Family, rows: int, rng: np.random.Generator) -> Any:
-    """Return labels that mean nothing, as in the paper's experiment."""
-    classes = getattr(family, "classes", None)
-    if classes is not None:
-        return np.asarray(classes)[rng.integers(len(classes), size=rows)]
-    return rng.poisson(size=rows) if isinstance(family, Poisson) else rng.normal(size=rows)
+    shape = (design.width, family.outputs)
+    return design.asarray(np.ravel(np.broadcast_to(pulled, shape)) / design.rows)
 
 
 def row_weights(sample_weight: Any | None, rows: int) -> Array:
@@ -106,12 +265,12 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
 class GLM:
     r"""Mean loss of a generalised linear model, plus ``l2/2 ‖w‖²`` without the intercept.
 
-    .. math:: L(w) = \frac{1}{\sum s_i}\sum_i s_i\,(A(x_i^\top w) - t_i\,x_i^\top w)
-              + \frac{\ell_2}{2}\|w\|^2
+    .. math:: L(w) = \frac{1}{\sum s_i}\sum_i s_i\,\ell(x_i^\top w, t_i) + \frac{\ell_2}{2}\|w\|^2
 
     Usually built by :func:`linear_regression`, :func:`logistic_regression`,
-    :func:`softmax_regression` or :func:`poisson_regression`. The parameters are one vector: the
-    coefficients, then the intercept; for C classes the (d, C) matrix flattened row by row.
+    :func:`softmax_regression`, :func:`poisson_regression` or :func:`gamma_regression`. The
+    parameters are one vector: the coefficients, then the intercept; for C classes the (d, C) matrix
+    flattened row by row.
 
     Parameters
     ----------
@@ -121,7 +280,7 @@ class GLM:
         Labels. Without them the model is label-free: still a proxy, and still an objective whose
         gradients come from observed labels through :meth:`gradient_from`.
     family : Family
-        The exponential family.
+        What the labels are and what ℓ is, such as ``proxyprox.problems.families.Logistic()``.
     l2 : float
         Strength of the L2 term.
     intercept : bool
@@ -130,6 +289,13 @@ class GLM:
         Weights ≥ 0 of the rows.
     batch_size : int, optional
         Rows drawn, uniformly with replacement, for each stochastic gradient. None means all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.problems.families import Poisson
+    >>> GLM(np.ones((2, 1)), [0, 3], Poisson()).gradient(np.zeros(1))
+    array([-0.5])
     """
 
     repeatable = True
@@ -145,19 +311,17 @@ class GLM:
         sample_weight: Any | None = None,
         batch_size: int | None = None,
     ) -> None:
-        if isinstance(family, type) or not hasattr(family, "log_partition"):
-            remedy = "Or use linear_regression, logistic_regression, softmax_regression."
-            raise TypeError(message("family", family, "a family such as Logistic()", remedy))
+        instance("family", family, Family, "a family such as Logistic()")
         design = X if isinstance(X, Design) else Design(X, intercept=intercept)
         self.design = design
         self.family = family
         self.l2 = nonnegative("l2", l2)
-        self.batch_size = _rows_drawn(batch_size)
+        self.batch_size = _check_batch_size(batch_size)
         self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
-        self.targets = None if y is None else encoded(family, y, design.rows)
+        self.targets: Any = None if y is None else encode_labels(family, y, design.rows)
         self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
-        self._label_terms()
+        self._reduce_labels()
         # One slot: Newton-CG asks for many products at one point.
         self._curved: tuple[Vector, Any] | None = None
 
@@ -165,68 +329,74 @@ class GLM:
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        partition = self.family.log_partition(self._predict(w))
-        weighted = partition if self._weights is None else self._weights * partition
-        mean = float(self.design.xp.sum(weighted)) / self.design.rows
-        return mean - dot(self._pulled, w) + self._constant + self._penalty(w)
+        z, family = self._predict(w), self.family
+        if isinstance(family, CanonicalFamily):
+            losses, rest = family.log_partition(z), -dot(self._pulled, w)
+        else:
+            losses, rest = self._rows("loss", z, self._labels), 0.0
+        weighted = losses if self._weights is None else self._weights * losses
+        total = float(self.design.xp.sum(weighted)) / self.design.rows + rest + self._constant
+        return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
-        if batch is None:
-            return self._slopes(self.family.mean(self._predict(w))) - self._pulled + self._ridge(w)
-        if self.targets is None:
-            return self._row_gradient(w, batch, self.family.neutral)
-        part = self.design.take(batch)
-        targets = as_targets(self.design, self.family, self.targets[batch])
-        return self._row_gradient(w, batch, targets, part)
+        if batch is not None:
+            part, targets = self.design.take(batch), None
+            if self.targets is not None:
+                targets = as_targets(part, self.family, self.targets[batch])
+            return self._row_gradient(w, batch, part, targets)
+        z = self._predict(w)
+        if self.family.canonical:
+            return self._pull(self.family.mean(z), self._weights) - self._pulled + self._ridge(w)
+        return self._pull(self._rows("slope", z, self._labels), self._weights) + self._ridge(w)
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
         rows = np.arange(self.design.rows) if batch is None else np.atleast_1d(batch)
-        codes = encoded(self.family, observations, len(rows))
+        codes = encode_labels(self.family, observations, len(rows))
         with np.errstate(over="ignore"):
             # Whoever asked meets what is not finite, and names it.
-            return self._row_gradient(w, rows, as_targets(self.design, self.family, codes))
+            targets = as_targets(self.design, self.family, codes)
+            return self._row_gradient(w, rows, self.design.take(rows), targets)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
-        variance = self._variance(w)
+        curvature = self._curvature(w)
         pushed = self._predict(v)
         if self.family.outputs == 1:
-            product = self._slopes(variance * pushed, weighted=True)
-        else:
-            xp = self.design.xp
-            centred = pushed - xp.sum(variance * pushed, axis=1, keepdims=True)
-            product = self._slopes(variance * centred)
-        return product + self._ridge(v)
+            return self._pull(curvature * pushed, None) + self._ridge(v)
+        centred = pushed - self.design.xp.sum(curvature * pushed, axis=1, keepdims=True)
+        return self._pull(curvature * centred, self._weights) + self._ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w)."""
-        variance = self._variance(w)
+        curvature = self._curvature(w)
         scale = 1 / self.design.rows
         if self.family.outputs == 1:
-            hessian = self.design.gram(variance * scale)
+            hessian = self.design.gram(curvature * scale)
         else:
             rows = scale if self._weights is None else scale * self._weights
-            hessian = self.design.softmax_gram(variance, rows)
+            hessian = self.design.softmax_gram(curvature, rows)
         if self.l2:
-            hessian = hessian + self.design.asarray(np.diag(self.l2 * self._mask))
+            hessian = hessian + self.design.asarray(np.diag(to_numpy(self._strengths)))
         return hessian
 
     # -- constants --------------------------------------------------------------------------
 
     @cached_property
     def smoothness(self) -> float:
-        """A bound H on the Hessian's largest eigenvalue; infinite for the Poisson family."""
-        if math.isinf(self.family.curvature):
+        """A bound H on the Hessian's largest eigenvalue; infinite where the family has none."""
+        known = self.family.canonical or self.targets is not None
+        bound = self.family.max_curvature if known else self.family.max_expected_curvature
+        if math.isinf(bound):
             return math.inf
         rows = self.design.asarray(self.sample_weight / self.design.rows)
-        return self.family.curvature * self.design.largest_eigenvalue(rows) + self.l2
+        return bound * self.design.largest_eigenvalue(rows) + self.l2
 
     @cached_property
     def strong_convexity(self) -> float:
         """A bound μ on the Hessian's smallest eigenvalue, over all w."""
-        if isinstance(self.family, Linear) and self.design.width <= 2000:
+        if isinstance(self.family, families.Linear) and self.design.width <= 2000:
             exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
             return max(float(exact[0]), 0.0)
         return 0.0 if self.design.intercept else self.l2
@@ -261,7 +431,10 @@ class GLM:
     def label_free(
         self, X: Any | None = None, *, rng: np.random.Generator | int | None = None
     ) -> GLM:
-        """Return the proxy that needs no labels; on the same inputs it has δ = 0.
+        """Return the proxy that needs no labels.
+
+        With a canonical link it has δ = 0 on the same inputs. With any other link the curvature
+        sees the labels: the proxy then has the expected curvature (Fisher information).
 
         Parameters
         ----------
@@ -269,8 +442,9 @@ class GLM:
             Other, unlabelled inputs; by default this model's own. Inputs equal to this model's
             own count as these, with their weights.
         rng : int or numpy.random.Generator, optional
-            Assign labels at random, as in the paper's experiment. By default every row gets the
-            neutral target A'(0). The two give the same iterates: a proxy's labels cancel.
+            Assign labels at random, as in the paper's experiment; for canonical links alone. By
+            default every row gets the neutral target A'(0). The two give the same iterates: a
+            proxy's labels cancel.
         """
         design = self.design if X is None else Design(X, intercept=self.design.intercept)
         if design.columns != self.design.columns:
@@ -281,7 +455,12 @@ class GLM:
             design = self.design
         own = design is self.design and self._weights is not None
         weights = self.sample_weight if own else None
-        labels = None if rng is None else random_labels(self.family, design.rows, generator(rng))
+        labels = None
+        if rng is not None:
+            if not isinstance(self.family, CanonicalFamily):
+                remedy = "Its curvature sees the labels, and random ones would change the proxy."
+                raise ValueError(message("rng", rng, "None for such a family", remedy))
+            labels = self.family.draw_labels(design.rows, generator(rng))
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
@@ -289,17 +468,19 @@ class GLM:
         n = whole("n", n)
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
-        chosen = np.sort(generator(rng).choice(self.design.rows, n, replace=False))
-        if self._weights is not None and not self.sample_weight[chosen].any():
-            remedy = "Leave out rows of weight zero."
-            raise ValueError(message("n", n, "enough to draw one row that has a weight", remedy))
-        return self.rows(chosen)
+        return self.rows(np.sort(generator(rng).choice(self.design.rows, n, replace=False)))
 
     def same_curvature(self, other: Any) -> bool:
-        """Tell whether another loss is this one up to its labels, which no Hessian sees."""
+        """Tell whether another loss is this one up to what its Hessian does not see.
+
+        With a canonical link these are the labels; with another they must be the same, or absent
+        in both.
+        """
         return (
             isinstance(other, GLM)
             and type(other.family) is type(self.family)
+            and other.family.settings() == self.family.settings()
+            and (self.family.canonical or np.array_equal(other.targets, self.targets))
             and other.dim == self.dim
             and other.l2 == self.l2
             and other.design.same_inputs(self.design)
@@ -308,28 +489,32 @@ class GLM:
 
     def fingerprint(self) -> str:
         """Return a text that only models of the same data, family, l2 and batch size share."""
-        kind = type(self.family).__name__, self.family.outputs, self.design.intercept, self.l2
-        return digest(*kind, self.batch_size, self.design.X, self.targets, self._weights)
+        family, design = self.family, self.design
+        kind = type(family).__name__, family.outputs, design.intercept, self.l2, self.batch_size
+        settings = sorted(family.settings().items())
+        return digest(*kind, design.X, self.targets, self._weights, *settings)
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""
         design = self.design.take(chosen)
         if sample_weight is None and self._weights is not None:
             sample_weight = self.sample_weight[chosen]
-        part = GLM(design, None, self.family, l2=self.l2, sample_weight=sample_weight)
-        if self.targets is not None:
-            part.targets = self.targets[chosen]
-            part._label_terms()
-        return part
+        labels = None if self.targets is None else Encoded(self.targets[chosen])
+        return GLM(design, labels, self.family, l2=self.l2, sample_weight=sample_weight)
 
     def with_batch_size(self, batch_size: int | None) -> GLM:
         """Return the same loss with another batch size; the data is shared."""
-        twin = GLM.__new__(GLM)
-        twin.__dict__.update(self.__dict__)
-        twin.batch_size = _rows_drawn(batch_size)
+        twin = copy.copy(self)
+        twin.batch_size = _check_batch_size(batch_size)
         return twin
 
     # -- internals --------------------------------------------------------------------------
+
+    def _rows(self, name: str, z: Any, targets: Any | None) -> Any:
+        """Return the loss, slope or curvature of each row; without labels the expected one."""
+        if targets is None:
+            return getattr(self.family, f"expected_{name}")(z)
+        return getattr(self.family, name)(z, targets)
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
         design = design or self.design
@@ -338,77 +523,67 @@ class GLM:
             w = design.xp.reshape(w, (design.width, self.family.outputs))
         return design.predict(w)
 
-    def _slopes(self, means: Any, *, weighted: bool = False) -> Vector:
-        """Return ``Xᵀ(s·means)/n`` as a vector; ``weighted`` means s is already in ``means``."""
-        if self._weights is not None and not weighted:
-            means = means * (self._weights if means.ndim == 1 else self._weights[:, None])
-        return self._flat(self.design.pull(means)) / self.design.rows
+    def _pull(self, rows: Any, weights: Any | None, design: Design | None = None) -> Vector:
+        """Return ``Xᵀ(s·rows)/n`` as a vector."""
+        design = design or self.design
+        if weights is not None:
+            rows = rows * (weights if rows.ndim == 1 else weights[:, None])
+        pulled = design.pull(rows)
+        flat = pulled if pulled.ndim == 1 else design.xp.reshape(pulled, (-1,))
+        return flat / design.rows
 
-    def _row_gradient(
-        self, w: Vector, batch: Batch, targets: Any, part: Design | None = None
-    ) -> Vector:
-        part = self.design.take(batch) if part is None else part
-        residual = self.family.mean(self._predict(w, part)) - targets
-        if self._weights is not None:
-            weights = self._weights[batch]
-            residual = residual * (weights if residual.ndim == 1 else weights[:, None])
-        return self._flat(part.pull(residual)) / part.rows + self._ridge(w)
+    def _row_gradient(self, w: Vector, batch: Batch, part: Design, targets: Any) -> Vector:
+        weights = None if self._weights is None else self._weights[batch]
+        slopes = self._rows("slope", self._predict(w, part), targets)
+        return self._pull(slopes, weights, part) + self._ridge(w)
 
-    def _flat(self, pulled: Any) -> Vector:
-        return pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
-
-    def _variance(self, w: Vector) -> Any:
+    def _curvature(self, w: Vector) -> Any:
+        """Return each row's weighted curvature at a point, of softmax its probabilities."""
         # Read once and replaced whole: other threads may store their own point in between.
         known = self._curved
         if known is not None and bool(self.design.xp.all(known[0] == w)):
             return known[1]
         z = self._predict(w)
         if self.family.outputs > 1:
-            variance = self.family.mean(z)
+            curvature = self.family.mean(z)
         else:
-            variance = self.family.variance(z)  # type: ignore[attr-defined]
+            curvature = self._rows("curvature", z, self._labels)
             if self._weights is not None:
-                variance = variance * self._weights
+                curvature = curvature * self._weights
         # A copy: the caller may change its array in place.
-        self._curved = (copied(w), variance)
-        return variance
-
-    def _penalty(self, w: Vector) -> float:
-        return dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
+        self._curved = (copied(w), curvature)
+        return curvature
 
     def _ridge(self, w: Vector) -> Any:
-        if not self.l2:
-            return 0.0
-        return self.l2 * w if not self.design.intercept else self._ridge_vector * w
+        return self._strengths * w if self.l2 else 0.0
 
     @cached_property
-    def _mask(self) -> np.ndarray[Any, Any]:
-        mask = np.ones((self.design.width, self.family.outputs))
+    def _strengths(self) -> Vector:
+        """The L2 term's strength for each parameter: zero for intercepts."""
+        strengths = np.full((self.design.width, self.family.outputs), self.l2)
         if self.design.intercept:
-            mask[-1] = 0.0
-        return mask.ravel()
+            strengths[-1] = 0.0
+        return self.design.asarray(strengths.ravel())
 
-    @cached_property
-    def _ridge_vector(self) -> Vector:
-        return self.design.asarray(self.l2 * self._mask)
-
-    def _label_terms(self) -> None:
-        """Reduce the labels to the vector and the number through which full passes see them."""
-        self._pulled = pulled_targets(self.design, self.family, self.targets, self.sample_weight)
-        self._constant = 0.0
-        if self.targets is None:
-            return
+    def _reduce_labels(self) -> None:
+        """Reduce the labels to what full passes need: a vector and a number, if that is enough."""
+        family, self._constant, self._labels, seen = self.family, 0.0, None, np.zeros(0)
         with np.errstate(over="ignore"):
-            constants = self.family.constant(np.array(self.targets))
-            self._constant = float(np.mean(self.sample_weight * constants))
-        pulled = np.isfinite(to_numpy(self._pulled)).all()
-        if not (pulled and math.isfinite(self._constant)):
+            if isinstance(family, CanonicalFamily):
+                seen = pull_targets(self.design, family, self.targets, self.sample_weight)
+                self._pulled = seen
+                if self.targets is not None:
+                    constants = family.constant(np.array(self.targets))
+                    self._constant = float(np.mean(self.sample_weight * constants))
+            elif self.targets is not None:
+                self._labels = seen = self.design.asarray(self.targets)
+        if not (np.isfinite(to_numpy(seen)).all() and math.isfinite(self._constant)):
             got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
             allowed = "of a size for which the sums of y² and of y times X are finite"
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 
 
-def _rows_drawn(batch_size: Any) -> int | None:
+def _check_batch_size(batch_size: Any) -> int | None:
     # More rows than memory can hold row numbers of are a slip, not a batch.
     return None if batch_size is None else whole("batch_size", batch_size, most=2**31)
 
@@ -426,7 +601,7 @@ def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(2))
     1.25
     """
-    return GLM(X, y, Linear(), **_known("linear_regression", options))
+    return GLM(X, y, families.Linear(), **_check_options("linear_regression", options))
 
 
 def logistic_regression(
@@ -444,10 +619,8 @@ def logistic_regression(
     >>> round(loss.value(np.zeros(1)), 6)
     0.693147
     """
-    _known("logistic_regression", options, "classes")
-    if classes is None:
-        classes = (0, 1) if y is None else binary_classes(y)
-    return GLM(X, y, Logistic(checked_classes(classes, 2, 2)), **options)
+    _check_options("logistic_regression", options, "classes")
+    return GLM(X, y, families.Logistic(families.check_classes(classes, y, binary=True)), **options)
 
 
 def softmax_regression(
@@ -462,13 +635,8 @@ def softmax_regression(
     >>> loss.dim, round(loss.value(np.zeros(9)), 6)
     (9, 1.098612)
     """
-    _known("softmax_regression", options, "classes")
-    if classes is None:
-        if y is None:
-            remedy = "Without labels the number of classes is unknown."
-            raise ValueError(message("classes", None, "the tuple of all classes", remedy))
-        classes = many_classes(y)
-    return GLM(X, y, Softmax(checked_classes(classes, 2)), **options)
+    _check_options("softmax_regression", options, "classes")
+    return GLM(X, y, families.Softmax(families.check_classes(classes, y, binary=False)), **options)
 
 
 def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -481,17 +649,29 @@ def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(1))
     1.0
     """
-    return GLM(X, y, Poisson(), **_known("poisson_regression", options))
+    return GLM(X, y, families.Poisson(), **_check_options("poisson_regression", options))
 
 
-def _known(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
+def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
+    """Return half the Gamma deviance of amounts above zero; options as in :class:`GLM`.
+
+    The mean is ``exp(xᵀw)``. This link is not the canonical one: the curvature sees the labels,
+    so that a label-free proxy on the same inputs is close to the target, but δ is not zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = gamma_regression(np.ones((2, 1)), [1.0, 3.0])
+    >>> loss.gradient(np.zeros(1)), loss.hessian(np.zeros(1))
+    (array([-1.]), array([[2.]]))
+    """
+    return GLM(X, y, families.Gamma(), **_check_options("gamma_regression", options))
+
+
+def _check_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
     """Refuse an option that no regression has, in the name of the function that was called."""
     allowed = (*OPTIONS, *more)
-    for name in options:
-        if name not in allowed:
-            close = difflib.get_close_matches(name.lower(), allowed, n=1)
-            meant = f" Use {close[0]}." if close else ""
-            raise TypeError(
-                f"{function} has no option {name!r}; its options are {', '.join(allowed)}.{meant}"
-            )
+    if unknown := sorted(options.keys() - set(allowed)):
+        text = f"{function} has no option {unknown[0]!r}; its options are {', '.join(allowed)}."
+        raise TypeError(text)
     return options

@@ -8,13 +8,13 @@ from typing import Any
 
 from proxyprox._util.arrays import Vector
 from proxyprox._util.isolation import isolated
-from proxyprox._util.validation import has, message, offers
+from proxyprox._util.validation import Words, message, offers, require
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty
 from proxyprox.problems.quadratic import Zero
 
+# Stands for the matrix I among the terms of a Hessian.
 IDENTITY = "identity"
-"""Stands for the matrix I among the terms of a Hessian."""
 
 ROUNDING = 1e-12
 
@@ -32,21 +32,16 @@ def same_hessian(one: Any, other: Any) -> bool:
         for factor, leaf in hessian_terms(loss):
             group = next((g for g in found if _same_leaf(g[0], leaf)), None)
             if group is None:
-                found.append([leaf, sign * factor, abs(factor)])
-            else:
-                group[1] += sign * factor
-                group[2] += abs(factor)
+                found.append(group := [leaf, 0.0, 0.0])
+            group[1] += sign * factor
+            group[2] += abs(factor)
     return all(abs(net) <= ROUNDING * size for _, net, size in found)
 
 
 def _same_leaf(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    for asked, about in ((one, other), (other, one)):
-        compare = getattr(asked, "same_curvature", None)
-        if callable(compare) and bool(compare(about)):
-            return True
-    return False
+    pairs = ((one, other), (other, one))
+    able = [pair for pair in pairs if callable(getattr(pair[0], "same_curvature", None))]
+    return one is other or any(asked.same_curvature(about) for asked, about in able)
 
 
 @dataclass(frozen=True)
@@ -80,59 +75,44 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Wrap pairs of callables and check that both parts can do the least that is asked."""
-        object.__setattr__(self, "objective", _as_objective(self.objective))
-        object.__setattr__(self, "proxy", _as_proxy(self.proxy))
+        for role in ("objective", "proxy"):
+            object.__setattr__(self, role, _as_loss(role, getattr(self, role)))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
-        dims = [d for d in (self._dim(self.objective), self._dim(self.proxy)) if d is not None]
+        dims = self._dims()
         if len(set(dims)) > 1:
-            raise ValueError(
-                f"proxy must have as many parameters as the objective, got {dims[1]} and {dims[0]}."
-                " Build both from the same columns (and the same intercept setting)."
-            )
+            allowed = f"of as many parameters as the objective, {dims[0]}"
+            remedy = "Build both from the same columns (and the same intercept setting)."
+            raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
 
     @property
     def dim(self) -> int | None:
         """Number of parameters, where either part knows it."""
-        known = self._dim(self.objective)
-        return known if known is not None else self._dim(self.proxy)
+        return next(iter(self._dims()), None)
 
     @cached_property
     def same_curvature(self) -> bool:
         """Whether both losses are known to have the same Hessian everywhere: δ = 0."""
         return same_hessian(self.objective, self.proxy)
 
-    @staticmethod
-    def _dim(part: Any) -> int | None:
-        dim = getattr(part, "dim", None)
-        return int(dim) if isinstance(dim, int) else None
+    def _dims(self) -> list[int]:
+        dims = (getattr(part, "dim", None) for part in (self.objective, self.proxy))
+        return [dim for dim in dims if isinstance(dim, int)]
 
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""
-        if not has(self.objective, "value"):
-            raise TypeError(
-                f"problem.value needs values from the objective, but "
-                f"{type(self.objective).__name__} gives gradients only. Pass a value function."
-            )
+        require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
         total = float(isolated(self.objective).value(w))
         return total if self.penalty is None else total + isolated(self.penalty).value(w)
 
 
-def _as_objective(given: Any) -> Any:
+def _as_loss(role: str, given: Any) -> Any:
+    first, wrap = ("sample", FunctionObjective) if role == "objective" else ("value", FunctionProxy)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
-        return FunctionObjective(gradient=given[1], value=given[0])
-    if offers(given, "sample", "gradient"):
+        return wrap(value=given[0], gradient=given[1])
+    if offers(given, first, "gradient"):
         return given
-    allowed = "an Objective (sample and gradient) or a pair of callables (value, gradient)"
+    allowed = f"an object with {first} and gradient, or a pair of callables (value, gradient)"
     remedy = "Without a value: (None, gradient)." if callable(given) else ""
-    raise TypeError(message("objective", given, allowed, remedy))
-
-
-def _as_proxy(given: Any) -> Any:
-    if isinstance(given, tuple) and len(given) == 2 and all(callable(part) for part in given):
-        return FunctionProxy(value=given[0], gradient=given[1])
-    if offers(given, "value", "gradient"):
-        return given
-    allowed = "a Proxy (value and gradient) or a pair of callables (value, gradient)"
-    raise TypeError(message("proxy", given, allowed))
+    raise TypeError(message(role, given, allowed, remedy))

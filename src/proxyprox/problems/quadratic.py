@@ -17,9 +17,8 @@ from proxyprox._util.validation import (
     message,
     nonnegative,
     positive,
-    real_array,
-    require_finite,
     require_point,
+    square_matrix,
 )
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.problems.protocols import Batch
@@ -56,17 +55,9 @@ class Quadratic:
     repeatable = True
 
     def __init__(self, P: Matrix, b: Vector | None = None, *, noise: float = 0.0) -> None:
-        P = real_array("P", P, "a square matrix of float32 or float64 numbers")
-        shape = tuple(P.shape)
-        if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-            raise ValueError(message("P", Words(f"an array of shape {shape}"), "a square matrix"))
-        xp = namespace(P)
-        if P.dtype not in (xp.float32, xp.float64):
-            remedy = "Convert it: P.astype(float)."
-            got = Words(f"dtype {P.dtype}")
-            raise TypeError(message("P", got, "of dtype float32 or float64", remedy))
-        require_finite("P", P)
-        largest, limit = float(xp.max(xp.abs(P))), float(xp.finfo(P.dtype).max) / (4 * shape[0])
+        P = square_matrix("P", P)
+        xp, self.dim = namespace(P), int(P.shape[0])
+        largest, limit = float(xp.max(xp.abs(P))), float(xp.finfo(P.dtype).max) / (4 * self.dim)
         if largest > limit:
             got, allowed = Words(f"an entry of size {largest:.3g}"), f"of entries up to {limit:.1e}"
             raise ValueError(message("P", got, allowed, "Divide P and b by one number."))
@@ -74,7 +65,6 @@ class Quadratic:
         if asymmetry > 1e-6 * largest:
             got = Words(f"a matrix with |P − Pᵀ| up to {asymmetry:.2g}")
             raise ValueError(message("P", got, "symmetric", "Pass (P + P.T) / 2."))
-        self.dim = int(shape[0])
         self.P = (P + P.T) / 2
         self.b = arrays.zeros_like(self.P[0])
         if b is not None:

@@ -1,6 +1,11 @@
 """scikit-learn estimators for few labels and many inputs."""
 
-from proxyprox.sklearn.estimators import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+from proxyprox.sklearn.estimators import (
+    ProxyGammaRegressor,
+    ProxyLogisticRegression,
+    ProxyPoissonRegressor,
+    ProxyRidge,
+)
 from proxyprox.sklearn.inference import Interval
 from proxyprox.sklearn.inputs import ProxyWarning
 from proxyprox.sklearn.labelling import JournalError, LabelBudget
@@ -10,6 +15,7 @@ __all__ = [
     "Interval",
     "JournalError",
     "LabelBudget",
+    "ProxyGammaRegressor",
     "ProxyLogisticRegression",
     "ProxyPoissonRegressor",
     "ProxyRidge",

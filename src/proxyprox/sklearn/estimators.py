@@ -1,4 +1,4 @@
-"""Logistic, ridge and Poisson regression that learn from few labels and many inputs."""
+"""Logistic, ridge, Poisson and Gamma regression that learn from few labels and many inputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import INSTEAD, Words, message
-from proxyprox.problems.design import Design
-from proxyprox.problems.families import Family, Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.fitting import Learned, learn
 from proxyprox.sklearn.inference import Interval, quantile
 from proxyprox.sklearn.inputs import (
@@ -688,6 +688,51 @@ class ProxyPoissonRegressor(ProxyRegressor):
 
     def _fitted_family(self) -> Family:
         return Poisson()
+
+
+class ProxyGammaRegressor(ProxyRegressor):
+    """Regression of amounts above zero, with a logarithmic link, helped by rows without labels.
+
+    The parameters and attributes are those of
+    :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,
+    a teacher's predictions as ``y_proxy``. No value of y marks a row without a label here. The
+    link is not the canonical one: rows without labels help through the expected curvature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> y = rng.gamma(2.0, np.exp(X[:80] @ [0.5, -0.5, 0.0]) / 2)
+    >>> model = ProxyGammaRegressor().fit(X[:80], y, X_proxy=X[80:])
+    >>> bool((model.predict(X) > 0).all())
+    True
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that labels are above zero."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected amount of each row."""
+        return np.exp(self._predictors(X).ravel())
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return D², the share of the Gamma deviance that the model explains."""
+        y, sample_weight = self._scored(X, y, sample_weight)
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=2))
+
+    def _family_of(self, y: Array) -> Family:
+        Gamma().encode(y)
+        return Gamma()
+
+    def _possible(self, mean: Array) -> Array:
+        return np.maximum(mean, 0.0)
+
+    def _fitted_family(self) -> Family:
+        return Gamma()
 
 
 class ProxyRidge(ProxyRegressor):

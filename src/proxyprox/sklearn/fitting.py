@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from proxyprox import DANE, GLM, L1, NonFiniteError, Problem, Relative, Run, Steps
 from proxyprox._util.validation import message
-from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.inference import (
     WIDEST,
     Estimate,

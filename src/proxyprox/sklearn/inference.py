@@ -17,14 +17,14 @@ from proxyprox import GLM
 from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear, Poisson
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.moments import (
     centred,
     dense_rows,
-    means,
     predictors,
     row_gradients,
+    slopes,
     targets_of,
 )
 from proxyprox.sklearn.teacher import Teacher, minimised, soft_loss
@@ -193,10 +193,9 @@ def paired(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
 
 def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
     """Return the λ of least variance of the parameters, at a consistent estimate."""
-    model = means(loss.design, loss.family, w)
-    scale = loss.sample_weight[:, None]
-    target = row_gradients(loss.design, scale * (model - targets_of(loss)))
-    proxy = row_gradients(loss.design, scale * (model - teacher.answers))
+    design, family, scale = loss.design, loss.family, loss.sample_weight[:, None]
+    target = row_gradients(design, scale * slopes(design, family, w, targets_of(loss)))
+    proxy = row_gradients(design, scale * slopes(design, family, w, teacher.answers))
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
     return tuned_power(target, proxy, ratio=loss.design.rows / teacher.rows, metric=inverse)
 
@@ -208,11 +207,10 @@ def _noise(loss: GLM, w: Array, teacher: Teacher | None, power: float, inverse: 
     much leverage most. Residuals are therefore divided by ``1 − h_i``, which approximates the
     jackknife (HC3: MacKinnon and White, 1985).
     """
-    model = means(loss.design, loss.family, w)
-    residual = model - targets_of(loss)
+    residual = slopes(loss.design, loss.family, w, targets_of(loss))
     bend = _leverage(loss, w, inverse)
     if teacher is not None and power:
-        residual = residual - power * (model - teacher.answers)
+        residual = residual - power * slopes(loss.design, loss.family, w, teacher.answers)
         if not isinstance(loss.family, Linear):
             # Of the labelled rows' curvature the teacher's rows replace the share λ.
             bend = (1 - power) * bend
@@ -238,12 +236,11 @@ def _leverage(loss: GLM, w: Array, inverse: Array) -> Array:
 
 
 def _curvatures(design: Design, family: Family, w: Array) -> Array:
-    """Return ``A''(z_i)`` of each row, shape (n, C, C)."""
-    mean = means(design, family, w)
+    """Return the expected curvature of each row, shape (n, C, C)."""
+    z = predictors(design, family, w)
     if family.outputs > 1:
-        return mean[:, :, None] * (np.eye(family.outputs) - mean[:, None, :])
-    z = predictors(design, family, w)[:, 0]
-    return np.asarray(family.variance(z))[:, None, None]  # type: ignore[attr-defined]
+        return np.asarray(family.expected_curvature(z))
+    return np.asarray(family.expected_curvature(z[:, 0]))[:, None, None]
 
 
 def _teacher_noise(teacher: Teacher, family: Family, w: Array) -> Array:
@@ -255,7 +252,7 @@ def _teacher_noise(teacher: Teacher, family: Family, w: Array) -> Array:
     for start in range(0, design.rows, step):
         rows = slice(start, start + step)
         part, weights = design.take(rows), free.sample_weight[rows]
-        gradients = row_gradients(part, means(part, family, w) - teacher.on_proxy[rows])
+        gradients = row_gradients(part, slopes(part, family, w, teacher.on_proxy[rows]))
         total += gradients.T @ (weights[:, None] * gradients)
         mean += weights @ gradients
         count += float(weights.sum())

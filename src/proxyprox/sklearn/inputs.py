@@ -27,8 +27,8 @@ from proxyprox._util.validation import (
     to_plain,
     whole,
 )
-from proxyprox.problems.design import Design, require_squares
 from proxyprox.problems.families import Family, Logistic
+from proxyprox.problems.glm import Design, require_squares
 from proxyprox.sklearn.moments import Moment, moment_of, pooled
 
 
@@ -312,8 +312,8 @@ def encoded_answers(family: Family, y_proxy: Any, rows: int) -> Array:
         if answers.shape[1] != 1:
             raise ValueError(message("y_proxy", f"shape {given.shape}", "one number a row"))
         require_finite("y_proxy", answers)
-        if family.neutral > 0 and (answers < 0).any():
-            raise ValueError(message("y_proxy", np.min(answers), "zero or more in every row"))
+        if not family.valid(answers).all():
+            raise ValueError(message("y_proxy", np.min(answers), family.labels))
         return answers
     if given.ndim == 2:
         return _probabilities(given, len(classes), binary=isinstance(family, Logistic))

@@ -32,7 +32,7 @@ from proxyprox._util.validation import (
     require_takes,
     whole,
 )
-from proxyprox.problems.design import Design
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
 from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_mark, is_missing, mark_of
 from proxyprox.sklearn.moments import moment_of

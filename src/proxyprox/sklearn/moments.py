@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from proxyprox.problems.design import Design
-from proxyprox.problems.families import Family, Linear, Logistic, Poisson
-from proxyprox.problems.glm import GLM, as_targets
+from proxyprox.problems.families import Family, Linear, Poisson
+from proxyprox.problems.glm import GLM, Design, as_targets
 
 Array = Any
 
@@ -37,12 +36,20 @@ def targets_of(loss: GLM) -> Array:
 
 
 def row_losses(loss: GLM, w: Array) -> Array:
-    """Return ``A(z_i) − t_i z_i`` of each row, plus the part that makes a perfect fit zero."""
-    z = predictors(loss.design, loss.family, w)
+    """Return the loss of each row."""
+    z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
+    if loss.family.outputs == 1:
+        z, targets = z[:, 0], targets[:, 0]
     with np.errstate(over="ignore"):
-        partition = loss.family.log_partition(z if loss.family.outputs > 1 else z[:, 0])
-    losses: Array = partition - np.sum(targets_of(loss) * z, axis=1)
-    return losses + np.asarray(loss.family.constant(loss.targets))
+        return np.asarray(loss.family.loss(z, targets))
+
+
+def slopes(design: Design, family: Family, w: Array, targets: Array) -> Array:
+    """Return the derivative of each row's loss in its linear predictors, shape (n, C)."""
+    z = predictors(design, family, w)
+    if family.outputs > 1:
+        return np.asarray(family.slope(z, targets))
+    return np.asarray(family.slope(z[:, 0], targets[:, 0]))[:, None]
 
 
 def row_gradients(design: Design, residuals: Array) -> Array:
@@ -241,23 +248,11 @@ class LabelFree:
 
 
 def curvature(family: Family, base: Array) -> Array:
-    """Return ``A''`` where ``A' = base``, as a C × C matrix."""
+    """Return the expected curvature where the mean is ``base``, as a C × C matrix."""
     base = np.atleast_1d(base)
     if family.outputs > 1:
         return np.diag(base) - np.outer(base, base)
-    return np.array([[family.variance(family_link(family, base))[0]]])  # type: ignore[attr-defined]
-
-
-def family_link(family: Family, mean: Array) -> Array:
-    """Return z with ``A'(z) = mean``; for softmax the log-frequencies, centred."""
-    if isinstance(family, Linear):
-        return mean
-    logs: Array = np.log(mean)
-    if isinstance(family, Poisson):
-        return logs
-    if isinstance(family, Logistic):
-        return logs - np.log1p(-mean)
-    return logs - logs.mean()
+    return np.array([[family.expected_curvature(family.link(base))[0]]])
 
 
 def base_rate(loss: GLM, unit: float = 1.0) -> Array:
@@ -273,23 +268,14 @@ def base_rate(loss: GLM, unit: float = 1.0) -> Array:
     family, weights = loss.family, unit * loss.sample_weight
     labels: Array = loss.targets
     targets = np.asarray(as_targets(loss.design, family, labels), dtype=np.float64)
-    if family.outputs > 1:
-        counts: Array = weights @ targets + 0.5
-        return counts / counts.sum()
-    total = float(weights @ targets)
-    if hasattr(family, "classes"):
-        return np.array([(total + 0.5) / (weights.sum() + 1)])
-    mean = total / weights.sum()
-    # Without a single event the log-mean would be minus infinity.
-    counts_only = isinstance(family, Poisson)
-    return np.array([max(mean, 0.5 / weights.sum()) if counts_only else mean])
+    return np.atleast_1d(family.base_rate(targets, weights))
 
 
 def intercept_only(loss: GLM, base: Array) -> Array:
     """Return the parameters of the constant model; zeros where there is no intercept."""
     w = np.zeros((loss.design.width, loss.family.outputs))
     if loss.design.intercept:
-        w[-1] = family_link(loss.family, base)
+        w[-1] = loss.family.link(base)
     return w.ravel()
 
 

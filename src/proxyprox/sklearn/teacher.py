@@ -12,10 +12,10 @@ from proxyprox import DANE, GLM, Problem, Residual, minimize
 from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.problems.combination import Tilted
-from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear, label_array
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn.inputs import Labelled, Settings, encoded_answers
-from proxyprox.sklearn.moments import Moment, means, targets_of
+from proxyprox.sklearn.moments import Moment, means, slopes, targets_of
 
 STUDENT_RIDGE = 1e-7
 """L2 strength of the student in units of the inputs' largest moment, so that it exists."""
@@ -63,10 +63,11 @@ class Teacher:
             λ; None for the tuned one.
         """
         answers = self.answers if rows is None else self.answers[rows]
-        model = means(loss.design, loss.family, self.student)
-        error = model - answers
+        design, family = loss.design, loss.family
+        error = slopes(design, family, self.student, answers)
         if power is None:
-            power = tuned_power(model - targets_of(loss), error, ratio=len(error) / self.rows)
+            own = slopes(design, family, self.student, targets_of(loss))
+            power = tuned_power(own, error, ratio=len(error) / self.rows)
         weighted = loss.sample_weight[:, None] * error
         same = np.ravel(loss.design.pull(weighted)) / loss.design.rows
         return Tilted(loss, power * (self.slope - same))
@@ -77,9 +78,12 @@ def soft_loss(
 ) -> Tilted:
     """Return the loss for answers that are probabilities or means, shape (n, C).
 
-    A generalised linear model sees labels through a linear term alone, so that the label-free
-    loss with another linear term is the loss for any answers.
+    With a canonical link labels are seen through a linear term alone, so that the label-free
+    loss with another linear term is the loss for any answers. With others, answers are labels.
     """
+    if not family.canonical:
+        exact = GLM(design, answers[:, 0], family, l2=l2, sample_weight=weights)
+        return Tilted(exact, np.zeros(exact.dim))
     free = GLM(design, None, family, l2=l2, sample_weight=weights)
     gap = free.sample_weight[:, None] * (family.neutral - answers)
     return Tilted(free, np.ravel(design.pull(gap)) / design.rows)

@@ -4,19 +4,19 @@
 question                            function
 ==================================  ==========================================================
 how large may η be?                 :func:`largest_step_size`
-how accurate after K steps?         :func:`strongly_convex_guarantee`, :func:`convex_guarantee`,
-                                    :func:`nonconvex_guarantee`
-which η and K for accuracy ε?       :func:`plan_strongly_convex`, :func:`plan_convex`
+how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
+which η and K for accuracy ε?       :func:`plan_run`
 how many inner steps?               :func:`inner_steps_sgd`,
                                     :func:`inner_steps_gradient_descent`,
                                     :func:`inner_steps_nesterov`
-is it fewer than SGD, than any?     ``sgd_steps_*``, ``proxyprox_steps_*``, ``lower_bound_*``,
-                                    ``similarity_threshold_*``
+is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
+                                    :func:`lower_bound`, :func:`similarity_threshold`
 what does it cost in computation?   :func:`total_work`
 ==================================  ==========================================================
 
-Where a printed constant does not follow from its proof, the function gives the one that does
-and its docstring says so.
+``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
+convex ones. Where a printed constant does not follow from its proof, the function gives the one
+that does and its docstring says so.
 """
 
 from proxyprox.theory.complexity import (
@@ -24,49 +24,37 @@ from proxyprox.theory.complexity import (
     inner_steps_gradient_descent,
     inner_steps_nesterov,
     inner_steps_sgd,
-    lower_bound_convex,
-    lower_bound_strongly_convex,
-    proxyprox_steps_convex,
-    proxyprox_steps_strongly_convex,
-    sgd_steps_convex,
-    sgd_steps_strongly_convex,
-    similarity_threshold_convex,
-    similarity_threshold_strongly_convex,
+    lower_bound,
+    proxyprox_steps,
+    sgd_steps,
+    similarity_threshold,
     total_work,
 )
 from proxyprox.theory.guarantees import (
-    convex_guarantee,
+    Plan,
     convex_regularization,
+    guarantee,
     largest_step_size,
     nonconvex_guarantee,
-    nonconvex_guarantee_as_printed,
     nonconvex_noise_factor,
-    strongly_convex_guarantee,
+    plan_run,
 )
-from proxyprox.theory.plans import Plan, plan_convex, plan_strongly_convex
 
 __all__ = [
     "Plan",
     "Work",
-    "convex_guarantee",
     "convex_regularization",
+    "guarantee",
     "inner_steps_gradient_descent",
     "inner_steps_nesterov",
     "inner_steps_sgd",
     "largest_step_size",
-    "lower_bound_convex",
-    "lower_bound_strongly_convex",
+    "lower_bound",
     "nonconvex_guarantee",
-    "nonconvex_guarantee_as_printed",
     "nonconvex_noise_factor",
-    "plan_convex",
-    "plan_strongly_convex",
-    "proxyprox_steps_convex",
-    "proxyprox_steps_strongly_convex",
-    "sgd_steps_convex",
-    "sgd_steps_strongly_convex",
-    "similarity_threshold_convex",
-    "similarity_threshold_strongly_convex",
-    "strongly_convex_guarantee",
+    "plan_run",
+    "proxyprox_steps",
+    "sgd_steps",
+    "similarity_threshold",
     "total_work",
 ]

@@ -1,10 +1,9 @@
 """How many gradients each method needs, and when a proxy pays.
 
-Stochastic gradients of L that each method needs, up to constant factors.
-
 All counts are orders of magnitude, without constants, for comparing methods; to set up a run
-use :func:`proxyprox.theory.plan_convex` and :func:`proxyprox.theory.plan_strongly_convex`.
-Logarithms are floored at zero: below it the start is already good enough.
+use :func:`proxyprox.theory.plan_run`. Logarithms are floored at zero: below it the start is
+already good enough. A strong convexity ``mu`` of zero, the default, selects the statement for
+convex losses.
 """
 
 from __future__ import annotations
@@ -15,141 +14,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyprox._util.validation import message, nonnegative, positive
-from proxyprox.theory.guarantees import at_least, smoothness_and_convexity
+
+ABOVE_ZERO = frozenset(("epsilon", "eta", "B", "H", "c", "c_prime"))
 
 
-def sgd_steps_convex(*, epsilon: float, H: float, B: float, sigma: float) -> float:
-    r"""Return the order of the steps SGD needs on a smooth convex loss.
-
-    .. math:: K = \frac{HB^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    H : float
-        Smoothness H of the loss L.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> sgd_steps_convex(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
-    20.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
-    """
-    return _convex(positive("H", H), epsilon, B, sigma)
+def constants(**given: float) -> list[float]:
+    """Return constants of the theory: finite, and above zero or zero or more as their name says."""
+    return [
+        (positive if name in ABOVE_ZERO else nonnegative)(name, value)
+        for name, value in given.items()
+    ]
 
 
-def proxyprox_steps_convex(*, epsilon: float, delta: float, B: float, sigma: float) -> float:
-    r"""Return the order of the steps ProxyProx needs on a convex loss.
+def sgd_steps(*, epsilon: float, H: float, B: float, sigma: float, mu: float = 0.0) -> float:
+    r"""Return the order of the steps SGD needs on a smooth loss.
 
-    .. math:: K = \frac{\delta B^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}:
+    .. math::
 
-    SGD's count with δ for H. At δ = σ = 0 it is 0, to be read as a constant.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    delta : float
-        Similarity constant δ of loss and proxy.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> proxyprox_steps_convex(epsilon=0.5, delta=2.0, B=1.0, sigma=1.0)
-    8.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
-    """
-    return _convex(nonnegative("delta", delta), epsilon, B, sigma)
-
-
-def lower_bound_convex(*, epsilon: float, H: float, B: float, sigma: float) -> float:
-    r"""Return the order of the steps that any method needs without a proxy, L convex.
-
-    .. math:: K = \sqrt{\frac{HB^2}{\varepsilon}} + \frac{\sigma^2B^2}{\varepsilon^2},
-
-    which accelerated SGD attains. The paper prints :math:`HB^2/\sqrt\varepsilon` for the first
-    term. That cannot be a count: :math:`HB^2` has the unit of ε, so it would change with the
-    unit of the loss. The root over the whole quotient is the classical bound.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    H : float
-        Smoothness H of the loss L.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> lower_bound_convex(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
-    8.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
-    Efficiency in Optimization", 1983.
-    """
-    H = positive("H", H)
-    noise = _convex(0.0, epsilon, B, sigma)
-    return B * math.sqrt(H / epsilon) + noise
-
-
-def sgd_steps_strongly_convex(
-    *, epsilon: float, H: float, mu: float, B: float, sigma: float
-) -> float:
-    r"""Return the order of the steps SGD needs on a smooth strongly convex loss.
-
-    .. math:: K = \frac H\mu\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}.
+        K = \frac{HB^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}
+        \quad\text{if } L \text{ is convex}, \qquad
+        K = \frac H\mu\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
+        \quad\text{if it is } \mu\text{-strongly convex}.
 
     Parameters
     ----------
@@ -157,12 +42,12 @@ def sgd_steps_strongly_convex(
         Wanted accuracy ε > 0.
     H : float
         Smoothness H ≥ μ of the loss L.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
     B : float
-        Distance of the start to the minimiser.
+        Distance of the start to a minimiser.
     sigma : float
         Noise level of the stochastic gradients.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
 
     Returns
     -------
@@ -176,7 +61,9 @@ def sgd_steps_strongly_convex(
 
     Examples
     --------
-    >>> sgd_steps_strongly_convex(epsilon=0.5, H=8.0, mu=1.0, B=0.25, sigma=1.0)
+    >>> sgd_steps(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
+    20.0
+    >>> sgd_steps(epsilon=0.5, H=8.0, B=0.25, sigma=1.0, mu=1.0)
     2.0
 
     References
@@ -184,21 +71,24 @@ def sgd_steps_strongly_convex(
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
     comparing with direct optimisation.
     """
-    H, mu = smoothness_and_convexity(H, mu)
-    return H / mu * _log(H, B, epsilon) + _noise(sigma, mu, epsilon)
+    return _steps(_smoothness(H, mu), epsilon, B, sigma, mu)
 
 
-def proxyprox_steps_strongly_convex(
-    *, epsilon: float, delta: float, mu: float, B: float, sigma: float
+def proxyprox_steps(
+    *, epsilon: float, delta: float, B: float, sigma: float, mu: float = 0.0
 ) -> float:
-    r"""Return the order of the steps ProxyProx needs on a strongly convex loss.
+    r"""Return the order of the steps ProxyProx needs.
 
     .. math::
 
-        K = \frac\delta\mu\ln\frac{\delta B^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}:
+        K = \frac{\delta B^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}
+        \quad\text{if } L \text{ is convex}, \qquad
+        K = \frac\delta\mu\ln\frac{\delta B^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
+        \quad\text{if it is } \mu\text{-strongly convex}:
 
     SGD's count with δ for H. A logarithm on the second term and a constant number of steps,
-    both present in the corollary, are left out as in the paper.
+    both present in the corollary, are left out as in the paper. At δ = σ = 0 the count is 0, to
+    be read as a constant.
 
     Parameters
     ----------
@@ -206,12 +96,12 @@ def proxyprox_steps_strongly_convex(
         Wanted accuracy ε > 0.
     delta : float
         Similarity constant δ of loss and proxy.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
     B : float
-        Distance of the start to the minimiser.
+        Distance of the start to a minimiser.
     sigma : float
         Noise level of the stochastic gradients.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
 
     Returns
     -------
@@ -225,7 +115,9 @@ def proxyprox_steps_strongly_convex(
 
     Examples
     --------
-    >>> proxyprox_steps_strongly_convex(epsilon=0.5, delta=0.0, mu=1.0, B=1.0, sigma=1.0)
+    >>> proxyprox_steps(epsilon=0.5, delta=2.0, B=1.0, sigma=1.0)
+    8.0
+    >>> proxyprox_steps(epsilon=0.5, delta=0.0, B=1.0, sigma=1.0, mu=1.0)
     2.0
 
     References
@@ -233,21 +125,22 @@ def proxyprox_steps_strongly_convex(
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
     comparing with direct optimisation.
     """
-    mu = positive("mu", mu)
-    delta = nonnegative("delta", delta)
-    return delta / mu * _log(delta, B, epsilon) + _noise(sigma, mu, epsilon)
+    return _steps(nonnegative("delta", delta), epsilon, B, sigma, mu)
 
 
-def lower_bound_strongly_convex(
-    *, epsilon: float, H: float, mu: float, B: float, sigma: float
-) -> float:
-    r"""Return the order of the steps that any method needs without a proxy, L strongly convex.
+def lower_bound(*, epsilon: float, H: float, B: float, sigma: float, mu: float = 0.0) -> float:
+    r"""Return the order of the steps that any method needs without a proxy.
 
     .. math::
 
-        K = \sqrt{\frac H\mu}\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon},
+        K = \sqrt{\frac{HB^2}{\varepsilon}} + \frac{\sigma^2B^2}{\varepsilon^2}
+        \quad\text{if } L \text{ is convex}, \qquad
+        K = \sqrt{\frac H\mu}\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
+        \quad\text{if it is } \mu\text{-strongly convex},
 
-    which accelerated SGD attains.
+    which accelerated SGD attains. The paper prints :math:`HB^2/\sqrt\varepsilon` for the first
+    term of the convex case. That cannot be a count: :math:`HB^2` has the unit of ε, so it would
+    change with the unit of the loss. The root over the whole quotient is the classical bound.
 
     Parameters
     ----------
@@ -255,12 +148,12 @@ def lower_bound_strongly_convex(
         Wanted accuracy ε > 0.
     H : float
         Smoothness H ≥ μ of the loss L.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
     B : float
-        Distance of the start to the minimiser.
+        Distance of the start to a minimiser.
     sigma : float
         Noise level of the stochastic gradients.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
 
     Returns
     -------
@@ -274,7 +167,9 @@ def lower_bound_strongly_convex(
 
     Examples
     --------
-    >>> lower_bound_strongly_convex(epsilon=0.5, H=8.0, mu=1.0, B=0.25, sigma=1.0)
+    >>> lower_bound(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
+    8.0
+    >>> lower_bound(epsilon=0.5, H=8.0, B=0.25, sigma=1.0, mu=1.0)
     2.0
 
     References
@@ -283,87 +178,59 @@ def lower_bound_strongly_convex(
     comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
     Efficiency in Optimization", 1983.
     """
-    H, mu = smoothness_and_convexity(H, mu)
-    return math.sqrt(H / mu) * _log(H, B, epsilon) + _noise(sigma, mu, epsilon)
+    return _steps(_smoothness(H, mu), epsilon, B, sigma, mu, accelerated=True)
 
 
-def _convex(smoothness: float, epsilon: float, B: float, sigma: float) -> float:
-    epsilon, B = positive("epsilon", epsilon), positive("B", B)
-    root = nonnegative("sigma", sigma) * B / epsilon
-    return smoothness * B * (B / epsilon) + root * root
+def _steps(
+    H: float, epsilon: float, B: float, sigma: float, mu: float, *, accelerated: bool = False
+) -> float:
+    epsilon, B, sigma, mu = constants(epsilon=epsilon, B=B, sigma=sigma, mu=mu)
+    if mu == 0:
+        root = sigma * B / epsilon
+        return (B * math.sqrt(H / epsilon) if accelerated else H * B * (B / epsilon)) + root * root
+    log = math.log(H) + 2 * math.log(B) - math.log(epsilon) if H > 0 else 0.0
+    condition = math.sqrt(H / mu) if accelerated else H / mu
+    return condition * max(0.0, log) + sigma * sigma / mu / epsilon
 
 
-def _noise(sigma: float, mu: float, epsilon: float) -> float:
-    sigma = nonnegative("sigma", sigma)
-    return sigma * sigma / mu / epsilon
+def _smoothness(H: float, mu: float) -> float:
+    H, mu = constants(H=H, mu=mu)
+    _at_least("H", H, mu, "a loss's smoothness H is never below its strong convexity mu")
+    return H
 
 
-def _log(smoothness: float, B: float, epsilon: float) -> float:
-    epsilon, B = positive("epsilon", epsilon), positive("B", B)
-    if smoothness == 0:
-        return 0.0
-    return max(0.0, math.log(smoothness) + 2 * math.log(B) - math.log(epsilon))
+def _at_least(name: str, value: float, least: float, why: str) -> None:
+    if value < least:
+        raise ValueError(f"{name} must be at least {least!r}, got {value!r}: {why}; raise {name}.")
 
 
-def similarity_threshold_convex(*, epsilon: float, H: float, B: float) -> float:
-    r"""Return the δ below which ProxyProx passes the proxy-free lower bound, L convex.
+def similarity_threshold(
+    *, H: float, mu: float = 0.0, epsilon: float | None = None, B: float | None = None
+) -> float:
+    r"""Return the δ below which ProxyProx passes the proxy-free lower bound.
 
-    Comparing the first terms of the two counts, :math:`\delta B^2/\varepsilon` and
-    :math:`\sqrt{HB^2/\varepsilon}`,
+    Comparing the first terms of the two counts, logarithms and constants aside,
 
-    .. math:: \delta \le \frac{\sqrt{H\varepsilon}}{B},
+    .. math::
 
-    up to constants. The paper prints :math:`\delta \le H/\sqrt\varepsilon`, which follows
+        \delta \le \frac{\sqrt{H\varepsilon}}{B} \quad\text{if } L \text{ is convex}, \qquad
+        \delta \le \sqrt{H\mu} \quad\text{if it is } \mu\text{-strongly convex}.
+
+    For the convex case the paper prints :math:`\delta \le H/\sqrt\varepsilon`, which follows
     neither from the correct lower bound nor from the misprinted one, and grows as ε shrinks
     although a finer accuracy needs a better proxy. The noise terms of both counts are equal:
     where they dominate, no δ helps.
 
     Parameters
     ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    H : float
-        Smoothness H of the loss L.
-    B : float
-        Distance of the start to a minimiser.
-
-    Returns
-    -------
-    float
-        The largest such δ, up to constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> similarity_threshold_convex(epsilon=0.25, H=4.0, B=2.0)
-    0.5
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
-    """
-    epsilon = positive("epsilon", epsilon)
-    return math.sqrt(positive("H", H)) * math.sqrt(epsilon) / positive("B", B)
-
-
-def similarity_threshold_strongly_convex(*, H: float, mu: float) -> float:
-    r"""Return the δ below which ProxyProx passes the lower bound, L strongly convex.
-
-    Comparing :math:`\delta/\mu` with :math:`\sqrt{H/\mu}`, logarithms and constants aside,
-
-    .. math:: \delta \le \sqrt{H\mu}.
-
-    Parameters
-    ----------
     H : float
         Smoothness H ≥ μ of the loss L.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
+    epsilon : float, optional
+        Wanted accuracy ε > 0; needed for the convex case alone.
+    B : float, optional
+        Distance of the start to a minimiser; needed for the convex case alone.
 
     Returns
     -------
@@ -372,12 +239,16 @@ def similarity_threshold_strongly_convex(*, H: float, mu: float) -> float:
 
     Raises
     ------
+    TypeError
+        If ``epsilon`` or ``B`` is missing in the convex case.
     ValueError
         If an argument is out of its range, or ``H`` is below ``mu``.
 
     Examples
     --------
-    >>> similarity_threshold_strongly_convex(H=16.0, mu=0.25)
+    >>> similarity_threshold(H=4.0, epsilon=0.25, B=2.0)
+    0.5
+    >>> similarity_threshold(H=16.0, mu=0.25)
     2.0
 
     References
@@ -385,19 +256,14 @@ def similarity_threshold_strongly_convex(*, H: float, mu: float) -> float:
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
     comparing with direct optimisation.
     """
-    H, mu = smoothness_and_convexity(H, mu)
-    return math.sqrt(H) * math.sqrt(mu)
+    root = math.sqrt(_smoothness(H, mu))
+    if mu > 0:
+        return root * math.sqrt(mu)
+    return root * math.sqrt(positive("epsilon", epsilon)) / positive("B", B)
 
 
 def inner_steps_sgd(
-    *,
-    eta: float,
-    mu: float,
-    H: float,
-    rho: float,
-    G: float,
-    c: float = 64.0,
-    c_prime: float = 4.0,
+    *, eta: float, mu: float, H: float, rho: float, G: float, c: float = 64.0, c_prime: float = 4.0
 ) -> int:
     r"""Return the SGD steps on φ_k that meet the theorems' accuracy in expectation.
 
@@ -459,17 +325,12 @@ def inner_steps_sgd(
     """
     log_gain, excess = _prepare(eta, mu, H)
     kappa = 1 + excess
-    rho = nonnegative("rho", rho)
-    G = nonnegative("G", G)
-    c = positive("c", c)
-    c_prime = positive("c_prime", c_prime)
+    rho, G, c, c_prime = constants(rho=rho, G=G, c=c, c_prime=c_prime)
     for name, constant in (("c", c), ("c_prime", c_prime)):
-        at_least(name, constant, 1.0, "the proof takes SGD's rate with constants of at least 1")
+        _at_least(name, constant, 1.0, "the proof takes SGD's rate with constants of at least 1")
     if rho > 0 and G == 0:
-        raise ValueError(
-            f"G must be > 0 when rho={rho!r}, got {G!r}: noisy steps never reach a purely "
-            "relative accuracy; pass a positive G, or rho=0 for exact gradients."
-        )
+        remedy = "Noisy steps never reach a purely relative accuracy; exact ones have rho=0."
+        raise ValueError(message("G", G, f"above zero for rho={rho!r}", remedy))
     log_kappa = math.log(kappa)
     bias = c_prime * kappa * (math.log(32 * c) + 2 * log_kappa - log_gain)
     start = c_prime * kappa * (math.log(8 * c) + log_kappa)
@@ -589,9 +450,7 @@ def inner_steps_nesterov(*, eta: float, mu: float, H: float) -> int:
 
 def _prepare(eta: float, mu: float, H: float) -> tuple[float, float]:
     """Check the shared arguments; return ln(μη), which cannot underflow, and κ − 1 = Hη."""
-    eta = positive("eta", eta)
-    mu = positive("mu", mu)
-    H = nonnegative("H", H)
+    eta, mu, H = positive("eta", eta), positive("mu", mu), nonnegative("H", H)
     return math.log(mu) + math.log(eta), nonnegative("H * eta", H * eta)
 
 
@@ -630,13 +489,7 @@ class Work:
 
 
 def total_work(
-    *,
-    epsilon: float,
-    H: float,
-    mu: float,
-    delta: float,
-    sigma: float,
-    rho: float | None = None,
+    *, epsilon: float, H: float, mu: float, delta: float, sigma: float, rho: float | None = None
 ) -> Work:
     r"""Compare the gradients of L and of the proxy with those of SGD, L strongly convex.
 
@@ -690,15 +543,11 @@ def total_work(
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
     comparing with direct optimisation.
     """
-    epsilon = positive("epsilon", epsilon)
-    H, mu = smoothness_and_convexity(H, mu)
-    delta = nonnegative("delta", delta)
-    sigma = nonnegative("sigma", sigma)
-    rho = sigma if rho is None else nonnegative("rho", rho)
-
+    mu = positive("mu", mu)
+    H = _smoothness(H, mu)
+    rho = sigma if rho is None else rho
+    epsilon, delta, sigma, rho = constants(epsilon=epsilon, delta=delta, sigma=sigma, rho=rho)
     noise = sigma * sigma / mu / epsilon
     K = max(1.0, delta / mu + noise)
     T = max(1.0, H / mu / K * (1 + rho * rho / mu / epsilon))
-    return Work(
-        target_gradients=K, inner_steps=T, proxy_gradients=T * K, sgd_gradients=H / mu + noise
-    )
+    return Work(K, T, proxy_gradients=T * K, sgd_gradients=H / mu + noise)

@@ -1,143 +1,20 @@
-"""The theorems of the paper as functions: what a run is promised."""
+"""The theorems of the paper as functions: what a run is promised, and which run to make.
+
+A strong convexity ``mu`` of zero, the default, selects the statement for convex losses.
+"""
 
 from __future__ import annotations
 
 import math
-import operator
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from proxyprox._util.validation import nonnegative, positive
+from proxyprox._util.validation import Words, message, nonnegative, positive, whole
+from proxyprox.theory.complexity import constants
 
 # 1/(4δ) is computed in floating point by the caller and again here.
-_ROUNDING = 1e-12
-_MOST_STEPS = 10**300
-
-
-def step_count(name: str, value: int) -> int:
-    """Return ``value`` as an int of at least one that a float can hold.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, used in the message.
-    value : int
-        Number of steps.
-
-    Returns
-    -------
-    int
-        The number of steps.
-
-    Raises
-    ------
-    ValueError
-        If the value is not an integer in ``1, …, 10**300``.
-
-    Examples
-    --------
-    >>> step_count("steps", 10)
-    10
-    """
-    try:
-        steps = operator.index(value)
-    except TypeError:
-        steps = 0
-    if not 1 <= steps <= _MOST_STEPS:
-        raise ValueError(
-            f"{name} must be an integer from 1 to 10**300, got {value!r}: "
-            f"pass the number of outer iterations as an int."
-        )
-    return steps
-
-
-def step_size(eta: float, delta: float) -> float:
-    """Return ``eta`` when it meets η ≤ 1/(4δ), the condition of every theorem.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    delta : float
-        Similarity constant δ, already checked to be non-negative.
-
-    Returns
-    -------
-    float
-        The step size.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is not positive or exceeds 1/(4δ) by more than rounding.
-
-    Examples
-    --------
-    >>> step_size(0.25, 1.0)
-    0.25
-    """
-    number = positive("eta", eta)
-    if delta > 0 and number > (1 + _ROUNDING) / (4 * delta):
-        raise ValueError(
-            f"eta must be at most 1/(4*delta) = {1 / (4 * delta):.6g} for delta={delta!r}, "
-            f"got {eta!r}: lower eta, or use a proxy with a smaller delta."
-        )
-    return number
-
-
-def at_least(name: str, value: float, least: float, why: str) -> None:
-    """Refuse ``value < least``.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, used in the message.
-    value : float
-        Its value.
-    least : float
-        The smallest value allowed.
-    why : str
-        Where the limit comes from, as the end of a sentence.
-
-    Raises
-    ------
-    ValueError
-        If ``value`` is below ``least``.
-
-    Examples
-    --------
-    >>> at_least("H", 2.0, 1.0, "no loss is less smooth than it is strongly convex")
-    """
-    if value < least:
-        raise ValueError(f"{name} must be at least {least!r}, got {value!r}: {why}; raise {name}.")
-
-
-def smoothness_and_convexity(H: float, mu: float) -> tuple[float, float]:
-    """Return ``H`` and ``mu`` when they can belong to one loss, H ≥ μ > 0.
-
-    Parameters
-    ----------
-    H : float
-        Smoothness of the loss.
-    mu : float
-        Strong convexity of the same loss.
-
-    Returns
-    -------
-    tuple of float
-        The two constants.
-
-    Raises
-    ------
-    ValueError
-        If either is not positive, or ``H`` is below ``mu``.
-
-    Examples
-    --------
-    >>> smoothness_and_convexity(2, 1)
-    (2.0, 1.0)
-    """
-    H, mu = positive("H", H), positive("mu", mu)
-    at_least("H", H, mu, "a loss's smoothness H is never below its strong convexity mu")
-    return H, mu
+ROUNDING = 1e-12
+MOST_STEPS = 10**300
 
 
 def largest_step_size(delta: float) -> float:
@@ -211,25 +88,37 @@ def convex_regularization(*, eta: float, steps: int) -> float:
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorem on
     convex losses.
     """
-    return 1 / (positive("eta", eta) * step_count("steps", steps))
+    return 1 / (positive("eta", eta) * whole("steps", steps, most=MOST_STEPS))
 
 
-def convex_guarantee(
-    *, eta: float, steps: int, B: float, sigma: float, delta: float, G: float = 0.0
+def guarantee(
+    *, eta: float, steps: int, B: float, sigma: float, delta: float, mu: float = 0.0, G: float = 0.0
 ) -> float:
-    r"""Bound the expected suboptimality after ``steps`` iterations, L convex.
+    r"""Bound the expected suboptimality after ``steps`` iterations.
 
-    With :math:`\eta \le 1/(4\delta)`, both losses regularised with
-    :math:`\mu = 1/(\eta K)` and every subproblem solved to
+    If L is μ-strongly convex, :math:`\eta \le 1/(4\delta)` and every subproblem is solved to
     :math:`\mathbb{E}\|\nabla\varphi_k(w_{k+1})\|^2 \le
-    \frac{1}{4\eta^2K}\mathbb{E}\|w_{k+1}-w_k\|^2 + G^2`,
+    \frac{\mu}{4\eta}\mathbb{E}\|w_{k+1}-w_k\|^2 + G^2`, the average of
+    :math:`w_1, \dots, w_K` with weights :math:`(1+2\eta\mu/5)^{k-1}` satisfies
+
+    .. math::
+
+        \mathbb{E}L(\bar w_K) - L^* \le \frac{5B^2}{8\eta}
+        \Bigl(1 + \frac{2\eta\mu}{5}\Bigr)^{1-K} + 2\eta\sigma^2 + \frac{G^2}{\mu}.
+
+    Every constant follows from the proof. In one displayed step of it, Young's inequality
+    prints :math:`\|\nabla\varphi_k\|` without its square; the line after has it right.
+
+    If L is convex only, both losses are regularised with :math:`\mu = 1/(\eta K)`, every
+    subproblem is solved to the same rule with that μ, and
 
     .. math::
 
         \mathbb{E}L\Bigl(\frac1K\sum_{k=1}^K w_k\Bigr) - L^* \le
         \frac{9B^2}{8\eta K} + 2\eta\sigma^2 + \eta K G^2.
 
-    The 9/8 is 5/8 from the strongly convex recurrence plus 1/2 from the regulariser.
+    The 9/8 is 5/8 from the strongly convex recurrence plus 1/2 from the regulariser. The bound
+    is on the loss L without the regulariser.
 
     Parameters
     ----------
@@ -243,14 +132,15 @@ def convex_guarantee(
         Noise level: the stochastic gradients have variance at most σ².
     delta : float
         Similarity constant δ: the smoothness of ``L − L̂``.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
     G : float, default 0.0
         Absolute part of the inner accuracy.
 
     Returns
     -------
     float
-        Upper bound on the expected suboptimality of the mean iterate, for the loss L
-        without the regulariser.
+        Upper bound on the expected suboptimality of the averaged iterate.
 
     Raises
     ------
@@ -259,93 +149,23 @@ def convex_guarantee(
 
     Examples
     --------
-    >>> convex_guarantee(eta=0.25, steps=18, B=2.0, sigma=1.0, delta=1.0)
+    >>> guarantee(eta=0.25, steps=18, B=2.0, sigma=1.0, delta=1.0)
     1.5
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorem on
-    convex losses.
-    """
-    delta = nonnegative("delta", delta)
-    eta = step_size(eta, delta)
-    steps = step_count("steps", steps)
-    B = nonnegative("B", B)
-    sigma = nonnegative("sigma", sigma)
-    G = nonnegative("G", G)
-    # Divided in turn: eta * steps may overflow where the quotient does not.
-    return 9 * B * B / 8 / eta / steps + 2 * eta * sigma * sigma + eta * G * G * steps
-
-
-def strongly_convex_guarantee(
-    *,
-    eta: float,
-    steps: int,
-    mu: float,
-    B: float,
-    sigma: float,
-    delta: float,
-    G: float = 0.0,
-) -> float:
-    r"""Bound the expected suboptimality after ``steps`` iterations, L strongly convex.
-
-    With :math:`\eta \le 1/(4\delta)` and every subproblem solved to
-    :math:`\mathbb{E}\|\nabla\varphi_k(w_{k+1})\|^2 \le
-    \frac{\mu}{4\eta}\mathbb{E}\|w_{k+1}-w_k\|^2 + G^2`, the average of
-    :math:`w_1, \dots, w_K` with weights :math:`(1+2\eta\mu/5)^{k-1}` satisfies
-
-    .. math::
-
-        \mathbb{E}L(\bar w_K) - L^* \le \frac{5B^2}{8\eta}
-        \Bigl(1 + \frac{2\eta\mu}{5}\Bigr)^{1-K} + 2\eta\sigma^2 + \frac{G^2}{\mu}.
-
-    Every constant follows from the proof. In one displayed step of it, Young's inequality
-    prints :math:`\|\nabla\varphi_k\|` without its square; the line after has it right.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η, at most 1/(4δ).
-    steps : int
-        Number K of outer iterations, one stochastic gradient of L each.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
-    B : float
-        Root mean squared distance of the start to the minimiser, ``B² = E‖w_0 − w*‖²``.
-    sigma : float
-        Noise level: the stochastic gradients have variance at most σ².
-    delta : float
-        Similarity constant δ: the smoothness of ``L − L̂``.
-    G : float, default 0.0
-        Absolute part of the inner accuracy.
-
-    Returns
-    -------
-    float
-        Upper bound on ``E L(w̄_K) − L*``.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` exceeds 1/(4δ), or an argument is out of its range.
-
-    Examples
-    --------
-    >>> strongly_convex_guarantee(eta=0.25, steps=1, mu=1.0, B=2.0, sigma=1.0, delta=1.0, G=0.5)
+    >>> guarantee(eta=0.25, steps=1, B=2.0, sigma=1.0, delta=1.0, mu=1.0, G=0.5)
     10.75
 
     References
     ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorem on
-    strongly convex losses.
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorems on
+    convex and on strongly convex losses.
     """
-    delta = nonnegative("delta", delta)
-    eta = step_size(eta, delta)
-    steps = step_count("steps", steps)
-    mu = positive("mu", mu)
+    eta, delta = _step_size(eta, delta)
+    steps = whole("steps", steps, most=MOST_STEPS)
     B = nonnegative("B", B)
-    sigma = nonnegative("sigma", sigma)
-    G = nonnegative("G", G)
+    sigma, mu, G = constants(sigma=sigma, mu=mu, G=G)
+    if mu == 0:
+        # Divided in turn: eta * steps may overflow where the quotient does not.
+        return 9 * B * B / 8 / eta / steps + 2 * eta * sigma * sigma + eta * G * G * steps
     # The power is taken through exp and log1p: it cannot overflow, and keeps its digits for
     # tiny eta * mu. A decay of zero is returned as such, so that inf * 0 cannot arise.
     decay = math.exp(-(steps - 1) * math.log1p(2 * eta * mu / 5))
@@ -353,8 +173,8 @@ def strongly_convex_guarantee(
     return start + 2 * eta * sigma * sigma + G * G / mu
 
 
+# The factor of σ² that the theorem prints; its proof does not give it.
 PRINTED_NOISE_FACTOR = 8.0
-"""The factor of σ² that the theorem prints; its proof does not give it."""
 
 
 def nonconvex_noise_factor(*, eta: float, delta: float) -> float:
@@ -414,15 +234,14 @@ def nonconvex_noise_factor(*, eta: float, delta: float) -> float:
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the two lemmas
     in the appendix on the non-convex theorem.
     """
-    delta = nonnegative("delta", delta)
-    eta = step_size(eta, delta)
+    eta, delta = _step_size(eta, delta)
     return 48 / (1 - 2 * eta * delta) + 8
 
 
 def nonconvex_guarantee(
-    *, eta: float, steps: int, initial_gap: float, sigma: float, delta: float
+    *, eta: float, steps: int, initial_gap: float, sigma: float, delta: float, printed: bool = False
 ) -> float:
-    r"""Bound the mean squared gradient norm, with the noise constant that is proved.
+    r"""Bound the mean squared gradient norm of a run on a loss that need not be convex.
 
     With :math:`\eta \le 1/(4\delta)`, :math:`\mathbb{E}\varphi_k(w_{k+1}) \le
     \mathbb{E}\varphi_k(w_k)` and :math:`\mathbb{E}\|\nabla\varphi_k(w_{k+1})\|^2 \le
@@ -450,6 +269,9 @@ def nonconvex_guarantee(
         Noise level: the stochastic gradients have variance at most σ².
     delta : float
         Similarity constant δ: the smoothness of ``L − L̂``.
+    printed : bool, default False
+        Take the noise constant 8 that the paper prints. The proof does not imply it unless
+        σ = 0: use it to compare with the paper, and not where a bound must hold.
 
     Returns
     -------
@@ -466,6 +288,10 @@ def nonconvex_guarantee(
     --------
     >>> nonconvex_guarantee(eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0)
     28.0
+    >>> nonconvex_guarantee(
+    ...     eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0, printed=True
+    ... )
+    4.0
 
     References
     ----------
@@ -473,62 +299,201 @@ def nonconvex_guarantee(
     non-convex losses, with its noise constant as the lemmas give it.
     """
     factor = nonconvex_noise_factor(eta=eta, delta=delta)
-    return _bound(eta, steps, initial_gap, sigma, factor)
+    steps = whole("steps", steps, most=MOST_STEPS)
+    initial_gap, sigma = constants(initial_gap=initial_gap, sigma=sigma)
+    factor = PRINTED_NOISE_FACTOR if printed else factor
+    return 48 * initial_gap / eta / steps + factor * sigma * sigma
 
 
-def nonconvex_guarantee_as_printed(
-    *, eta: float, steps: int, initial_gap: float, sigma: float, delta: float
-) -> float:
-    r"""Evaluate the non-convex bound as the paper prints it, noise constant 8.
+def _step_size(eta: float, delta: float) -> tuple[float, float]:
+    """Return η and δ when they meet η ≤ 1/(4δ), the condition of every theorem."""
+    eta, delta = constants(eta=eta, delta=delta)
+    if delta > 0 and eta > (1 + ROUNDING) / (4 * delta):
+        allowed = f"at most 1/(4*delta) = {1 / (4 * delta):.6g}"
+        raise ValueError(message("eta", eta, allowed, "Or use a proxy with a smaller delta."))
+    return eta, delta
+
+
+@dataclass(frozen=True)
+class Plan:
+    r"""Settings of a run, with the accuracy the theorems promise for them.
+
+    In either case each subproblem has to be solved until
 
     .. math::
 
-        \frac{48\,(L(w_0)-L^*)}{\eta K} + 8\sigma^2.
-
-    Not implied by the paper's proof unless σ = 0: use :func:`nonconvex_guarantee` where a
-    bound must hold, and this one to compare with the paper.
+        \|\nabla\varphi_k(w_{k+1})\|^2 \le \frac{\mu}{4\eta}\|w_{k+1}-w_k\|^2 + G^2.
 
     Parameters
     ----------
     eta : float
-        Step size η, at most 1/(4δ).
+        Step size η.
     steps : int
-        Number K of outer iterations.
-    initial_gap : float
-        ``L(w_0) − L*``, or an upper bound on it.
+        Number K of outer iterations, hence of stochastic gradients of L.
+    G : float
+        Absolute part of the inner accuracy.
+    mu : float
+        Strongly convex case: the loss's own μ. Convex case: the weight 1/(ηK) of the
+        regulariser to add to both losses.
+    guarantee : float
+        The theorem's bound on the expected suboptimality at these settings.
+
+    Examples
+    --------
+    >>> Plan(eta=0.5, steps=10, G=0.0, mu=0.2, guarantee=0.01).steps
+    10
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the corollary on
+    optimised guarantees.
+    """
+
+    eta: float
+    steps: int
+    G: float
+    mu: float
+    guarantee: float
+
+
+def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float = 0.0) -> Plan:
+    r"""Plan a run that reaches accuracy ε.
+
+    **Convex losses.**
+
+    .. math::
+
+        \eta = \min\Bigl\{\frac{1}{4\delta}, \frac{B}{\sigma\sqrt K}\Bigr\}, \qquad
+        G^2 = \frac{\sigma^2}{K} + \frac{\delta^2B^2}{K^2},
+
+    and K is the smallest integer at which :func:`guarantee` is at most ε. Put into
+    the theorem, with :math:`1/\eta \le 4\delta + \sigma\sqrt K/B`, these settings give
+
+    .. math::
+
+        \mathbb{E}L - L^* \le \frac{19}{4}\frac{\delta B^2}{K}
+        + \frac{33}{8}\frac{\sigma B}{\sqrt K},
+
+    so the corollary's constant is explicit: the K returned is at most
+    :math:`1 + \frac{19}{2}\frac{\delta B^2}{\varepsilon} +
+    \frac{1089}{16}\frac{\sigma^2B^2}{\varepsilon^2}`.
+
+    When δ = σ = 0 the formulas leave η free and ask for G = 0. One step is then enough; the
+    plan takes :math:`\eta = 9B^2/(4\varepsilon)`, which spends ε/2, and
+    :math:`G^2 = \varepsilon/(4\eta)`, which spends ε/4.
+
+    **Strongly convex losses.** Each of the three terms of :func:`guarantee` gets ε/3. The step
+    size is
+
+    .. math::
+
+        \eta = \frac{5}{\mu(K-1)}\Bigl(1 + \ln\max\Bigl\{1,
+        \frac{15B^2\mu(K-1)}{4\varepsilon}\Bigr\}\Bigr), \qquad G^2 = \frac{\mu\varepsilon}{3},
+
+    and K is the smallest integer for which :math:`\eta \le 1/(4\delta)`,
+    :math:`\eta \le 5/(2\mu)` (also when δ = 0) and :math:`2\eta\sigma^2 \le \varepsilon/3`,
+    that is
+
+    .. math::
+
+        K - 1 \ge A\Bigl(1 + \ln\max\Bigl\{1, \frac{15B^2\mu(K-1)}{4\varepsilon}\Bigr\}\Bigr),
+        \qquad A = \max\Bigl\{2, \frac{20\delta}{\mu}, \frac{30\sigma^2}{\mu\varepsilon}\Bigr\}.
+
+    Where the printed text was changed:
+
+    * The maximum with 1 is new. Without it η is too small, even negative, when ε is large
+      against μB²K, although the proof claims that the printed η always satisfies
+      η ≥ 1/(2μ(K−1)).
+    * The proof ends with ``10 max{1, δ/μ, …}``; its own conditions need ``20 δ/μ``.
+    * The statement prints ``G² ≤ με/2`` and no 4 under the logarithm, the proof (at ε/3)
+      ``G² ≤ με/3`` and 15/4. Both can be completed; this is the proof's version.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted bound ε > 0 on the expected suboptimality.
+    B : float
+        Root mean squared distance of the start to a minimiser.
     sigma : float
-        Noise level: the stochastic gradients have variance at most σ².
+        Noise level of the stochastic gradients; 0 for exact ones.
     delta : float
-        Similarity constant δ, used only to check η.
+        Similarity constant δ of loss and proxy; 0 when the Hessians agree.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
 
     Returns
     -------
-    float
-        The printed right-hand side.
+    Plan
+        Step size, steps, inner accuracy, in the convex case the weight ``mu`` of the
+        regulariser, and the guarantee they give, at most ε.
 
     Raises
     ------
     ValueError
-        If ``eta`` exceeds 1/(4δ), or an argument is out of its range.
+        If an argument is out of its range, or K would exceed 10**300.
 
     Examples
     --------
-    >>> nonconvex_guarantee_as_printed(
-    ...     eta=0.25, steps=96, initial_gap=1.0, sigma=0.5, delta=1.0
-    ... )
-    4.0
+    >>> plan = plan_run(epsilon=0.01, B=1.0, sigma=0.0, delta=1.0)
+    >>> plan.steps, plan.eta, plan.guarantee <= 0.01
+    (475, 0.25, True)
+    >>> plan_run(epsilon=0.01, B=1.0, sigma=0.0, delta=0.0, mu=1.0).steps
+    21
 
     References
     ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorem on
-    non-convex losses.
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the corollary on
+    optimised guarantees.
     """
-    eta = step_size(eta, nonnegative("delta", delta))
-    return _bound(eta, steps, initial_gap, sigma, PRINTED_NOISE_FACTOR)
+    epsilon, B, sigma, delta, mu = constants(epsilon=epsilon, B=B, sigma=sigma, delta=delta, mu=mu)
+    if mu == 0:
+        return _convex_plan(epsilon, B, sigma, delta)
+    A = max(2.0, 20 * delta / mu, 30 * sigma * sigma / mu / epsilon)
+    # Logarithm of C = 15 B² μ / (4 ε), summed so that B² cannot overflow.
+    log_C = math.log(15 / 4) + 2 * math.log(B) + math.log(mu) - math.log(epsilon)
+
+    def factor(x: float) -> float:
+        return 1 + max(0.0, log_C + math.log(x))
+
+    # X >= A (1 + 4 ln(e + A C)) implies X >= A (1 + ln(C X)); ln(e + z) <= 1 + max(1, ln z)
+    # bounds it without forming A C.
+    enough = A * (1 + 4 * (1 + max(1.0, log_C + math.log(A))))
+    x = _smallest_integer(lambda n: n >= A * factor(n), enough)
+    eta = min(5 / mu / x * factor(x), largest_step_size(delta))
+    G = math.sqrt(mu) * math.sqrt(epsilon / 3)
+    bound = guarantee(eta=eta, steps=x + 1, mu=mu, B=B, sigma=sigma, delta=delta, G=G)
+    return Plan(eta=eta, steps=x + 1, G=G, mu=mu, guarantee=bound)
 
 
-def _bound(eta: float, steps: int, initial_gap: float, sigma: float, factor: float) -> float:
-    steps = step_count("steps", steps)
-    initial_gap = nonnegative("initial_gap", initial_gap)
-    sigma = nonnegative("sigma", sigma)
-    return 48 * initial_gap / eta / steps + factor * sigma * sigma
+def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
+    def settings(steps: int) -> Plan:
+        if sigma == 0 and delta == 0:
+            eta = 9 * B / 4 * (B / epsilon)
+            G = math.sqrt(epsilon / 4 / eta)
+        else:
+            by_noise = B / sigma / math.sqrt(steps) if sigma > 0 else math.inf
+            eta = min(largest_step_size(delta), by_noise)
+            G = math.hypot(sigma / math.sqrt(steps), delta * B / steps)
+        bound = guarantee(eta=eta, steps=steps, B=B, sigma=sigma, delta=delta, G=G)
+        mu = convex_regularization(eta=eta, steps=steps)
+        return Plan(eta=eta, steps=steps, G=G, mu=mu, guarantee=bound)
+
+    noise = sigma * B / epsilon
+    enough = 19 / 2 * delta * B * (B / epsilon) + 1089 / 16 * noise * noise
+    # The guarantee decreases in K: for either value of the minimum every term does.
+    return settings(_smallest_integer(lambda n: settings(n).guarantee <= epsilon, enough))
+
+
+def _smallest_integer(holds: Callable[[int], bool], high: float) -> int:
+    """Return the smallest n ≥ 1 for which a condition holds; from ``high`` on it does."""
+    if not high <= MOST_STEPS:
+        got, allowed = Words(f"a need of {high:g}"), "large enough for at most 10**300 steps"
+        raise ValueError(message("epsilon", got, allowed, "Check the scale of B and delta, too."))
+    top = max(1, math.ceil(high))
+    while not holds(top):
+        top *= 2
+    low = 1
+    while low < top:
+        middle = (low + top) // 2
+        low, top = (low, middle) if holds(middle) else (middle + 1, top)
+    return top

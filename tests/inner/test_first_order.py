@@ -1,0 +1,194 @@
+"""Gradient descent, plain, accelerated and sampled: formulas, rates, and when it gives up."""
+
+import math
+
+import numpy as np
+import pytest
+
+from proxyprox import (
+    GradientDescent,
+    Nesterov,
+    Quadratic,
+    Relative,
+    Residual,
+    Steps,
+    StochasticGradient,
+    StronglyConvex,
+    Subproblem,
+)
+from proxyprox.inner.base import Patience, next_to_rounding
+from proxyprox.theory import inner_steps_sgd
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.4])
+def test_implicit_step_is_the_stated_formula(gamma, solve, logistic_case):
+    phi, _ = logistic_case(7)
+    w, c, eta = phi.centre, phi.centre, phi.eta
+    for _ in range(5):
+        slope = phi.proxy.gradient(w) + phi.linear
+        w = (w / gamma + c / eta - slope) / (1 / gamma + 1 / eta)
+    got = solve(GradientDescent(step_size=gamma, implicit=True), phi, Steps(5)).w
+    np.testing.assert_allclose(got, w, rtol=1e-12)
+
+
+def test_explicit_step_is_plain_descent(solve, logistic_case):
+    phi, _ = logistic_case(7)
+    w = phi.centre
+    for _ in range(5):
+        w = w - 0.03 * (phi.proxy.gradient(w) + phi.linear + (w - phi.centre) / phi.eta)
+    got = solve(GradientDescent(step_size=0.03), phi, Steps(5)).w
+    np.testing.assert_allclose(got, w, rtol=1e-12)
+
+
+def test_default_steps_suit_the_smoothness(solve, logistic_case):
+    phi, _ = logistic_case(7)
+    H = np.linalg.norm(phi.proxy.design.X, 2) ** 2 / 60 / 4
+    for solver in (GradientDescent(), GradientDescent(implicit=True)):
+        w = solve(solver, phi, Steps(1)).w
+        want = phi.centre - phi.gradient(phi.centre) / (H + 1 / phi.eta)
+        np.testing.assert_allclose(w, want, rtol=1e-6)
+
+
+def test_implicit_step_is_stable_for_any_eta(solve, logistic_case):
+    phi, _ = logistic_case(7)
+    gamma = 1 / phi.proxy.smoothness
+    tight = Subproblem(phi.proxy, phi.linear, phi.centre, 1e-6)
+    implicit = solve(GradientDescent(step_size=gamma, implicit=True), tight, Residual(1e-8))
+    assert implicit.progress.steps <= 3
+    explicit = GradientDescent(step_size=gamma, max_steps=3)
+    assert solve(explicit, tight).progress.residual > 1e3
+
+
+def test_linear_rate_is_that_of_the_condition_number(solve):
+    P = np.diag([0.0, 99.0])
+    phi = Subproblem(Quadratic(P), np.array([1.0, 0.0]), np.zeros(2), 1.0)
+    # κ = 100: the slow coordinate loses 1 % of its gradient a step.
+    progress = solve(GradientDescent(), phi, Residual(1e-6)).progress
+    assert progress.steps == math.ceil(math.log(1e-6) / math.log(0.99))
+
+
+def test_nesterov_needs_the_root_of_the_steps(solve):
+    P = np.diag(np.linspace(0.0, 9999.0, 30))
+    phi = Subproblem(Quadratic(P), np.ones(30), np.zeros(30), 1.0)
+    fast = solve(Nesterov(), phi, Residual(1e-6)).progress.steps
+    slow = solve(GradientDescent(), phi, Residual(1e-6)).progress.steps
+    # κ = 10⁴: about √κ·ln(√n·κ/tol) against κ·ln(1/tol).
+    assert fast < 100 * math.log(math.sqrt(30) * 1e4 / 1e-6)
+    assert slow > 50 * fast
+
+
+RNG = np.random.default_rng(0)
+DIAGONAL = np.array([0.0, 0.5, 1.0, 2.0])
+LINEAR, CENTRE = RNG.normal(size=(2, 4))
+
+
+def subproblem(noise, eta=2.0):
+    return Subproblem(Quadratic(np.diag(DIAGONAL), noise=noise), LINEAR, CENTRE, eta)
+
+
+def results(solver, phi, seeds, stop=None):
+    stop = Relative(1e-9) if stop is None else stop
+    return [
+        solver.solve(phi, phi.centre, stop, {}, np.random.default_rng(seed))
+        for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_theorys_number_of_steps_meets_the_rule_in_expectation(noise):
+    mu, G, eta = 0.2, 0.1, 2.0
+    phi = subproblem(noise, eta)
+    solver = StochasticGradient(mu=mu, G=G, noise=noise)
+    solved = results(solver, phi, 20 if noise else 1)
+    T = inner_steps_sgd(H=2.0, eta=eta, mu=mu, rho=noise, G=G)
+    assert {r.progress.steps for r in solved} == {T}
+    squared = np.mean([np.sum(phi.gradient(r.w) ** 2) for r in solved])
+    allowed = np.mean([mu / (4 * eta) * np.sum((r.w - CENTRE) ** 2) for r in solved]) + G**2
+    assert squared <= allowed
+    assert np.mean([StronglyConvex(mu, G).threshold(r.progress) ** 2 for r in solved]) == (
+        pytest.approx(allowed, rel=1e-12)
+    )
+
+
+def test_error_shrinks_as_one_over_the_steps():
+    phi = subproblem(noise=2.0)
+    squared = {
+        T: np.mean([r.progress.residual**2 for r in results(StochasticGradient(T), phi, 40)])
+        for T in (400, 1600)
+    }
+    # A mean of 40 draws: the ratio 4 is seen within a factor of two.
+    assert 2 < squared[400] / squared[1600] < 8
+
+
+def test_error_follows_the_noise():
+    squared = {
+        noise: np.mean(
+            [
+                r.progress.residual**2
+                for r in results(StochasticGradient(300), subproblem(noise), 20)
+            ]
+        )
+        for noise in (0.5, 2.0)
+    }
+    assert squared[2.0] / squared[0.5] == pytest.approx(16.0, rel=0.3)
+
+
+def test_residual_is_measured_at_the_returned_point():
+    phi = subproblem(noise=1.0)
+    (solved,) = results(StochasticGradient(50), phi, 1)
+    assert solved.progress.residual == pytest.approx(np.linalg.norm(phi.gradient(solved.w)))
+    assert solved.progress.steps == 50
+    first = np.linalg.norm(phi.gradient(CENTRE))
+    assert solved.progress.start_residual == pytest.approx(first)
+
+
+def test_the_generator_decides_the_draws():
+    phi = subproblem(noise=1.0)
+    twice = [
+        StochasticGradient(20).solve(phi, CENTRE, Relative(0.1), {}, np.random.default_rng(s)).w
+        for s in (3, 3, 4)
+    ]
+    np.testing.assert_array_equal(twice[0], twice[1])
+    assert np.abs(twice[0] - twice[2]).max() > 1e-6
+
+
+def test_tensors_stay_tensors():
+    torch = pytest.importorskip("torch")
+    proxy = Quadratic(torch.diag(torch.tensor(DIAGONAL)), noise=1.0)
+    phi = Subproblem(proxy, torch.tensor(LINEAR), torch.tensor(CENTRE), 2.0)
+    (native,) = results(StochasticGradient(30), phi, 1)
+    (plain,) = results(StochasticGradient(30), subproblem(noise=1.0), 1)
+    np.testing.assert_allclose(native.w.numpy(), plain.w, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"mu": 0.1, "noise": 1.0}, {"mu": -1.0, "G": 0.1}, {"steps": 0}]
+)
+def test_settings_must_tell_the_number_of_steps(settings):
+    with pytest.raises((ValueError, TypeError), match="must be"):
+        StochasticGradient(**settings)
+
+
+def steps_borne(patience, residual):
+    patience.is_exhausted(residual)
+    return next(n for n in range(1, 1000) if patience.is_exhausted(residual))
+
+
+def test_patience_lasts_as_long_as_asked_and_a_tenth_of_it_next_to_rounding():
+    assert steps_borne(Patience(200), 1e-20) == 200
+    assert steps_borne(Patience(200, rounding=1e-12), 1e-11) == 200
+    assert steps_borne(Patience(200, rounding=1e-12), 1e-13) == 20
+
+
+def test_a_new_low_renews_it():
+    patience = Patience(3)
+    assert not any(patience.is_exhausted(1 / (t + 1)) for t in range(50))
+
+
+def test_rounding_scales_with_the_problem():
+    phi = Subproblem(Quadratic(np.eye(3), np.ones(3)), np.full(3, 2.0), np.zeros(3), 1.0)
+    small = next_to_rounding(phi, np.zeros(3), 2.0)
+    assert 1e-13 < small / np.linalg.norm(phi.linear) < 1e-11
+    larger = Subproblem(phi.proxy, 1e6 * phi.linear, phi.centre, 1.0)
+    np.testing.assert_allclose(next_to_rounding(larger, np.zeros(3), 2.0), 1e6 * small)
+    assert next_to_rounding(phi, np.ones(3), 1e9) > 1e6 * small

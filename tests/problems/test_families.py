@@ -1,0 +1,245 @@
+"""What every family keeps to, one that a user wrote among them.
+
+Derivatives against finite differences, means and links against SciPy, losses against scikit-learn's
+metrics, the expected curvature against the mean over drawn labels, NumPy against torch, and runs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.special
+from sklearn import metrics
+
+import proxyprox as pp
+from proxyprox.problems import FAMILIES, Family, LogLink, regularized
+
+
+@dataclass(frozen=True)
+class InverseGaussian(LogLink, Family):
+    """The family of the documentation, with a parameter added: the loss is divided by it."""
+
+    dispersion: float = 1.0
+
+    name = "inverse-gaussian"
+    labels = "a number above zero for every row"
+
+    def valid(self, t):
+        return t > 0
+
+    def loss(self, z, t):
+        return (t * self.mean(-z) - 1) ** 2 / (2 * t) / self.dispersion
+
+    def slope(self, z, t):
+        return (self.mean(-z) - t * self.mean(-2 * z)) / self.dispersion
+
+    def curvature(self, z, t):
+        return (2 * t * self.mean(-2 * z) - self.mean(-z)) / self.dispersion
+
+    def expected_curvature(self, z):
+        return self.mean(-z) / self.dispersion
+
+
+LABELS = {
+    "linear": lambda z, rng: rng.normal(z),
+    "logistic": lambda z, rng: (rng.random(z.shape) < scipy.special.expit(z)).astype(int),
+    "softmax": lambda z, rng: (z + rng.gumbel(size=z.shape)).argmax(axis=1),
+    "poisson": lambda z, rng: rng.poisson(np.exp(z)),
+    "gamma": lambda z, rng: rng.gamma(2.0, np.exp(z) / 2),
+    "inverse-gaussian": lambda z, rng: rng.wald(np.exp(z), 4.0),
+}  # fmt: skip
+"""Labels drawn from each family's model at the linear predictors z."""
+
+MEANS = {
+    "linear": lambda z: z,
+    "logistic": scipy.special.expit,
+    "softmax": lambda z: scipy.special.softmax(z, axis=1),
+}
+"""The means of families without the logarithmic link, by SciPy."""
+
+LOSSES = {
+    "linear": lambda t, mean: metrics.mean_squared_error(t, mean) / 2,
+    "logistic": metrics.log_loss,
+    "softmax": metrics.log_loss,
+    "gamma": lambda t, mean: metrics.mean_gamma_deviance(t, mean) / 2,
+    "inverse-gaussian": lambda t, mean: metrics.mean_tweedie_deviance(t, mean, power=3) / 2,
+}
+"""Losses by scikit-learn, where it has them to the same constant."""
+
+ROWS = 40
+
+
+@pytest.fixture(params=[*FAMILIES, "inverse-gaussian"])
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def family(name):
+    kind = FAMILIES.get(name, InverseGaussian)
+    return kind((0, 1, 2)[: 3 if name == "softmax" else 2]) if kind.classifier else kind()
+
+
+@pytest.fixture
+def z(family):
+    shape = ROWS if family.outputs == 1 else (ROWS, family.outputs)
+    return np.random.default_rng(0).uniform(-2, 2, size=shape)
+
+
+@pytest.fixture
+def t(family, name, z):
+    codes = family.encode(LABELS[name](z, np.random.default_rng(1)))
+    return codes if family.outputs == 1 else np.eye(family.outputs)[codes]
+
+
+def derivative(function, z, h=1e-5):
+    """Central differences in each linear predictor, along a last axis for several of them."""
+    if z.ndim == 1:
+        return (function(z + h) - function(z - h)) / (2 * h)
+    steps = h * np.eye(z.shape[1])
+    return np.stack([(function(z + e) - function(z - e)) / (2 * h) for e in steps], axis=-1)
+
+
+def test_slope_and_curvature_are_derivatives(family, z, t):
+    got = derivative(lambda at: family.loss(at, t), z)
+    np.testing.assert_allclose(family.slope(z, t), got, atol=1e-7)
+    got = derivative(lambda at: family.slope(at, t), z)
+    np.testing.assert_allclose(family.curvature(z, t), got, atol=1e-6, rtol=1e-6)
+
+
+def test_means_and_losses_are_those_of_scipy_and_scikit_learn(family, name, z, t):
+    mean = MEANS.get(name, np.exp)(z)
+    np.testing.assert_allclose(family.mean(z), mean, rtol=1e-12)
+    if name in LOSSES:
+        labels = t if family.outputs == 1 else t.argmax(axis=1)
+        assert np.mean(family.loss(z, t)) == pytest.approx(LOSSES[name](labels, mean), rel=1e-9)
+    means = mean[:5] if family.outputs > 1 else mean[:, None]
+    for row in means:
+        back = family.link(row)
+        again = family.mean(back if family.outputs == 1 else back[None])
+        np.testing.assert_allclose(np.ravel(again), row, rtol=1e-12)
+
+
+def test_labels_of_the_model_have_its_mean_and_its_expected_curvature(family, name):
+    rng = np.random.default_rng(2)
+    for at in (-0.7, 0.4):
+        point = np.full(20_000, at) if family.outputs == 1 else np.tile([at, 0.0, 0.3], (20_000, 1))
+        codes = family.encode(LABELS[name](point, rng))
+        t = codes if family.outputs == 1 else np.eye(family.outputs)[codes]
+        slopes = family.slope(point, t)
+        error = slopes.std(axis=0) / np.sqrt(len(slopes))
+        assert np.all(np.abs(slopes.mean(axis=0)) < 4.5 * error)
+        curvatures = family.curvature(point, t)
+        expected = family.expected_curvature(point)[0]
+        if family.canonical:
+            np.testing.assert_array_equal(curvatures[0], expected)
+        error = curvatures.std(axis=0) / np.sqrt(len(curvatures))
+        assert np.all(np.abs(curvatures.mean(axis=0) - expected) <= 4.5 * error + 1e-12)
+
+
+def test_bounds_on_the_curvature_hold(family, z, t):
+    wide = 5 * z
+    for bound, found in (
+        (family.max_curvature, family.curvature(wide, t)),
+        (family.max_expected_curvature, family.expected_curvature(wide)),
+    ):
+        largest = found if family.outputs == 1 else np.linalg.eigvalsh(found)
+        assert largest.max() <= bound
+
+
+def test_what_is_no_label_is_refused_by_name_and_row(family, name, t):
+    wrong = {"poisson": -1.0, "gamma": 0.0, "inverse-gaussian": 0.0}.get(name, np.inf)
+    labels = np.ones(4)
+    labels[2] = wrong
+    with pytest.raises(ValueError, match=r"^y must be .* at row 2"):
+        family.encode(labels)
+    rate = family.base_rate(t, np.ones(len(t)))
+    assert np.all(np.isfinite(family.link(rate)))
+
+
+def test_torch_gives_the_same(family, z, t):
+    torch = pytest.importorskip("torch")
+    for method in ("loss", "slope", "curvature"):
+        at, labels = torch.tensor(z), torch.tensor(t)
+        got = getattr(family, method)(at, labels)
+        np.testing.assert_allclose(got.numpy(), getattr(family, method)(z, t), rtol=1e-12)
+        np.testing.assert_array_equal(at.numpy(), z)
+    for method in ("mean", "expected_curvature"):
+        got = getattr(family, method)(torch.tensor(z))
+        np.testing.assert_allclose(got.numpy(), getattr(family, method)(z), rtol=1e-12)
+
+
+@pytest.fixture
+def loss(family, name):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2)) / 2
+    points = X @ np.array([0.5, -0.5]) if family.outputs == 1 else X @ rng.normal(size=(2, 3))
+    return pp.GLM(X, LABELS[name](points, rng), family, l2=0.05, intercept=True)
+
+
+def test_the_label_free_model_has_the_expected_curvature(loss, family):
+    proxy, w = loss.label_free(), np.random.default_rng(4).normal(size=loss.dim)
+    if family.outputs == 1:
+        A = np.column_stack([loss.design.X, np.ones(60)])
+        weights = family.expected_curvature(A @ w)
+        want = A.T @ (weights[:, None] * A) / 60 + np.diag([0.05, 0.05, 0.0])
+        np.testing.assert_allclose(proxy.hessian(w), want, rtol=1e-12)
+    slope = [(proxy.value(w + e) - proxy.value(w - e)) / 2e-5 for e in 1e-5 * np.eye(loss.dim)]
+    np.testing.assert_allclose(proxy.gradient(w), slope, atol=1e-8)
+    curve = [
+        (proxy.gradient(w + e) - proxy.gradient(w - e)) / 2e-5 for e in 1e-5 * np.eye(loss.dim)
+    ]
+    np.testing.assert_allclose(proxy.hessian(w), curve, atol=1e-8)
+    rows = [proxy.gradient(w, np.array([row])) for row in range(60)]
+    np.testing.assert_allclose(np.mean(rows, axis=0), proxy.gradient(w), atol=1e-12)
+    np.testing.assert_allclose(proxy.gradient(proxy.zeros()), 0.0, atol=1e-15)
+
+
+def test_only_canonical_links_claim_the_same_curvature(loss, family):
+    proxy = loss.label_free()
+    assert pp.Problem(loss, proxy).same_curvature == family.canonical
+    assert pp.Problem(loss, loss.with_batch_size(5)).same_curvature
+    assert pp.Problem(proxy, loss.label_free()).same_curvature
+    assert (
+        regularized(pp.Problem(loss, proxy), 0.1, loss.zeros()).same_curvature == family.canonical
+    )
+    if family.canonical:
+        assert loss.label_free(rng=0).targets is not None
+    else:
+        with pytest.raises(ValueError, match="rng must be None"):
+            loss.label_free(rng=0)
+
+
+def test_parameters_of_a_family_are_part_of_it(loss):
+    X, y = loss.design.X, np.linspace(1, 2, 60)
+    one, two = (pp.GLM(X, y, InverseGaussian(s)) for s in (1.0, 2.0))
+    assert one.fingerprint() != two.fingerprint()
+    assert one.fingerprint() == pp.GLM(X, y, InverseGaussian(1.0)).fingerprint()
+    assert one.same_curvature(pp.GLM(X, y, InverseGaussian(1.0)))
+    assert not one.same_curvature(two)
+    assert not one.same_curvature(pp.GLM(X, y + 1, InverseGaussian(1.0)))
+
+
+def test_runs_and_audits_take_any_family(loss, family):
+    problem = pp.Problem(loss, loss.label_free())
+    result = pp.minimize(problem, method=pp.DANE(2.0), steps=60)
+    assert np.linalg.norm(loss.gradient(result.w)) < 1e-3
+    audit = pp.audit(problem, rng=0)
+    if family.canonical:
+        assert audit.delta.high < 1e-9
+    else:
+        assert audit.delta.high > 1e-3
+
+
+def test_closed_forms_of_gamma_are_the_integrals():
+    z, gamma = np.linspace(-3, 3, 7), FAMILIES["gamma"]()
+    np.testing.assert_allclose(gamma.expected_slope(z), Family.expected_slope(gamma, z))
+    np.testing.assert_allclose(gamma.expected_loss(z), Family.expected_loss(gamma, z))
+
+
+def test_integrals_of_the_expected_curvature_are_accurate():
+    z = np.linspace(-8, 8, 33)
+    free = InverseGaussian()
+    # A'' = e⁻ᶻ, so A' = 1 − e⁻ᶻ and A = e⁻ᶻ + z − 1.
+    np.testing.assert_allclose(free.expected_slope(z), 1 - np.exp(-z), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(free.expected_loss(z), np.exp(-z) + z - 1, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,145 @@
+"""The corollary as plans: they keep what they promise, with the fewest steps."""
+
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxyprox.theory import guarantee, plan_run
+
+CONVEX = {"epsilon": 1e-2, "B": 1.0, "sigma": 1.0, "delta": 1.0}
+scale = st.floats(1e-6, 1e6)
+scale_or_zero = st.just(0.0) | scale
+STRONG = {"epsilon": 1e-3, "mu": 0.1, "B": 1.0, "sigma": 1.0, "delta": 1.0}
+
+
+class TestConvex:
+    """``mu=0``."""
+
+    @given(epsilon=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    def test_plan_reaches_the_accuracy_it_was_made_for(self, epsilon, B, sigma, delta):
+        plan = plan_run(epsilon=epsilon, B=B, sigma=sigma, delta=delta)
+        value = guarantee(eta=plan.eta, steps=plan.steps, B=B, sigma=sigma, delta=delta, G=plan.G)
+        assert value == plan.guarantee <= epsilon
+        assert plan.mu * plan.eta * plan.steps == pytest.approx(1.0)
+
+    @given(epsilon=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    def test_explicit_constants_of_the_corollary(self, epsilon, B, sigma, delta):
+        steps = plan_run(epsilon=epsilon, B=B, sigma=sigma, delta=delta).steps
+        limit = 1 + 9.5 * delta * B**2 / epsilon + 68.0625 * (sigma * B / epsilon) ** 2
+        assert steps <= limit * (1 + 1e-9)
+
+    @given(epsilon=scale, B=scale, sigma=scale, delta=scale_or_zero)
+    def test_step_size_and_inner_accuracy_are_those_of_the_corollary(
+        self, epsilon, B, sigma, delta
+    ):
+        plan = plan_run(epsilon=epsilon, B=B, sigma=sigma, delta=delta)
+        inverse = max(4 * delta, sigma * math.sqrt(plan.steps) / B)
+        assert plan.eta == pytest.approx(1 / inverse)
+        allowed = sigma**2 / plan.steps + (delta * B / plan.steps) ** 2
+        assert math.isclose(plan.G**2, allowed, rel_tol=1e-9)
+
+    def test_known_number_of_steps_without_difference(self):
+        # (9/8 + 2 + 1)·σB/√K <= ε, hence K = 4.125²·10⁴ = 170156.25.
+        assert plan_run(**{**CONVEX, "delta": 0.0}).steps == 170157
+
+    def test_known_number_of_steps_without_noise(self):
+        # (9/2 + 1/4)·δB²/K <= ε, hence K = 4.75·3/0.0099 = 1439.4.
+        assert plan_run(epsilon=0.0099, B=1.0, sigma=0.0, delta=3.0).steps == 1440
+
+    def test_one_step_is_enough_when_hessians_agree_and_gradients_are_exact(self):
+        plan = plan_run(**{**CONVEX, "sigma": 0.0, "delta": 0.0})
+        assert plan.steps == 1
+        assert plan.G > 0
+        assert plan.guarantee == pytest.approx(0.75 * CONVEX["epsilon"])
+
+    def test_limit_of_vanishing_difference(self):
+        assert (
+            plan_run(**{**CONVEX, "delta": 1e-200}).steps
+            == plan_run(**{**CONVEX, "delta": 0.0}).steps
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "harder"), [("epsilon", 1e-3), ("B", 2.0), ("sigma", 2.0), ("delta", 1e4)]
+    )
+    def test_harder_problems_take_more_steps(self, name, harder):
+        assert plan_run(**{**CONVEX, name: harder}).steps > plan_run(**CONVEX).steps
+
+    @pytest.mark.parametrize("name", ["epsilon", "B"])
+    def test_errors_name_the_argument(self, name):
+        with pytest.raises(ValueError, match=rf"^{name} must be a positive number, got -1"):
+            plan_run(**{**CONVEX, name: -1.0})
+
+    def test_an_unreachable_accuracy_is_refused(self):
+        with pytest.raises(ValueError, match="epsilon must be large enough"):
+            plan_run(**{**CONVEX, "epsilon": 1e-200})
+
+
+class TestStronglyConvex:
+    """A positive ``mu``."""
+
+    @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    @example(epsilon=1e6, mu=1e-6, B=1e-6, sigma=0.0, delta=0.0)  # the printed η is negative here
+    @example(epsilon=1e-6, mu=1e-6, B=1e6, sigma=1e6, delta=1e6)
+    def test_plan_reaches_the_accuracy_it_was_made_for(self, epsilon, mu, B, sigma, delta):
+        plan = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
+        value = guarantee(
+            eta=plan.eta, steps=plan.steps, mu=mu, B=B, sigma=sigma, delta=delta, G=plan.G
+        )
+        assert value == plan.guarantee <= epsilon
+        assert plan.eta <= 5 / (2 * mu) * (1 + 1e-12)
+        assert 2 * plan.eta * sigma**2 <= epsilon / 3 * (1 + 1e-12)
+        assert math.isclose(plan.G**2, mu * epsilon / 3, rel_tol=1e-9)
+
+    @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    def test_one_step_fewer_breaks_a_condition_of_the_proof(self, epsilon, mu, B, sigma, delta):
+        x = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta).steps - 2
+        eta = 5 / (mu * x) * (1 + math.log(max(1.0, 15 * B**2 * mu * x / (4 * epsilon))))
+        room = 1 - 1e-9
+        assert (
+            eta > 5 / (2 * mu) * room
+            or (delta > 0 and eta > 1 / (4 * delta) * room)
+            or 2 * eta * sigma**2 > epsilon / 3 * room
+        )
+
+    @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    def test_steps_stay_below_the_closed_form_of_the_appendix(self, epsilon, mu, B, sigma, delta):
+        A = max(2.0, 20 * delta / mu, 30 * sigma**2 / (mu * epsilon))
+        C = 15 * B**2 * mu / (4 * epsilon)
+        closed = A * (1 + 4 * math.log(math.e + A * C))
+        plan = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
+        assert plan.steps <= (closed + 2) * (1 + 1e-12)
+
+    def test_known_number_of_steps(self):
+        # A = 20, and K − 1 = 199: 20·(1 + ln(37.5·198)) = 198.25, 20·(1 + ln(37.5·199)) = 198.35.
+        plan = plan_run(epsilon=0.1, mu=1.0, B=1.0, sigma=0.0, delta=1.0)
+        assert plan.steps == 200
+        assert plan.eta == pytest.approx(0.25, rel=0.01)
+
+    def test_identical_hessians_without_noise_need_few_steps(self):
+        plan = plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0})
+        assert plan.steps < 30
+
+    def test_limit_of_vanishing_noise_and_difference(self):
+        exact = plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0})
+        assert plan_run(**{**STRONG, "sigma": 1e-150, "delta": 1e-300}) == exact
+
+    @pytest.mark.parametrize(
+        ("name", "harder"), [("epsilon", 1e-4), ("mu", 0.01), ("sigma", 3.0), ("B", 10.0)]
+    )
+    def test_harder_problems_take_more_steps(self, name, harder):
+        assert plan_run(**{**STRONG, name: harder}).steps > plan_run(**STRONG).steps
+
+    def test_a_distant_start_does_not_overflow(self):
+        plan = plan_run(**{**STRONG, "B": 1e150})
+        assert plan.guarantee <= STRONG["epsilon"]
+
+    @pytest.mark.parametrize("name", ["epsilon", "B"])
+    def test_errors_name_the_argument(self, name):
+        with pytest.raises(ValueError, match=rf"^{name} must be a positive number, got 0"):
+            plan_run(**{**STRONG, name: 0.0})
+
+    def test_an_unreachable_accuracy_is_refused(self):
+        with pytest.raises(ValueError, match="epsilon must be large enough"):
+            plan_run(**{**STRONG, "epsilon": 1e-300, "sigma": 1e10})
