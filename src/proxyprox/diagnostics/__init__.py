@@ -1,7 +1,6 @@
 """Is my proxy any good? Similarity, noise, a verdict and a plan, before anything is spent."""
 
 from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.evidence import Segment
 from proxyprox.diagnostics.planner import Bill, RunPlan, WhatIf, plan
 from proxyprox.diagnostics.rehearsal import (
     Prediction,
@@ -10,9 +9,15 @@ from proxyprox.diagnostics.rehearsal import (
     best_weights,
     rehearse,
 )
-from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion
+from proxyprox.diagnostics.report import (
+    Audit,
+    CostRatio,
+    PointAudit,
+    Segment,
+    Suggestion,
+    Verdict,
+)
 from proxyprox.diagnostics.sampling import Interval, noise_level
-from proxyprox.diagnostics.verdict import Verdict
 
 __all__ = [
     "Audit",
