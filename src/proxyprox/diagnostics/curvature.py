@@ -15,7 +15,8 @@ from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has, require_takes
-from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, stacked
+from proxyprox.diagnostics.rehearsal import QuadraticModel
+from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stacked
 from proxyprox.oracles import MeteredProxy
 
 Product = Callable[[Vector], Vector]
@@ -140,18 +141,12 @@ def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
     >>> space.ritz.round(6), space.complete
     (array([1., 2., 5.]), True)
     """
-    alphas: list[float] = []
-    betas: list[float] = []
-    basis: list[Vector] = []
-    images: list[Vector] = []
-    v, size, scale, complete = start / norm(start), int(start.shape[0]), 0.0, False
+    basis, images, betas = [start / norm(start)], [], []
+    size, scale, complete = int(start.shape[0]), 0.0, False
     for step in range(min(steps, size)):
-        image = product(v)
-        basis.append(v)
-        images.append(image)
-        alphas.append(dot(v, image))
-        scale = max(scale, norm(image))
-        rest = image
+        rest = product(basis[-1])
+        images.append(rest)
+        scale = max(scale, norm(rest))
         # Twice is enough: once leaves rounding errors along the converged Ritz vectors.
         for u in (*basis, *basis):
             rest = rest - dot(u, rest) * u
@@ -159,11 +154,12 @@ def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
         complete = step + 1 == size or beta <= _BREAKDOWN * scale or scale == 0.0
         if complete:
             break
+        basis.append(rest / beta)
         betas.append(beta)
-        v = rest / beta
+    alphas = [dot(v, image) for v, image in zip(basis, images, strict=False)]
     off_diagonal = np.array(betas[: len(alphas) - 1])
     ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), off_diagonal)
-    return Krylov(np.asarray(ritz), basis, images, complete)
+    return Krylov(np.asarray(ritz), basis[: len(images)], images, complete)
 
 
 def relative_gap(steps: int, size: int, failure: float) -> float:
@@ -213,44 +209,6 @@ def mean_product(parts: Sequence[Product]) -> Product:
     return lambda v: reduce(operator.add, (part(v) for part in parts)) / len(parts)
 
 
-class TargetProducts:
-    """Products with the target's Hessian: its own, or secants on the same batches at two points.
-
-    One batch alone is taken as exact. Of several, an even number, the halves are compared.
-    """
-
-    def __init__(self, target: MeteredTarget, batches: Sequence[Any] = ()) -> None:
-        if not batches:
-            require_takes("objective.hvp", target.objective.hvp, ("w", "v"))
-        self.target, self.batches = target, list(batches)
-        self.exact = not batches
-        self.noisy = len(batches) > 1
-        # Krylov spaces of a survey: target, difference, direction, and the noise.
-        self.spaces = 4 if self.noisy else 3
-
-    def price(self, products: int) -> int:
-        """Return the target gradients that so many products at one point cost."""
-        return products if self.exact else len(self.batches) * (products + 1)
-
-    def least_price(self, size: int) -> int:
-        """Return the target gradients that the coarsest survey of a point needs."""
-        return min(self.price(size), self.price(self.spaces * LEAST_STEPS))
-
-    def affordable(self, gradients: int) -> int:
-        """Return how many products at one point so many target gradients pay for."""
-        return (gradients - self.price(0)) // (self.price(1) - self.price(0))
-
-    def halves(self, w: Vector) -> list[Product]:
-        """Return products from two halves of the batches, or the one product without noise."""
-        if self.exact:
-            return [lambda v: self.target.hvp(w, v)]
-        parts = [self.batches[::2], self.batches[1::2]] if self.noisy else [self.batches]
-        return [secant_product(self._mean_gradient(part), w) for part in parts]
-
-    def _mean_gradient(self, batches: list[Any]) -> Product:
-        return lambda w: reduce(operator.add, self.target.gradients(w, batches)) / len(batches)
-
-
 def inflation(size: int, failure: float) -> float:
     """Return how many times larger the mean's error may be than the half-difference of two halves.
 
@@ -263,109 +221,6 @@ def inflation(size: int, failure: float) -> float:
     [6.2, 1.9, 1.2]
     """
     return math.sqrt(float(fdtri(size, size, 1 - failure)))
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The curvature found at one point.
-
-    Attributes
-    ----------
-    target, difference : Spectrum
-        Of ``∇²L`` and of ``∇²L − ∇²L̂``, L̂ being the first proxy.
-    A : array of shape (m, m)
-        The target's Hessian, or its projection on ``basis``.
-    P : tuple of arrays of shape (m, m)
-        The proxies' Hessians, likewise.
-    basis : array of shape (d, m) or None
-        Orthonormal columns; None when m = d and nothing was projected.
-    """
-
-    target: Spectrum
-    difference: Spectrum
-    A: Matrix
-    P: tuple[Matrix, ...]
-    basis: Matrix | None
-
-    @property
-    def largest(self) -> float:
-        """The target's largest curvature, kept above zero for divisions."""
-        return max(float(self.target.values[-1]), 1e-300)
-
-    def project(self, rows: Matrix) -> Matrix:
-        """Return vectors, one a row, in the coordinates of the matrices."""
-        return rows if self.basis is None else rows @ self.basis
-
-    def lift(self, coordinates: Matrix) -> Matrix:
-        """Return the vector with these coordinates."""
-        return coordinates if self.basis is None else self.basis @ coordinates
-
-
-def survey(
-    products: TargetProducts,
-    proxies: Sequence[MeteredProxy],
-    w: Vector,
-    *,
-    share: int,
-    failure: float,
-    looks: int,
-    rng: np.random.Generator,
-    direction: Vector,
-) -> Survey:
-    """Measure the curvature at w with at most ``share`` target gradients.
-
-    Projections hold the Krylov space of ``direction`` besides those of the random starts. Noise may
-    raise the largest of several ``looks``: each gets its part of the failures.
-    """
-    size, halves = int(w.shape[0]), products.halves(w)
-    factor = inflation(size, failure / looks)
-    error = rounding(w, exact=products.exact)
-    proxy_exact = has(proxies[0], "hvp") or has(proxies[0], "hessian")
-    if products.price(size) <= share:
-        parts = [symmetric_matrix(half, w) for half in halves]
-        A, noise = parts[0], 0.0
-        if products.noisy:
-            A = (parts[0] + parts[1]) / 2
-            noise = factor * float(np.linalg.norm((parts[0] - parts[1]) / 2, 2))
-        P = tuple(proxy_hessian(proxy, w) for proxy in proxies)
-        error = noise + error * float(np.linalg.norm(A, 2))
-        slack = error
-        if not proxy_exact:
-            slack += rounding(w, exact=False) * float(np.linalg.norm(P[0], 2))
-        return Survey(spectrum_of_matrix(A, error), spectrum_of_matrix(A - P[0], slack), A, P, None)
-
-    steps = max(LEAST_STEPS, products.affordable(share) // products.spaces)
-    product, shadow = mean_product(halves), proxy_product(proxies[0], w)
-    own = lanczos(product, random_direction(w, rng), steps)
-    images: list[Vector] = []
-
-    def difference(v: Vector) -> Vector:
-        images.append(product(v))
-        return images[-1] - shadow(v)
-
-    apart = lanczos(difference, random_direction(w, rng), steps)
-    target = own.spectrum(failure)
-    error, slack = error * target.above, rounding(w, exact=proxy_exact) * target.above
-    if products.noisy:
-        one, two = halves
-        split = lanczos(lambda v: (one(v) - two(v)) / 2, random_direction(w, rng), steps)
-        error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
-    spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
-    vectors = stacked([*(v for space in spaces for v in space.basis), *apart.basis]).T
-    vector_images = stacked([*(v for space in spaces for v in space.images), *images]).T
-    # Through the singular vectors: directions that several spaces hold are kept once.
-    left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-    kept = sizes > 1e-6 * sizes[0]
-    basis = left[:, kept]
-    A = basis.T @ vector_images @ (right[kept].T / sizes[kept])
-    P = tuple(symmetric_matrix(proxy_product(proxy, w), w, basis) for proxy in proxies)
-    return Survey(
-        replace(target, error=error),
-        apart.spectrum(failure, error + slack),
-        (A + A.T) / 2,
-        P,
-        basis,
-    )
 
 
 def symmetric_matrix(product: Product, w: Vector, basis: Matrix | None = None) -> Matrix:
@@ -403,20 +258,196 @@ class Visit:
         The target's gradient, as well as it is known.
     averaged : int
         Batches in that gradient; 0 when it is exact.
-    survey : Survey
-        The curvature.
+    target, difference : Spectrum
+        Of ``∇²L`` and of ``∇²L − ∇²L̂``, L̂ being the first proxy.
+    A : array of shape (m, m)
+        The target's Hessian, or its projection on ``basis``.
+    P : tuple of arrays of shape (m, m)
+        The proxies' Hessians, likewise.
+    basis : array of shape (d, m) or None
+        Orthonormal columns; None when m = d and nothing was projected.
     """
 
     w: Vector
     gradients: Matrix
     gradient: Matrix
     averaged: int
-    survey: Survey
+    target: Spectrum
+    difference: Spectrum
+    A: Matrix
+    P: tuple[Matrix, ...]
+    basis: Matrix | None
 
     @property
     def residuals(self) -> Matrix:
         """The gradients of the batches minus their mean."""
         return np.asarray(self.gradients - self.gradients.mean(axis=0))
+
+    @property
+    def largest(self) -> float:
+        """The target's largest curvature, kept above zero for divisions."""
+        return max(float(self.target.values[-1]), 1e-300)
+
+    def project(self, rows: Matrix) -> Matrix:
+        """Return vectors, one a row, in the coordinates of the matrices."""
+        return rows if self.basis is None else rows @ self.basis
+
+    def lift(self, coordinates: Matrix) -> Matrix:
+        """Return the vector with these coordinates."""
+        return coordinates if self.basis is None else self.basis @ coordinates
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One step of the path.
+
+    Attributes
+    ----------
+    length : float
+        ``‖w_{j+1} − w_j‖``.
+    delta : Interval
+        ``‖∇h(w_{j+1}) − ∇h(w_j)‖ / length``: how much the losses' difference curves this way.
+    H : Interval
+        The same secant of the target alone.
+    """
+
+    length: float
+    delta: Interval
+    H: Interval
+
+
+@dataclass(frozen=True)
+class HessianProbe:
+    """Measures the curvature of target and proxies at one point after another.
+
+    Products with the target's Hessian are its own, or secants on ``batches`` where such are given.
+    One batch alone is taken as exact. Of several, an even number, two halves are compared. Noise
+    may raise the largest of several ``looks``: each gets its part of the failures.
+    """
+
+    target: MeteredTarget
+    batches: Sequence[Any]
+    proxies: Sequence[MeteredProxy]
+    confidence: float
+    looks: int
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        if not self.batches:
+            require_takes("objective.hvp", self.target.objective.hvp, ("w", "v"))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether products come from samples, in two halves."""
+        return len(self.batches) > 1
+
+    @property
+    def least_products(self) -> int:
+        """Products of the coarsest survey: spaces of target, difference, direction, and noise."""
+        return LEAST_STEPS * (3 + self.noisy)
+
+    def price(self, products: int) -> int:
+        """Return the target gradients that so many products at one point cost."""
+        return len(self.batches) * (products + 1) if self.batches else products
+
+    def visit(self, w: Vector, start: Vector, share: int) -> Visit:
+        """Measure at w, the curvature with at most ``share`` target gradients."""
+        gradients = stacked(self.target.gradients(w))
+        gradient, averaged = gradients.mean(axis=0), 0 if self.target.exact else len(gradients)
+        full = None if self.target.exact else self.target.full_gradient(w)
+        if full is not None:
+            gradient, averaged = full, 0
+        # What a run has to undo: the gradient here, and the way back to the start.
+        ways = [gradient, to_numpy(start - w).astype(np.float64)]
+        one, two = (way / length if (length := norm(way)) > 0 else way for way in ways)
+        direction = from_numpy(one + two, like=w)
+        return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
+
+    def _survey(
+        self, w: Vector, direction: Vector, share: int
+    ) -> tuple[Spectrum, Spectrum, Matrix, tuple[Matrix, ...], Matrix | None]:
+        """Return spectra, matrices and basis at w, the Krylov space of ``direction`` in it."""
+        size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
+        factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
+        proxy_exact = has(self.proxies[0], "hvp") or has(self.proxies[0], "hessian")
+        if self.price(size) <= share:
+            parts = [symmetric_matrix(half, w) for half in halves]
+            A, noise = parts[0], 0.0
+            if self.noisy:
+                A = (parts[0] + parts[1]) / 2
+                noise = factor * float(np.linalg.norm((parts[0] - parts[1]) / 2, 2))
+            P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
+            error = slack = noise + error * float(np.linalg.norm(A, 2))
+            if not proxy_exact:
+                slack += rounding(w, exact=False) * float(np.linalg.norm(P[0], 2))
+            target, difference = spectrum_of_matrix(A, error), spectrum_of_matrix(A - P[0], slack)
+            return target, difference, A, P, None
+
+        steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
+        product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
+        own = self._random_space(product, w, steps)
+        images: list[Vector] = []
+
+        def apart(v: Vector) -> Vector:
+            images.append(product(v))
+            return images[-1] - shadow(v)
+
+        between, target = self._random_space(apart, w, steps), own.spectrum(failure)
+        error, slack = error * target.above, rounding(w, exact=proxy_exact) * target.above
+        if self.noisy:
+            one, two = halves
+            split = self._random_space(lambda v: (one(v) - two(v)) / 2, w, steps)
+            error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
+        spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
+        vectors = stacked([*(v for space in spaces for v in space.basis), *between.basis]).T
+        vector_images = stacked([*(v for space in spaces for v in space.images), *images]).T
+        # Through the singular vectors: directions that several spaces hold are kept once.
+        left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
+        kept = sizes > 1e-6 * sizes[0]
+        basis = left[:, kept]
+        A = basis.T @ vector_images @ (right[kept].T / sizes[kept])
+        P = tuple(symmetric_matrix(proxy_product(proxy, w), w, basis) for proxy in self.proxies)
+        target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
+        return target, difference, (A + A.T) / 2, P, basis
+
+    def delta_at(self, visit: Visit, weights: Sequence[float], gradients: int) -> Interval:
+        """Return δ at given weights: from the matrices in full, or by a Lanczos run of its own."""
+        error = visit.difference.error
+        seen = similarity(spectrum_of_matrix(visit.A - weighted_sum(weights, visit.P), error))
+        if visit.basis is None:
+            return seen
+        steps = self._affordable(gradients)
+        if steps < 2:
+            # Not affordable: the projection is a lower limit, and there is no upper one.
+            return Interval(seen.estimate, seen.low, math.inf)
+        product = mean_product(self._halves(visit.w))
+        shadows = [proxy_product(proxy, visit.w) for proxy in self.proxies[: len(weights)]]
+
+        def difference(v: Vector) -> Vector:
+            terms = (weight * shadow(v) for weight, shadow in zip(weights, shadows, strict=True))
+            return reduce(operator.sub, terms, product(v))
+
+        space = self._random_space(difference, visit.w, steps)
+        own = similarity(space.spectrum((1 - self.confidence) / 2, error))
+        # The projection's own upper limit is none: it saw a part of the space.
+        return largest([own, Interval(seen.estimate, seen.low, seen.estimate)])
+
+    def _affordable(self, gradients: int) -> int:
+        """Return how many products at one point so many target gradients pay for."""
+        return (gradients - self.price(0)) // (self.price(1) - self.price(0))
+
+    def _halves(self, w: Vector) -> list[Product]:
+        """Return products from two halves of the batches, or the one product without noise."""
+        if not self.batches:
+            return [lambda v: self.target.hvp(w, v)]
+        parts = [self.batches[::2], self.batches[1::2]] if self.noisy else [self.batches]
+        return [secant_product(self._mean_gradient(part), w) for part in parts]
+
+    def _mean_gradient(self, batches: Sequence[Any]) -> Product:
+        return lambda w: reduce(operator.add, self.target.gradients(w, batches)) / len(batches)
+
+    def _random_space(self, product: Product, w: Vector, steps: int) -> Krylov:
+        return lanczos(product, random_direction(w, self.rng), steps)
 
 
 @dataclass(frozen=True)
@@ -427,19 +458,37 @@ class Evidence:
     ``alarm`` says why if that leaves nothing to predict.
     """
 
-    visits: tuple[Visit, ...]
+    probe: HessianProbe
+    visits: Sequence[Visit]
+    path: Sequence[Segment]
     asked: int
     alarm: str
-    proxies: Sequence[MeteredProxy]
     seen: dict[tuple[int, int], Matrix] = field(default_factory=dict)
+
+    def model(self) -> QuadraticModel:
+        """Return the target's quadratic model around the end of the path, as the start sees it.
+
+        Near the minimum is where a run spends most of its steps, and there the noise is not what it
+        is at the start. The start's error is the path walked and what is left to walk.
+        """
+        start, end = self.visits[0], self.visits[-1]
+        A, project = end.A, end.project
+        walked = to_numpy(start.w - end.w).astype(np.float64)
+        back, left = project(np.stack([walked, end.gradient]))
+        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends.
+        growth, size = 0.0, float(back @ A @ back) * float(np.trace(A))
+        if len(start.gradients) > 1 and size > 0:
+            apart = project(start.residuals - end.residuals)
+            growth = float(np.sum(apart**2)) / (len(apart) - 1) / size
+        H = start.largest, end.largest
+        bend = (max(H) - min(H)) / max(H)
+        return QuadraticModel(A, left, back, project(end.residuals), end.averaged, growth, bend)
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""
-        surveys = [visit.survey for visit in self.visits]
-        return [
-            float(np.linalg.norm(found.A - weighted_sum(weights, found.P), 2)) / found.largest
-            for found in surveys
-        ]
+        apart = [visit.A - weighted_sum(weights, visit.P) for visit in self.visits]
+        sizes = [float(np.linalg.norm(matrix, 2)) for matrix in apart]
+        return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
 
     def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
         """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.
@@ -448,7 +497,7 @@ class Evidence:
         where it looks harmless: a run begins at the start, and stays there. Hessians before the end
         are taken relative to the target's H there, which may have changed as well.
         """
-        *before, last = (visit.survey.largest for visit in self.visits)
+        *before, last = (visit.largest for visit in self.visits)
         found = [self._weighted(len(before), weights)]
         for j, (H, share) in enumerate(zip(before, self.shares(weights), strict=False)):
             if share > TOO_LARGE:
@@ -457,10 +506,10 @@ class Evidence:
 
     def _weighted(self, j: int, weights: Sequence[float]) -> Matrix:
         """Return the weighted proxies' Hessian at the j-th point, in the coordinates of the end."""
-        end, visit = self.visits[-1].survey, self.visits[j]
-        if visit.survey is end or visit.survey.basis is end.basis is None:
-            return weighted_sum(weights, visit.survey.P)
-        for i, proxy in enumerate(self.proxies[: len(weights)]):
+        end, visit = self.visits[-1], self.visits[j]
+        if visit is end or visit.basis is end.basis is None:
+            return weighted_sum(weights, visit.P)
+        for i, proxy in enumerate(self.probe.proxies[: len(weights)]):
             if (j, i) not in self.seen:
                 self.seen[j, i] = proxy_hessian(proxy, visit.w, end.basis)
         return weighted_sum(weights, [self.seen[j, i] for i in range(len(weights))])

@@ -39,7 +39,7 @@ changed on the way from there, squared, for the constant; steps that scatter fur
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,11 +94,21 @@ class QuadraticModel:
     growth: float = 0.0
     bend: float = 0.0
 
+    @property
+    def start_excess(self) -> float:
+        """The suboptimality of the start, ``½ gᵀA⁺g``."""
+        return float(ErrorCurve.of(self).start.sum())
+
+    @property
+    def start_distance(self) -> float:
+        """The distance of the start to the minimiser, ``‖A⁺g‖``."""
+        curve = ErrorCurve.of(self)
+        return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
+
     def with_noise_divided_by(self, factor: float) -> QuadraticModel:
         """Return the model for batches ``factor`` times as large."""
-        return replace(
-            self, residuals=self.residuals / math.sqrt(factor), growth=self.growth / factor
-        )
+        residuals = self.residuals / math.sqrt(factor)
+        return replace(self, residuals=residuals, growth=self.growth / factor)
 
 
 @dataclass(frozen=True)
@@ -121,6 +131,14 @@ class Rehearsal:
     steps: float
     excess: float
     averaged: bool = False
+
+    def ratio(self, other: Rehearsal, extra: float = 0.0) -> float:
+        """Return how many times the other's steps this takes, both with ``extra`` ones.
+
+        1 if neither arrives.
+        """
+        neither = math.isinf(self.steps) and math.isinf(other.steps)
+        return 1.0 if neither else (self.steps + extra) / (other.steps + extra)
 
 
 def rehearse(
@@ -154,23 +172,35 @@ def rehearse(
     epsilon = positive("epsilon", epsilon)
     steps = None if steps is None else whole("steps", steps)
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
-    best = Rehearsal(math.nan, math.inf, math.inf)
+    found = []
     if P is None:
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
-            best = _better(best, float(eta), sgd.excess(eta), epsilon, steps)
-        return best
-    given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
-    matrices = [square_matrix("P", each, len(model.A)) for each in given]
-    for eta in np.geomspace(1e-2, 1e7, 64) / H:
-        try:
-            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
-        except np.linalg.LinAlgError:
-            # Not positive definite: the subproblem has no minimiser at this η.
-            continue
-        excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
-        best = _better(best, float(eta), excess, epsilon, steps)
-    return best
+            found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
+    else:
+        given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+        matrices = [square_matrix("P", each, len(model.A)) for each in given]
+        for eta in np.geomspace(1e-2, 1e7, 64) / H:
+            try:
+                curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
+            except np.linalg.LinAlgError:
+                # Not positive definite: the subproblem has no minimiser at this η.
+                continue
+            excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
+            found += _outcomes(float(eta), excess, epsilon, steps)
+    none = Rehearsal(math.nan, math.inf, math.inf)
+    return min(found, key=lambda outcome: (outcome.steps, outcome.excess), default=none)
+
+
+def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
+    """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
+    for averaged, curve in enumerate(excess):
+        ends = np.flatnonzero(curve <= epsilon)
+        if steps is not None:
+            ends = [np.searchsorted(STEPS, min(steps, STEPS[-1]))]
+        if len(ends) and curve[ends[0]] < math.inf:
+            count = float(steps or STEPS[ends[0]])
+            yield Rehearsal(eta, count, float(curve[ends[0]]), bool(averaged))
 
 
 @dataclass(frozen=True)
@@ -198,16 +228,6 @@ class ErrorCurve:
         pull = (model.A @ model.walked) @ U + left
         return cls(theta, pull**2 / (2 * theta), noise, model.growth, model.bend)
 
-    @property
-    def start_excess(self) -> float:
-        """The suboptimality of the start on the model, ``½ gᵀA⁺g``."""
-        return float(self.start.sum())
-
-    @property
-    def start_distance(self) -> float:
-        """The distance of the start to the minimiser, ``‖A⁺g‖``, on the components of SGD."""
-        return math.sqrt(float(np.sum(2 * self.start / self.theta)))
-
     def excess(self, eta: float) -> Matrix:
         """Return the expected suboptimality of last and mean iterate after each of ``STEPS``."""
         theta = eta * self.theta
@@ -216,7 +236,7 @@ class ErrorCurve:
         K = STEPS[:, None].astype(np.float64)
         q = 1 - theta[None, :]
         power = np.sign(q) ** (K % 2) * _power(np.abs(q), K)
-        scatter, bias = self._scatter_and_bias(eta, power)
+        start, (scatter, bias) = float(self.start.sum()), self._scatter_and_bias(eta, power)
         last = bias + scatter
         if math.isinf(last[-1]):
             return np.stack([last, last])
@@ -227,12 +247,12 @@ class ErrorCurve:
         mean = left**2 @ self.start + summed @ (eta * self.noise / (2 * theta))
         if self.growth > 0:
             # The mean excess of the steps before, by trapezoids.
-            k, values = np.append(0.0, STEPS), np.append(self.start_excess, last)
+            k, values = np.append(0.0, STEPS), np.append(start, last)
             area = np.cumsum(np.diff(k) * (values[1:] + values[:-1]) / 2)
-            average = (area + (self.start_excess - last) / 2) / STEPS
+            average = (area + (start - last) / 2) / STEPS
             mean = mean + self.growth * average * summed.sum(axis=1)
         if self.bend > 0:
-            fails = max(self.start_excess, 1e-300)
+            fails = max(start, 1e-300)
             mean = mean + _BEND * (self.bend * scatter) ** 2 / fails
             lost = ~(self.bend * np.maximum.accumulate(last) <= fails)
             last, mean = np.where(lost, math.inf, last), np.where(lost, math.inf, mean)
@@ -258,24 +278,6 @@ class ErrorCurve:
 def _power(base: Matrix, exponent: Matrix) -> Matrix:
     with np.errstate(under="ignore"):
         return np.asarray(np.exp(np.log(np.maximum(base, 1e-300)) * exponent))
-
-
-def _better(
-    best: Rehearsal, eta: float, excess: Matrix, epsilon: float, steps: int | None
-) -> Rehearsal:
-    """Return the better of the best so far and this step size, last and mean iterate."""
-    for averaged, curve in enumerate(excess):
-        if steps is not None:
-            here = float(curve[int(np.searchsorted(STEPS, min(steps, STEPS[-1])))])
-            if here < best.excess:
-                best = Rehearsal(eta, float(steps), here, bool(averaged))
-            continue
-        reached = np.flatnonzero(curve <= epsilon)
-        if len(reached):
-            count, left = float(STEPS[reached[0]]), float(curve[reached[0]])
-            if (count, left) < (best.steps, best.excess):
-                best = Rehearsal(eta, count, left, bool(averaged))
-    return best
 
 
 def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
@@ -368,13 +370,7 @@ class Prediction:
     @property
     def saved(self) -> float:
         """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
-        return ratio(self.rehearsed_sgd, self.rehearsed_best)
-
-
-def ratio(one: Rehearsal, other: Rehearsal) -> float:
-    """Return how many times as many steps ``one`` takes as ``other``; 1 if neither arrives."""
-    both = math.isinf(one.steps) and math.isinf(other.steps)
-    return 1.0 if both else one.steps / other.steps
+        return self.rehearsed_sgd.ratio(self.rehearsed_best)
 
 
 def step_words(steps: float) -> str:
@@ -389,7 +385,7 @@ def step_words(steps: float) -> str:
 
 
 def theory_counts(
-    *, epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
+    epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
 ) -> tuple[str, float, float, float]:
     """Return the regime and the paper's counts for SGD, accelerated SGD and ProxyProx.
 

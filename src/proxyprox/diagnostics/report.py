@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Any
 
 from proxyprox._util.arrays import Vector
+from proxyprox.diagnostics.curvature import Segment
 from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, step_words
-from proxyprox.diagnostics.sampling import Interval, Matrix
+from proxyprox.diagnostics.sampling import BatchPrice, Interval, Matrix
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
 from proxyprox.result import Ledger
 
@@ -33,34 +34,13 @@ class Verdict(Enum):
     """What to do with a proxy; the value is the sentence to read."""
 
     USE = "Use it: with this proxy ProxyProx needs no more target gradients than SGD."
-    USE_SCALED = (
-        "Use it with this scale: the proxy has the right shape but the wrong size, and multiplied "
-        "by the scale given it serves as well as one of the right size."
-    )
-    USE_MIXED = (
-        "Use the mixture: together, with the weights given, the proxies save target gradients that "
-        "this one alone does not."
-    )
-    DO_NOT_USE = (
-        "Do not use it: with this proxy ProxyProx saves too few target gradients against SGD to be "
-        "worth it, or none."
-    )
-    UNSURE = (
-        "Unsure: what was measured does not describe the way to the minimum, so that the rehearsal "
-        "may be wrong either way."
-    )
+    USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
+    USE_MIXED = "Use the mixture below: it saves target gradients that this proxy alone does not."
+    DO_NOT_USE = "Do not use it: ProxyProx saves too few target gradients against SGD, or none."
+    UNSURE = "Unsure: what was measured does not describe the way to the minimum."
 
     def __str__(self) -> str:
         return self.value
-
-
-_OPENINGS = {
-    Verdict.USE: "Use it",
-    Verdict.USE_SCALED: "Use it with the scale below",
-    Verdict.USE_MIXED: "Use the mixture below",
-    Verdict.DO_NOT_USE: "Do not use it",
-    Verdict.UNSURE: "Unsure",
-}
 
 
 def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None = None) -> str:
@@ -82,7 +62,7 @@ def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None =
     'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
     """
     advice = verdict if leaning is None else leaning
-    opening = _OPENINGS[advice]
+    opening, _, _ = advice.value.partition(":")
     if verdict is Verdict.UNSURE:
         opening = f"Unsure, see below; the rehearsal alone says “{opening[0].lower()}{opening[1:]}”"
     gain, sgd, best = prediction.saved, prediction.rehearsed_sgd, prediction.rehearsed_best
@@ -96,25 +76,6 @@ def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None =
         f"{opening}: to ε = {prediction.epsilon:.2g} SGD needs {step_words(sgd.steps)} target "
         f"gradients, ProxyProx {step_words(best.steps)} (rehearsed): {outcome}."
     )
-
-
-@dataclass(frozen=True)
-class Segment:
-    """One step of the path.
-
-    Attributes
-    ----------
-    length : float
-        ``‖w_{j+1} − w_j‖``.
-    delta : Interval
-        ``‖∇h(w_{j+1}) − ∇h(w_j)‖ / length``: how much the losses' difference curves this way.
-    H : Interval
-        The same secant of the target alone.
-    """
-
-    length: float
-    delta: Interval
-    H: Interval
 
 
 @dataclass(frozen=True)
@@ -182,25 +143,6 @@ class CostRatio:
     def ratio(self) -> float:
         """Target over proxy."""
         return self.target / self.proxy if self.proxy > 0 else math.inf
-
-
-@dataclass(frozen=True)
-class BatchPrice:
-    """What one stochastic gradient of the target costs.
-
-    Attributes
-    ----------
-    samples : float
-        Samples in a batch.
-    cost : float or None
-        In the objective's own unit, where it names one.
-    seconds : float
-        As measured.
-    """
-
-    samples: float
-    cost: float | None
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -302,31 +244,25 @@ class Audit:
         return Problem(self.problem.objective, proxy, self.problem.penalty)
 
     def __str__(self) -> str:
+        ledger, told, count = self.ledger, self.prediction, len(self.points)
         used = (
-            f"  the audit used {self.ledger.target_gradients} target gradients on "
-            f"{self.ledger.target_samples} samples (a pass over all of the data counts all its rows)"
+            f"  the audit used {ledger.target_gradients} target gradients on "
+            f"{ledger.target_samples} samples (a pass over all of the data counts all its rows)"
         )
         if self.alarm:
             return f"{self.sentence}\n{used}"
-        told, count = self.prediction, len(self.points)
         where = f"the largest over the points visited, {count} in all (of μ the smallest)"
-        if count == 1:
-            where = "at the only point visited, the start"
-        steps = [step_words(found.steps) for found in (told.rehearsed_sgd, told.rehearsed_best)]
-        estimates = [
-            f"    {name:<18} {getattr(self, field)} – {meaning}"
-            for field, (name, meaning) in MEANINGS.items()
-        ]
-        lines = [
-            self.sentence,
-            *(f"  {reason}" for reason in self.reasons),
-            f"  {where}, {self.confidence:.0%} limits:",
-            *estimates,
+        where = "at the only point visited, the start" if count == 1 else where
+        lines = [self.sentence, *(f"  {reason}" for reason in self.reasons)]
+        lines.append(f"  {where}, {self.confidence:.0%} limits:")
+        for field_name, (name, meaning) in MEANINGS.items():
+            lines.append(f"    {name:<18} {getattr(self, field_name)} – {meaning}")
+        sgd, best = step_words(told.rehearsed_sgd.steps), step_words(told.rehearsed_best.steps)
+        lines += [
             f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
-            f"    rehearsed: SGD {steps[0]}, ProxyProx {steps[1]}",
+            f"    rehearsed: SGD {sgd}, ProxyProx {best}",
             f"    theory ({told.regime}, constants left out): SGD {told.sgd:.3g}, "
             f"accelerated {told.accelerated:.3g}, ProxyProx {told.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
-            used,
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, used])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,15 +13,7 @@ from scipy.special import chdtri, stdtrit
 
 from proxyprox._util.arrays import Vector, all_finite, copied, to_numpy
 from proxyprox._util.isolation import copied_tree, isolated
-from proxyprox._util.validation import (
-    Words,
-    floating,
-    fraction,
-    has,
-    message,
-    real_array,
-    require_finite,
-)
+from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
 from proxyprox.oracles import MeteredProxy, Query, checked_gradient, price
 from proxyprox.result import Ledger
 from proxyprox.subproblem import NonFiniteError
@@ -123,8 +116,10 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
     n, size = gradients.shape if gradients.ndim == 2 else (0, 0)
     if n < 3 or size == 0:
-        got = Words(f"an array of shape {tuple(gradients.shape)}")
-        raise ValueError(message("gradients", got, "n ≥ 3 gradients, of shape (n, d)"))
+        allowed = "an array of shape (n, d) with n ≥ 3"
+        raise ValueError(
+            message("gradients", gradients, allowed, f"Its shape is {gradients.shape}.")
+        )
     require_finite("gradients", gradients)
     if fraction("confidence", confidence) == 1:
         raise ValueError(message("confidence", confidence, "below 1"))
@@ -141,6 +136,12 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     high = freedom * total / float(chdtri(freedom, 1 - tail))
     spread = float(stdtrit(n - 1, 1 - tail)) * _jackknife(gram)
     return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
+
+
+def noise_of(gradients: Matrix, confidence: float) -> Interval:
+    """Return σ² from the gradients of all batches; zero for the one exact gradient."""
+    exact = len(gradients) == 1
+    return Interval(0.0, 0.0, 0.0) if exact else noise_level(gradients, confidence)
 
 
 def _freedom(gram: Matrix, total: float, size: int) -> float:
@@ -168,6 +169,24 @@ def stacked(vectors: Iterable[Vector]) -> Matrix:
     return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
 
 
+class BatchPrice(NamedTuple):
+    """What one stochastic gradient of the target costs.
+
+    Attributes
+    ----------
+    samples : float
+        Samples in a batch.
+    cost : float or None
+        In the objective's own unit, where it names one.
+    seconds : float
+        As measured.
+    """
+
+    samples: float
+    cost: float | None
+    seconds: float
+
+
 class MeteredTarget:
     """The target and the audit's batches; every gradient and product enters the ledger.
 
@@ -191,12 +210,8 @@ class MeteredTarget:
 
     def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
         """Return the gradients of the audit's batches at w, or of some of them."""
-        queries = [Query(batch, (w,)) for batch in (self.batches if batches is None else batches)]
-        paid = self._batches_paid
-        answers = [
-            self._ask("gradient", query, w, query.handed(query.batch), samples_paid=paid)
-            for query in queries
-        ]
+        queries = [Query(batch, (w,)) for batch in batches or self.batches]
+        answers = [self._ask("gradient", query, w, query.handed(query.batch)) for query in queries]
         self._batches_paid = True
         return answers
 
@@ -213,9 +228,15 @@ class MeteredTarget:
         everything = self.objective.everything() if has(self.objective, "everything") else None
         return self._ask("hvp", Query(everything, (w,), exact=True), w, v)
 
-    def _ask(self, name: str, query: Query, *arguments: Any, samples_paid: bool = False) -> Vector:
+    def batch_price(self, w: Vector) -> BatchPrice:
+        """Return what the gradient of a batch costs."""
+        paid = price(self.objective, Query(self.batches[0], (w,)), Ledger())
+        seconds = statistics.median(self.seconds[: len(self.batches)])
+        return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
+
+    def _ask(self, name: str, query: Query, *arguments: Any) -> Vector:
         cost = price(self.objective, query, self.ledger)
-        if samples_paid:
+        if self._batches_paid and not query.exact:
             del cost["target_samples"]
         self.ledger.add(cost)
         begun = time.perf_counter()

@@ -1,29 +1,26 @@
-"""The verdict: the rule that gives it, its reasons, and when the rehearsal is not to be trusted."""
+"""From evidence to estimates and a verdict, with its reasons and its doubts."""
 
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox.diagnostics.curvature import (
-    TOO_LARGE,
-    Evidence,
-    Survey,
-    TargetProducts,
-    Visit,
-    proxy_product,
-)
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights, ratio, step_words
-from proxyprox.diagnostics.report import NO_VERDICT, CostRatio, PointAudit, Suggestion, Verdict
-from proxyprox.diagnostics.sampling import Matrix
-from proxyprox.oracles import MeteredProxy, reported_value
+from proxyprox._util.validation import has
+from proxyprox.diagnostics import curvature, rehearsal
+from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights, step_words
+from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
+from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
+from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
-from proxyprox.subproblem import NonFiniteError
 
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
@@ -51,25 +48,15 @@ DOWNWARDS = 0.05
 # Factor in curvature, two in the columns, beyond which other units are suspected.
 UNITS = 4.0
 
-# A loss that grows by twice its size along a path that leads down has run away.
-FAR = 2.0
-
+_NOT_CONVEX = "The target is not convex everywhere: the rehearsal leaves such directions out."
+_SLOW_PROXY = (
+    "A proxy gradient takes longer than a target gradient: it pays only if those cost more."
+)
+_ALL_ROWS = "All rows of the target are at hand: they can also be fitted directly (ERM)."
 _REMEDY = (
     "Take larger batches and a larger budget, or a start nearer to the minimum, and audit again; "
     "or run with minimize(..., safeguard=True), which compares with SGD on the same samples."
 )
-_CHECK = "Check the sign of its gradient, with scipy.optimize.check_grad."
-
-
-def worth_offering(scale: float) -> bool:
-    """Tell whether a scale is positive and not 1 for all practical purposes.
-
-    Examples
-    --------
-    >>> worth_offering(1.004), worth_offering(0.0), worth_offering(0.1)
-    (False, False, True)
-    """
-    return scale > 0 and abs(scale - 1) > NEAR_ONE
 
 
 def decide(
@@ -109,7 +96,7 @@ def decide(
     """
 
     def gain(one: Rehearsal, other: Rehearsal) -> float:
-        return ratio(replace(one, steps=one.steps + FEW), replace(other, steps=other.steps + FEW))
+        return one.ratio(other, FEW)
 
     def pays(found: Rehearsal, share: float) -> bool:
         return gain(sgd, found) >= (TIE if share <= SIMILAR else GAIN)
@@ -121,77 +108,158 @@ def decide(
     return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
 
 
-def share_to_judge_by(shares: Sequence[float]) -> float:
+def conclude(
+    problem: Problem,
+    others: tuple[Any, ...],
+    evidence: Evidence,
+    *,
+    epsilon: float | None,
+    B: float | None,
+    cost_ratio: float | None,
+    verify: int,
+) -> Audit:
+    """Return the audit, spending at most ``verify`` more target gradients."""
+    probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
+    target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
+    points, model = measured_points(problem, evidence), evidence.model()
+    delta, H = largest(p.delta for p in points), largest(p.H for p in points)
+    mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
+    # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
+    size, excess = max(H.estimate, 1e-300), model.start_excess
+    scatter = sigma2.estimate / (2 * size)
+    accuracy = epsilon or max(excess if excess > 1e-6 * scatter else scatter, 1e-300) / 100
+    distance = B or max(model.start_distance, 1e-300)
+
+    def rehearse(weights: Sequence[float]) -> Rehearsal:
+        return rehearsal.rehearse(model, evidence.proxy_matrices(weights), accuracy)
+
+    sgd, plain, scaled = rehearsal.rehearse(model, None, accuracy), rehearse([1.0]), None
+    weights, _ = best_weights(end.A, end.P[:1])
+    scaled_delta = probe.delta_at(end, weights, verify)
+    if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
+        scaled = rehearse(weights)
+    last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
+    scaled_share = _share_to_judge_by([*evidence.shares(weights)[:-1], last])
+    share = _share_to_judge_by(_shares(points))
+    leaning = decide(sgd, plain, scaled, similarity=share, scaled_similarity=scaled_share)
+    scale = Suggestion(weights, scaled_delta, helps=leaning is Verdict.USE_SCALED)
+    best, offered, mixture = plain, (1.0,), None
+    if scaled is not None and scale.helps:
+        best, offered = scaled, weights
+    if others:
+        weights, _ = best_weights(end.A, end.P)
+        mixed = rehearse(weights) if any(weights) else sgd
+        helps = (sgd if leaning is Verdict.DO_NOT_USE else best).ratio(mixed) >= GAIN
+        mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps=helps)
+        if helps:
+            best, offered, leaning = mixed, weights, Verdict.USE_MIXED
+    leaning = Verdict.DO_NOT_USE if alarm else leaning
+    doubts = () if alarm else find_doubts(leaning, points, evidence)
+    sure = not doubts or _surely_useless(leaning, visits)
+    safe_mu, sigma = mu.low if mu.low > 0 else max(mu.estimate, 0.0), math.sqrt(sigma2.estimate)
+    counts = rehearsal.theory_counts(accuracy, size, safe_mu, delta.estimate, sigma, distance)
+    batch = target.batch_price(start.w)
+    cost = CostRatio(cost_ratio or 0.0, 1.0, "given")
+    if cost_ratio is None:
+        cost = CostRatio(batch.seconds, _gradient_seconds(proxy, start.w), "seconds")
+    count = max(8, len(target.batches))
+    found = Audit(
+        verdict=leaning if sure else Verdict.UNSURE,
+        leaning=leaning,
+        reasons=(),
+        delta=delta,
+        H=H,
+        mu=mu,
+        sigma2=sigma2,
+        rho2=proxy_noise(proxy, start.w, count, probe.confidence, probe.rng),
+        points=points,
+        path=tuple(evidence.path),
+        scale=scale,
+        mixture=mixture,
+        prediction=Prediction(accuracy, *counts, sgd, plain, best),
+        cost=cost,
+        epsilon=accuracy,
+        epsilon_source="estimated" if epsilon is None else "given",
+        B=distance,
+        B_source="estimated" if B is None else "given",
+        confidence=probe.confidence,
+        batch=batch,
+        ledger=target.ledger,
+        problem=problem,
+        others=others,
+        model=model,
+        proxy_matrices=evidence.proxy_matrices(offered),
+        start_gradient=from_numpy(start.gradient, like=start.w),
+        alarm=alarm,
+        doubts=doubts,
+    )
+    return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
+
+
+def measured_points(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
+    """Return the estimates at every point."""
+    known, points = getattr(problem.objective, "strong_convexity", None), []
+    # The lower limit of a maximum over points errs when any one does: each gets its part.
+    confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
+    for visit in evidence.visits:
+        target, difference = visit.target, visit.difference
+        delta, H = curvature.similarity(difference), curvature.smoothness(target)
+        mu = curvature.strong_convexity(target, known)
+        sigma2, in_full = noise_of(visit.gradients, confidence), visit.basis is None
+        spectra = target.values, difference.values
+        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, in_full))
+    return tuple(points)
+
+
+def _shares(points: Sequence[PointAudit]) -> list[float]:
+    return [point.delta.estimate / max(point.H.estimate, 1e-300) for point in points]
+
+
+def _share_to_judge_by(shares: Sequence[float]) -> float:
     """Return the δ/H of the end of the path, or the largest where one exceeds 1."""
     return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
 
 
-def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> str:
-    """Return what is wrong with a first proxy that is not finite at w, or nothing.
+def _surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
+    """Tell whether a proxy is refused because it curves downwards at every point visited.
 
-    Raises
-    ------
-    NonFiniteError
-        If any is not finite at the start, or a further one anywhere.
+    However wrong the rehearsal, no such proxy is better than none.
     """
-    away = norm(w - start)
-    for j, proxy in enumerate(proxies):
-        proxy.fault = None
-        with np.errstate(all="ignore"):
-            proxy.gradient(w)
-            proxy.value(w)
-        if proxy.fault is not None:
-            name = f"others[{j - 1}]" if j else "the proxy"
-            where = f"at a distance of {away:.3g} from w0" if away > 0 else "at w0"
-            fault = f"{name}'s {proxy.fault[0]} is NaN or infinite {where}"
-            if j or away == 0:
-                raise NonFiniteError(fault)
-            return f"Do not use it: {fault}, on the path towards the minimum."
-    return ""
+    tops = [np.linalg.eigvalsh(visit.P[0])[-1] for visit in visits]
+    return leaning is Verdict.DO_NOT_USE and bool(max(tops) <= 0)
 
 
-def target_alarm(found: Survey, problem: Problem, w: Vector, start: Vector) -> str:
-    """Return what is wrong with a target that curves downwards or runs away, or nothing."""
-    if not found.target.values[-1] > 0:
-        return (
-            f"{NO_VERDICT} the target curves downwards, or not at all, in every direction tried, "
-            f"so that there is no minimum to predict the way to. {_CHECK}"
-        )
-    first, last = reported_value(problem, start), reported_value(problem, w)
-    if first is None or last is None or not math.isfinite(first) or first == 0:
-        return ""
-    if math.isfinite(last) and last - first <= FAR * abs(first):
-        return ""
-    return (
-        f"{NO_VERDICT} the target's loss runs away, from {first:.3g} to {last:.3g}, on a path "
-        f"along which its gradient says that it falls. {_CHECK}"
-    )
+def _gradient_seconds(proxy: MeteredProxy, w: Vector) -> float:
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        # A fresh array each time: the meter remembers gradients by identity.
+        proxy.gradient(w + 0.0)
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
 
 
 def find_doubts(
-    leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence, products: TargetProducts
+    leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence
 ) -> tuple[str, ...]:
     """Return why the rehearsal is not to be trusted; nothing where it is."""
-    doubts = []
+    doubts, visits = [], evidence.visits
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
     if worst.mu.high < -DOWNWARDS * worst.H.estimate:
         doubts.append(
-            "The target is not convex, as those of networks are not: it curves downwards at a point "
+            "The target is not convex, like those of networks: it curves downwards at a point "
             f"visited, by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}. The rehearsal "
             "leaves such directions out. Compare short runs with and without the proxy instead."
         )
-    if len(evidence.visits) == 1:
-        if evidence.asked > 1 and np.any(evidence.visits[0].gradient):
-            doubts.append(
-                "Only one point could be visited, the start: no lower point was found along the "
-                f"step from there that the batches can tell from noise. {_REMEDY}"
-            )
-        return tuple(doubts)
-    pairs, proxy = list(pairwise(evidence.visits)), evidence.proxies[0]
-    unexplained = {
-        "target": max(_unexplained_of_target(a, b, products) for a, b in pairs),
-        "proxy": max(_unexplained_of_proxy(a, b, proxy) for a, b in pairs),
-    }
+    if len(visits) == 1 < evidence.asked and np.any(visits[0].gradient):
+        doubts.append(
+            "Only one point could be visited, the start: no lower point was found along the "
+            f"step from there that the batches can tell from noise. {_REMEDY}"
+        )
+    pairs, probe = list(pairwise(visits)), evidence.probe
+    of_target = [_unexplained_of_target(a, b, probe) for a, b in pairs]
+    of_proxy = [_unexplained_of_proxy(a, b, probe.proxies[0]) for a, b in pairs]
+    unexplained = {"target": max(of_target, default=0.0), "proxy": max(of_proxy, default=0.0)}
     # A proxy further from the target than none, in other units mostly, need not be understood.
     if leaning is Verdict.DO_NOT_USE and max(evidence.shares([1.0])) > TOO_LARGE:
         del unexplained["proxy"]
@@ -207,32 +275,22 @@ def find_doubts(
     return tuple(doubts)
 
 
-def surely_useless(leaning: Verdict, evidence: Evidence) -> bool:
-    """Tell whether a proxy is refused because it curves downwards at every point visited.
-
-    However wrong the rehearsal, no such proxy is better than none.
-    """
-    return leaning is Verdict.DO_NOT_USE and all(
-        bool(np.linalg.eigvalsh(visit.survey.P[0])[-1] <= 0) for visit in evidence.visits
-    )
-
-
-def _unexplained_of_target(a: Visit, b: Visit, products: TargetProducts) -> float:
+def _unexplained_of_target(a: Visit, b: Visit, probe: HessianProbe) -> float:
     """Return the share of the target's change that the Hessians at both ends do not explain."""
-    if a.survey.basis is not None or b.survey.basis is not None:
+    if a.basis is not None or b.basis is not None:
         return 0.0
     step = to_numpy(b.w - a.w).astype(np.float64)
     each, blur = b.gradients - a.gradients, 0.0
-    if not products.exact:
+    if probe.batches:
         # Secants and gradients of the same batches: no noise between them.
-        change = each[: len(products.batches)].mean(axis=0)
+        change = each[: len(probe.batches)].mean(axis=0)
     elif a.averaged == 0 and b.averaged == 0:
         change = b.gradient - a.gradient
     else:
         change = each.mean(axis=0)
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
     size = max(norm(a.gradient), norm(b.gradient))
-    return _unexplained(change, (a.survey.A + b.survey.A) / 2 @ step, size, blur)
+    return _unexplained(change, (a.A + b.A) / 2 @ step, size, blur)
 
 
 def _unexplained_of_proxy(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
@@ -242,9 +300,9 @@ def _unexplained_of_proxy(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
     length = norm(step)
 
     def image(end: Visit) -> Matrix:
-        if end.survey.basis is None:
-            return np.asarray(end.survey.P[0] @ step)
-        product = proxy_product(proxy, end.w)(from_numpy(step / length, like=end.w))
+        if end.basis is None:
+            return np.asarray(end.P[0] @ step)
+        product = curvature.proxy_product(proxy, end.w)(from_numpy(step / length, like=end.w))
         return np.asarray(length * to_numpy(product).astype(np.float64))
 
     size = max(norm(before), norm(after))
@@ -257,23 +315,15 @@ def _unexplained(change: Matrix, predicted: Matrix, gradients: float, blur: floa
     return max(norm(change - predicted) - blur, 0.0) / size if size > 1e-4 * gradients else 0.0
 
 
-def find_reasons(
-    verdict: Verdict,
-    prediction: Prediction,
-    points: Sequence[PointAudit],
-    evidence: Evidence,
-    scale: Suggestion,
-    mixture: Suggestion | None,
-    cost: CostRatio,
-    *,
-    sure: bool,
-) -> list[str]:
+def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
+    verdict, points, sure = found.leaning, found.points, not found.doubts
+    scale, mixture, objective = found.scale, found.mixture, found.problem.objective
+    shares, end = _shares(points), visits[-1]
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
-    shares = [point.delta.estimate / max(point.H.estimate, 1e-300) for point in points]
-    reasons = [_similarity_words(shares)]
     at_end = "" if len(points) == 1 else "at the end of the path "
+    reasons = [_similarity_words(shares)]
     if verdict is Verdict.USE_SCALED:
         reasons.append(
             "The proxy has the right shape but the wrong size. "
@@ -282,32 +332,28 @@ def find_reasons(
         )
     if verdict is Verdict.USE_MIXED and mixture is not None:
         shown = ", ".join(f"{weight:.3g}" for weight in mixture.weights)
+        alone = step_words(found.prediction.rehearsed_proxyprox.steps)
         reasons.append(
             f"The weights are {shown}; {at_end}they bring δ from {delta:.3g} to "
-            f"{mixture.delta.estimate:.3g}. This proxy alone would take "
-            f"{step_words(prediction.rehearsed_proxyprox.steps)} target gradients."
+            f"{mixture.delta.estimate:.3g}. This proxy alone would take {alone} target gradients."
         )
     if verdict is Verdict.DO_NOT_USE and scale.weights[0] == 0.0:
-        end = evidence.visits[-1].survey
         (turned,), least = best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
-            reasons.append(
-                f"Its negative would be closer (δ = {least:.3g} at scale {turned:.3g}): check "
-                "the proxy's sign."
-            )
+            negative = f"Its negative would be closer (δ = {least:.3g} at scale {turned:.3g})"
+            reasons.append(f"{negative}: check the proxy's sign.")
     if verdict is Verdict.DO_NOT_USE and sure:
-        reasons += _unit_words(shares, evidence)
+        reasons += _unit_words(shares, visits)
     # Where it is more than a trace, the doubts say so.
     if sure and min(point.mu.high for point in points) < 0:
-        reasons.append(
-            "The target is not convex at a point visited: the rehearsal leaves out the directions "
-            "that curve downwards."
-        )
-    if cost.unit == "seconds" and cost.target < cost.proxy:
-        reasons.append(
-            "A target gradient takes less time than a proxy gradient here: the proxy pays only if "
-            "target gradients cost something besides time."
-        )
+        reasons.append(_NOT_CONVEX)
+    if found.cost.unit == "seconds" and found.cost.target < found.cost.proxy:
+        reasons.append(_SLOW_PROXY)
+    if found.problem.penalty is not None:
+        reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
+    countable = has(objective, "everything") and has(objective, "samples")
+    if countable and objective.samples(objective.everything()) > 1:
+        reasons.append(_ALL_ROWS)
     return reasons
 
 
@@ -340,10 +386,10 @@ def _place(j: int, count: int) -> str:
     return "at the end of the path" if j == count - 1 else "on the way"
 
 
-def _unit_words(shares: Sequence[float], evidence: Evidence) -> list[str]:
+def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
     """Say so when the sizes of the proxy's curvature look like other units, column by column."""
     worst = int(np.argmax(shares))
-    found = evidence.visits[worst].survey
+    found = visits[worst]
     own, other = np.diag(found.A), np.diag(found.P[0])
     if found.basis is not None:
         own, other = (np.linalg.eigvalsh(M)[-1:] for M in (found.A, found.P[0]))
