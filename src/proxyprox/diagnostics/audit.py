@@ -229,7 +229,7 @@ def visit_points(problem: Problem, probe: HessianProbe, start: Vector, shares: S
             path.append(_segment(probe, *visits[-2:]))
         if alarm:
             break
-    return Evidence(probe, visits, path, len(shares.points), alarm)
+    return Evidence(probe, visits, path, alarm)
 
 
 def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> str:

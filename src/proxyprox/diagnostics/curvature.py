@@ -454,14 +454,13 @@ class HessianProbe:
 class Evidence:
     """All that was measured: the start first, then the points of the path.
 
-    ``asked`` points were to be visited; there are fewer visits where the path ended early, and
-    ``alarm`` says why if that leaves nothing to predict.
+    There are fewer visits than asked for where the path ended early, and ``alarm`` says why if that
+    leaves nothing to predict.
     """
 
     probe: HessianProbe
     visits: Sequence[Visit]
     path: Sequence[Segment]
-    asked: int
     alarm: str
     seen: dict[tuple[int, int], Matrix] = field(default_factory=dict)
 

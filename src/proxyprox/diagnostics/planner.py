@@ -187,46 +187,39 @@ def plan(
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits, problem = as_budget(budget), audit.recommended
     factors = [positive("factors", f) for f in listed("factors", factors, "a list of numbers")]
-    proxied = audit.leaning is not Verdict.DO_NOT_USE
-    notes = [] if proxied else [audit.sentence]
-    if flag("guaranteed", guaranteed) and not proxied:
+    refused = audit.leaning is Verdict.DO_NOT_USE
+    notes = [audit.sentence] if refused else []
+    if flag("guaranteed", guaranteed) and refused:
         remedy = "The audit advises against this proxy, and the corollary is about proxies."
         raise ValueError(message("guaranteed", True, "False here", remedy))
-    if guaranteed:
-        settings = _guaranteed_settings(audit, epsilon, notes)
-    else:
-        settings = _rehearsed_settings(audit, epsilon)
-    per_step = _step_bill(audit, problem, settings)
+    make_settings = _guaranteed_settings if guaranteed else _rehearsed_settings
+    settings, more = make_settings(audit, epsilon)
+    steps, expected = settings["steps"], settings["expected"]
+    per_step = _step_costs(audit, problem, settings)
     affordable = _affordable_steps(limits, per_step)
-    short = settings.steps > affordable
+    short = steps > affordable
+    notes += more
     if short and guaranteed:
-        notes.append(
-            f"The guarantee asks for {settings.steps:,.0f} steps and the budget allows "
-            f"{affordable:,.0f}: nothing is guaranteed for them."
-        )
+        allowed = f"the budget allows {affordable:,.0f}: nothing is guaranteed for them."
+        notes.append(f"The guarantee asks for {steps:,.0f} steps and {allowed}")
     if short:
-        settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
+        settings, _ = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
+        steps, expected = settings["steps"], settings["expected"]
         notes.append(
             f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
-            f"suboptimality expected then is {settings.expected:.3g}."
+            f"suboptimality expected then is {expected:.3g}."
         )
-    elif settings.expected > epsilon:
+    elif expected > epsilon:
         notes.append(
-            f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
-            "on the model: take larger batches, or a larger ε."
+            f"No constant step size reaches ε = {epsilon:.3g} within {steps:,.0f} steps on the "
+            "model: take larger batches, or a larger ε."
         )
     rough = _rough_notes(audit, guaranteed=guaranteed)
-    steps = int(min(settings.steps, 10**9))
-    costs = {name: each and each * steps for name, each in asdict(per_step).items()}
     return RunPlan(
-        method=(ProxyProx if proxied else SGD)(settings.eta),
-        steps=steps,
-        averaging=settings.averaging,
-        stop=settings.stop,
+        **settings,
         epsilon=epsilon,
-        expected=settings.expected,
-        reaches=not short and settings.expected <= epsilon * (1 + 1e-9),
-        bill=Bill(**costs),
+        reaches=not short and expected <= epsilon * (1 + 1e-9),
+        bill=Bill(**{name: each and each * steps for name, each in per_step.items()}),
         what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
         notes=(*notes, *rough),
         problem=problem,
@@ -235,21 +228,15 @@ def plan(
     )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    eta: float
-    steps: int
-    averaging: Averaging
-    stop: Criterion | None
-    expected: float
-
-
 def _matrices(audit: Audit) -> Any:
     """Return the Hessians of the proxy that is advised; None for SGD."""
     return None if audit.leaning is Verdict.DO_NOT_USE else audit.proxy_matrices
 
 
-def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> _Settings:
+Settings = tuple[dict[str, Any], list[str]]
+
+
+def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> Settings:
     """Return what does best on the model: to reach ε, or within so many steps."""
     P = _matrices(audit)
     found = rehearse(audit.model, P, epsilon, steps=steps)
@@ -257,56 +244,62 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
         found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
     steps = max(1, int(found.steps))
     # More digits than four would only look exact.
-    mu = float(f"{audit.mu.low:.4g}")
-    stop = None if P is None else StronglyConvex(mu) if audit.mu.low > 0 else Convex(steps)
-    averaging = Uniform() if found.averaged else Last()
-    return _Settings(float(f"{found.eta:.4g}"), steps, averaging, stop, found.excess)
+    eta, mu = float(f"{found.eta:.4g}"), float(f"{audit.mu.low:.4g}")
+    stop = StronglyConvex(mu) if audit.mu.low > 0 else Convex(steps)
+    return {
+        "method": SGD(eta) if P is None else ProxyProx(eta),
+        "steps": steps,
+        "averaging": Uniform() if found.averaged else Last(),
+        "stop": None if P is None else stop,
+        "expected": found.excess,
+    }, []
 
 
-def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
+def _guaranteed_settings(audit: Audit, epsilon: float) -> Settings:
     """Return the corollary's settings, with notes on what they rest on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
-    delta = audit.delta if offered is None else offered.delta
-    known = {"epsilon": epsilon, "B": audit.B, "sigma": math.sqrt(audit.sigma2.high)}
-    known["delta"] = delta.high
-    if audit.B_source == "estimated":
-        notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    averaging: Averaging = Uniform()
+    delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
+    known = {"epsilon": epsilon, "B": audit.B, "sigma": sigma, "delta": delta}
+    notes = ["The guarantee rests on B, which was estimated: give B to audit if you can."]
+    notes = notes if audit.B_source == "estimated" else []
     if audit.mu.low > 0:
         found = theory.plan_strongly_convex(mu=audit.mu.low, **known)
         averaging, stop = Geometric(found.mu), StronglyConvex(found.mu, found.G)
-        return _Settings(found.eta, found.steps, averaging, stop, found.guarantee)
-    found = theory.plan_convex(**known)
-    notes.append(
-        f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses: use "
-        "regularized(problem, mu, w0)."
-    )
-    stop = Convex(found.steps, found.G)
-    return _Settings(found.eta, found.steps, averaging, stop, found.guarantee)
+    else:
+        found = theory.plan_convex(**known)
+        averaging, stop = Uniform(), Convex(found.steps, found.G)
+        added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
+        notes.append(f"{added}: use regularized(problem, mu, w0).")
+    return {
+        "method": ProxyProx(found.eta),
+        "steps": min(found.steps, 10**9),
+        "averaging": averaging,
+        "stop": stop,
+        "expected": found.guarantee,
+    }, notes
 
 
-def _step_bill(audit: Audit, problem: Problem, settings: _Settings) -> Bill:
-    """Return what one outer step costs.
+def _step_costs(audit: Audit, problem: Problem, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what one outer step costs, as in a bill.
 
     The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
     the inner solver's work comes near its own count.
     """
-    batch, passes, seconds = audit.batch, 0.0, audit.batch.seconds
-    if settings.stop is not None:
-        method, w0 = ProxyProx(settings.eta), audit.points[0].w
-        run = Run(problem, w0, method=method, stop=settings.stop, rng=0)
+    passes, seconds, chosen = 0.0, audit.batch.seconds, ("method", "stop")
+    if settings["stop"] is not None:
+        run = Run(problem, audit.points[0].w, **{k: settings[k] for k in chosen}, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
         work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
         passes, seconds = float(work), seconds + used.seconds
-    return Bill(1.0, batch.samples, batch.cost, passes, seconds)
+    return asdict(Bill(1.0, audit.batch.samples, audit.batch.cost, passes, seconds))
 
 
-def _affordable_steps(limits: Budget | None, per_step: Bill) -> float:
+def _affordable_steps(limits: Budget | None, per_step: dict[str, Any]) -> float:
     """Return the steps that every limit allows; infinitely many without limits."""
-    costs = {name: (getattr(limits, name, None), each) for name, each in asdict(per_step).items()}
-    allowed = [math.floor(limit / each) for limit, each in costs.values() if limit and each]
+    pairs = [(getattr(limits, name, None), each) for name, each in per_step.items()]
+    allowed = [math.floor(limit / each) for limit, each in pairs if limit and each]
     return float(min(allowed, default=math.inf))
 
 
@@ -328,13 +321,8 @@ def _rough_notes(audit: Audit, *, guaranteed: bool) -> list[str]:
 
 
 def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
-    samples = audit.batch.samples
+    """Return how many steps batches ``factor`` times as large need."""
+    samples, sigma2 = audit.batch.samples, audit.sigma2.estimate / factor
     found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
-    return WhatIf(
-        factor=factor,
-        batch_samples=samples * factor,
-        sigma2=audit.sigma2.estimate / factor,
-        eta=found.eta,
-        steps=found.steps,
-        target_samples=found.steps * samples * factor,
-    )
+    paid = found.steps * samples * factor
+    return WhatIf(factor, samples * factor, sigma2, found.eta, found.steps, paid)

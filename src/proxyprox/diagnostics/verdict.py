@@ -251,7 +251,7 @@ def find_doubts(
             f"visited, by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}. The rehearsal "
             "leaves such directions out. Compare short runs with and without the proxy instead."
         )
-    if len(visits) == 1 < evidence.asked and np.any(visits[0].gradient):
+    if len(visits) == 1 < evidence.probe.looks and np.any(visits[0].gradient):
         doubts.append(
             "Only one point could be visited, the start: no lower point was found along the "
             f"step from there that the batches can tell from noise. {_REMEDY}"
