@@ -1,6 +1,7 @@
 """Is my proxy any good? Similarity, noise, a verdict and a plan, before anything is spent."""
 
 from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.curvature import Segment
 from proxyprox.diagnostics.planner import Bill, RunPlan, WhatIf, plan
 from proxyprox.diagnostics.rehearsal import (
     Prediction,
@@ -9,14 +10,7 @@ from proxyprox.diagnostics.rehearsal import (
     best_weights,
     rehearse,
 )
-from proxyprox.diagnostics.report import (
-    Audit,
-    CostRatio,
-    PointAudit,
-    Segment,
-    Suggestion,
-    Verdict,
-)
+from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Interval, noise_level
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import astuple, dataclass, field
+from typing import Any, NamedTuple
 
 from proxyprox import theory
 from proxyprox._util.validation import flag, instance, listed, message, positive
@@ -192,34 +192,31 @@ def plan(
     if flag("guaranteed", guaranteed) and refused:
         remedy = "The audit advises against this proxy, and the corollary is about proxies."
         raise ValueError(message("guaranteed", True, "False here", remedy))
-    make_settings = _guaranteed_settings if guaranteed else _rehearsed_settings
-    settings, more = make_settings(audit, epsilon)
-    steps, expected = settings["steps"], settings["expected"]
-    per_step = _step_costs(audit, problem, settings)
+    if guaranteed:
+        settings = _guaranteed_settings(audit, epsilon, notes)
+    else:
+        settings = _rehearsed_settings(audit, epsilon)
+    per_step = _step_bill(audit, problem, settings)
     affordable = _affordable_steps(limits, per_step)
-    short = steps > affordable
-    notes += more
-    if short and guaranteed:
-        allowed = f"the budget allows {affordable:,.0f}: nothing is guaranteed for them."
-        notes.append(f"The guarantee asks for {steps:,.0f} steps and {allowed}")
+    short = settings.steps > affordable
     if short:
-        settings, _ = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
-        steps, expected = settings["steps"], settings["expected"]
+        unsafe = "; without the guarantee" if guaranteed else ""
+        settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
         notes.append(
             f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
-            f"suboptimality expected then is {expected:.3g}."
+            f"suboptimality expected then is {settings.expected:.3g}{unsafe}."
         )
-    elif expected > epsilon:
+    elif settings.expected > epsilon:
         notes.append(
-            f"No constant step size reaches ε = {epsilon:.3g} within {steps:,.0f} steps on the "
-            "model: take larger batches, or a larger ε."
+            f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
+            "on the model: take larger batches, or a larger ε."
         )
     rough = _rough_notes(audit, guaranteed=guaranteed)
     return RunPlan(
-        **settings,
+        **settings._asdict(),
         epsilon=epsilon,
-        reaches=not short and expected <= epsilon * (1 + 1e-9),
-        bill=Bill(**{name: each and each * steps for name, each in per_step.items()}),
+        reaches=not short and settings.expected <= epsilon * (1 + 1e-9),
+        bill=Bill(*(each and each * settings.steps for each in astuple(per_step))),
         what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
         notes=(*notes, *rough),
         problem=problem,
@@ -228,79 +225,73 @@ def plan(
     )
 
 
+class _Settings(NamedTuple):
+    method: Any
+    steps: int
+    averaging: Averaging
+    stop: Criterion | None
+    expected: float
+
+
 def _matrices(audit: Audit) -> Any:
     """Return the Hessians of the proxy that is advised; None for SGD."""
     return None if audit.leaning is Verdict.DO_NOT_USE else audit.proxy_matrices
 
 
-Settings = tuple[dict[str, Any], list[str]]
-
-
-def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> Settings:
+def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> _Settings:
     """Return what does best on the model: to reach ε, or within so many steps."""
-    P = _matrices(audit)
+    P, mu = _matrices(audit), audit.mu.low
     found = rehearse(audit.model, P, epsilon, steps=steps)
     if math.isinf(found.steps):
         found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
-    steps = max(1, int(found.steps))
+    steps, averaging = max(1, int(found.steps)), Uniform() if found.averaged else Last()
     # More digits than four would only look exact.
-    eta, mu = float(f"{found.eta:.4g}"), float(f"{audit.mu.low:.4g}")
-    stop = StronglyConvex(mu) if audit.mu.low > 0 else Convex(steps)
-    return {
-        "method": SGD(eta) if P is None else ProxyProx(eta),
-        "steps": steps,
-        "averaging": Uniform() if found.averaged else Last(),
-        "stop": None if P is None else stop,
-        "expected": found.excess,
-    }, []
+    eta = float(f"{found.eta:.4g}")
+    if P is None:
+        return _Settings(SGD(eta), steps, averaging, None, found.excess)
+    stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
+    return _Settings(ProxyProx(eta), steps, averaging, stop, found.excess)
 
 
-def _guaranteed_settings(audit: Audit, epsilon: float) -> Settings:
-    """Return the corollary's settings, with notes on what they rest on."""
+def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
+    """Return the corollary's settings, and note what they rest on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
     delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
     known = {"epsilon": epsilon, "B": audit.B, "sigma": sigma, "delta": delta}
-    notes = ["The guarantee rests on B, which was estimated: give B to audit if you can."]
-    notes = notes if audit.B_source == "estimated" else []
+    if audit.B_source == "estimated":
+        notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
     if audit.mu.low > 0:
         found = theory.plan_strongly_convex(mu=audit.mu.low, **known)
-        averaging, stop = Geometric(found.mu), StronglyConvex(found.mu, found.G)
+        parts: tuple[Any, Any] = Geometric(found.mu), StronglyConvex(found.mu, found.G)
     else:
         found = theory.plan_convex(**known)
-        averaging, stop = Uniform(), Convex(found.steps, found.G)
+        parts = Uniform(), Convex(found.steps, found.G)
         added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
         notes.append(f"{added}: use regularized(problem, mu, w0).")
-    return {
-        "method": ProxyProx(found.eta),
-        "steps": min(found.steps, 10**9),
-        "averaging": averaging,
-        "stop": stop,
-        "expected": found.guarantee,
-    }, notes
+    return _Settings(ProxyProx(found.eta), min(found.steps, 10**9), *parts, found.guarantee)
 
 
-def _step_costs(audit: Audit, problem: Problem, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what one outer step costs, as in a bill.
+def _step_bill(audit: Audit, problem: Problem, settings: _Settings) -> Bill:
+    """Return what one outer step costs.
 
     The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
     the inner solver's work comes near its own count.
     """
-    passes, seconds, chosen = 0.0, audit.batch.seconds, ("method", "stop")
-    if settings["stop"] is not None:
-        run = Run(problem, audit.points[0].w, **{k: settings[k] for k in chosen}, rng=0)
+    batch, passes, seconds, w0 = audit.batch, 0.0, audit.batch.seconds, audit.points[0].w
+    if settings.stop is not None:
+        run = Run(problem, w0, method=settings.method, stop=settings.stop, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
         work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
         passes, seconds = float(work), seconds + used.seconds
-    return asdict(Bill(1.0, audit.batch.samples, audit.batch.cost, passes, seconds))
+    return Bill(1.0, batch.samples, batch.cost, passes, seconds)
 
 
-def _affordable_steps(limits: Budget | None, per_step: dict[str, Any]) -> float:
+def _affordable_steps(limits: Budget | None, per_step: Bill) -> float:
     """Return the steps that every limit allows; infinitely many without limits."""
-    pairs = [(getattr(limits, name, None), each) for name, each in per_step.items()]
-    allowed = [math.floor(limit / each) for limit, each in pairs if limit and each]
-    return float(min(allowed, default=math.inf))
+    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
+    return float(min((limit // each for limit, each in pairs if limit and each), default=math.inf))
 
 
 def _rough_notes(audit: Audit, *, guaranteed: bool) -> list[str]:

@@ -172,7 +172,7 @@ def rehearse(
     epsilon = positive("epsilon", epsilon)
     steps = None if steps is None else whole("steps", steps)
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
-    found = []
+    found: list[Rehearsal] = []
     if P is None:
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
@@ -195,12 +195,11 @@ def rehearse(
 def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
     """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
     for averaged, curve in enumerate(excess):
-        ends = np.flatnonzero(curve <= epsilon)
-        if steps is not None:
-            ends = [np.searchsorted(STEPS, min(steps, STEPS[-1]))]
-        if len(ends) and curve[ends[0]] < math.inf:
-            count = float(steps or STEPS[ends[0]])
-            yield Rehearsal(eta, count, float(curve[ends[0]]), bool(averaged))
+        # The first of the steps at which ε is reached, if any is.
+        at = int(np.argmax(curve <= epsilon)) if steps is None else np.searchsorted(STEPS, steps)
+        at = min(at, len(STEPS) - 1)
+        if curve[at] < math.inf if steps else curve[at] <= epsilon:
+            yield Rehearsal(eta, float(steps or STEPS[at]), float(curve[at]), bool(averaged))
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,8 @@ class Audit:
     @property
     def recommended(self) -> Problem:
         """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
-        own, proxy = self.problem.proxy, Zero()
+        own = self.problem.proxy
+        proxy: Any = Zero()
         if self.leaning is Verdict.USE:
             proxy = own
         elif self.leaning is Verdict.USE_SCALED:

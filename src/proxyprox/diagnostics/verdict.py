@@ -143,7 +143,8 @@ def conclude(
     share = _share_to_judge_by(_shares(points))
     leaning = decide(sgd, plain, scaled, similarity=share, scaled_similarity=scaled_share)
     scale = Suggestion(weights, scaled_delta, helps=leaning is Verdict.USE_SCALED)
-    best, offered, mixture = plain, (1.0,), None
+    offered: tuple[float, ...] = (1.0,)
+    best, mixture = plain, None
     if scaled is not None and scale.helps:
         best, offered = scaled, weights
     if others:
