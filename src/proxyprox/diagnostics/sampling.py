@@ -235,10 +235,9 @@ class MeteredTarget:
         return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
 
     def _ask(self, name: str, query: Query, *arguments: Any) -> Vector:
-        cost = price(self.objective, query, self.ledger)
-        if self._batches_paid and not query.exact:
-            del cost["target_samples"]
-        self.ledger.add(cost)
+        for item, amount in price(self.objective, query, self.ledger).items():
+            if item != "target_samples" or query.exact or not self._batches_paid:
+                setattr(self.ledger, item, getattr(self.ledger, item) + amount)
         begun = time.perf_counter()
         # Overflow at a trial point raises the error below; a warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
+import timeit
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
+from proxyprox._util.arrays import from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.diagnostics import curvature, rehearsal
 from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
@@ -50,13 +50,10 @@ UNITS = 4.0
 
 _NOT_CONVEX = "The target is not convex everywhere: the rehearsal leaves such directions out."
 _SLOW_PROXY = (
-    "A proxy gradient takes longer than a target gradient: it pays only if those cost more."
+    "A target gradient is faster than a proxy gradient: time alone speaks against the proxy."
 )
 _ALL_ROWS = "All rows of the target are at hand: they can also be fitted directly (ERM)."
-_REMEDY = (
-    "Take larger batches and a larger budget, or a start nearer to the minimum, and audit again; "
-    "or run with minimize(..., safeguard=True), which compares with SGD on the same samples."
-)
+_REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
 
 def decide(
@@ -162,7 +159,9 @@ def conclude(
     batch = target.batch_price(start.w)
     cost = CostRatio(cost_ratio or 0.0, 1.0, "given")
     if cost_ratio is None:
-        cost = CostRatio(batch.seconds, _gradient_seconds(proxy, start.w), "seconds")
+        # A fresh array each time: the meter remembers gradients by identity.
+        seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
+        cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
     count = max(8, len(target.batches))
     found = Audit(
         verdict=leaning if sure else Verdict.UNSURE,
@@ -230,16 +229,6 @@ def _surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
     return leaning is Verdict.DO_NOT_USE and bool(max(tops) <= 0)
 
 
-def _gradient_seconds(proxy: MeteredProxy, w: Vector) -> float:
-    seconds = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        # A fresh array each time: the meter remembers gradients by identity.
-        proxy.gradient(w + 0.0)
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)
-
-
 def find_doubts(
     leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence
 ) -> tuple[str, ...]:
@@ -247,16 +236,14 @@ def find_doubts(
     doubts, visits = [], evidence.visits
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
     if worst.mu.high < -DOWNWARDS * worst.H.estimate:
+        depth = f"by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
         doubts.append(
-            "The target is not convex, like those of networks: it curves downwards at a point "
-            f"visited, by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}. The rehearsal "
-            "leaves such directions out. Compare short runs with and without the proxy instead."
+            f"The target is not convex: it curves downwards at a point visited, {depth}. The "
+            "rehearsal leaves such directions out. Compare short runs with and without the proxy."
         )
     if len(visits) == 1 < evidence.probe.looks and np.any(visits[0].gradient):
-        doubts.append(
-            "Only one point could be visited, the start: no lower point was found along the "
-            f"step from there that the batches can tell from noise. {_REMEDY}"
-        )
+        alone = "Only one point could be visited, the start: the first step led to no lower one."
+        doubts.append(f"{alone} {_REMEDY}")
     pairs, probe = list(pairwise(visits)), evidence.probe
     of_target = [_unexplained_of_target(a, b, probe) for a, b in pairs]
     of_proxy = [_unexplained_of_proxy(a, b, probe.proxies[0]) for a, b in pairs]
@@ -266,8 +253,8 @@ def find_doubts(
         del unexplained["proxy"]
     kinks = [
         f"The curvature measured does not explain the path: {min(share, 1.0):.0%} of the change of "
-        f"the {name}'s gradient between two points is not what the Hessians there predict. They "
-        "change in between, as those of losses with kinks do, or depend on a few rows of a batch."
+        f"the {name}'s gradient between two points is not what the Hessians there predict. The "
+        "loss has kinks in between, or its curvature depends on a few rows of a batch."
         for name, share in unexplained.items()
         if share > UNEXPLAINED
     ]
