@@ -22,11 +22,11 @@ def model(noise: float) -> QuadraticModel:
 
 @pytest.mark.parametrize(("eta", "proxy"), [(0.7, None), (20.0, P)])
 def test_closed_forms_agree_with_many_simulated_runs(eta: float, proxy: np.ndarray | None) -> None:
-    told = model(0.1)
+    quadratic = model(0.1)
     if proxy is None:
-        curves = ErrorCurve.of(told).excess(eta)
+        curves = ErrorCurve.of(quadratic).excess(eta)
     else:
-        curves = ErrorCurve.of(told, proxy + np.eye(3) / eta).excess(1.0)
+        curves = ErrorCurve.of(quadratic, proxy + np.eye(3) / eta).excess(1.0)
     rng = np.random.default_rng(1)
     inverse = np.linalg.inv((0 if proxy is None else proxy) + np.eye(3) / eta)
     error = np.tile(np.linalg.solve(A, GRADIENT), (20000, 1))
@@ -42,19 +42,19 @@ def test_closed_forms_agree_with_many_simulated_runs(eta: float, proxy: np.ndarr
 
 
 def test_the_start_is_where_newton_says() -> None:
-    told = model(0.0)
-    assert told.start_excess == pytest.approx(GRADIENT @ np.linalg.solve(A, GRADIENT) / 2)
-    assert told.start_distance == pytest.approx(np.linalg.norm(np.linalg.solve(A, GRADIENT)))
+    quadratic = model(0.0)
+    assert quadratic.start_excess == pytest.approx(GRADIENT @ np.linalg.solve(A, GRADIENT) / 2)
+    assert quadratic.start_distance == pytest.approx(np.linalg.norm(np.linalg.solve(A, GRADIENT)))
     moved = QuadraticModel(A, np.zeros(3), np.ones(3), np.zeros((2, 3)))
     assert moved.start_distance == pytest.approx(math.sqrt(3))
 
 
 def test_rehearsed_steps_come_true() -> None:
     rng = np.random.default_rng(2)
-    told = model(0.01)
+    quadratic = model(0.01)
     target = pp.Quadratic(A, b=GRADIENT, noise=0.01 * math.sqrt(3))
     best = target.value(target.minimiser())
-    found = rehearse(told, P, 1e-3)
+    found = rehearse(quadratic, P, 1e-3)
     averaging = pp.Uniform() if found.averaged else pp.Last()
     ends = [
         pp.minimize(
@@ -74,8 +74,8 @@ def test_a_hostile_proxy_leaves_small_step_sizes() -> None:
 
 
 def test_larger_batches_need_fewer_steps() -> None:
-    told = model(0.3)
-    steps = [rehearse(told.with_noise_divided_by(f), P, 1e-3).steps for f in (0.25, 1.0, 4.0)]
+    quadratic = model(0.3)
+    steps = [rehearse(quadratic.with_noise_divided_by(f), P, 1e-3).steps for f in (0.25, 1.0, 4.0)]
     assert steps[0] > steps[1] > steps[2]
 
 
@@ -83,13 +83,13 @@ def test_noise_of_an_averaged_gradient_is_no_distance() -> None:
     residuals = np.random.default_rng(3).standard_normal((16, 3))
     residuals -= residuals.mean(axis=0)
     noise = np.sqrt(np.sum(residuals**2, axis=0) / 15 / 16)
-    told = QuadraticModel(A, 0.5 * noise, np.zeros(3), residuals, averaged=16)
-    assert told.start_excess == 0.0
+    quadratic = QuadraticModel(A, 0.5 * noise, np.zeros(3), residuals, averaged=16)
+    assert quadratic.start_excess == 0.0
 
 
 def test_the_best_of_a_fixed_number_of_steps() -> None:
-    told = model(0.1)
-    few, many = (rehearse(told, P, 1.0, steps=k) for k in (3, 300))
+    quadratic = model(0.1)
+    few, many = (rehearse(quadratic, P, 1.0, steps=k) for k in (3, 300))
     assert many.excess < few.excess
     assert few.steps == 3
 
@@ -99,8 +99,8 @@ def test_noise_that_grows_with_the_distance_is_rehearsed() -> None:
     d, rows, runs = 8, 16, 2000
     scales = np.geomspace(1, 0.1, d)
     H, start = np.diag(scales**2), np.ones(d)
-    told = QuadraticModel(H, H @ start, np.zeros(d), np.zeros((2, d)), growth=1 / rows)
-    curve = ErrorCurve.of(told, H + np.eye(d) / 1e4)
+    quadratic = QuadraticModel(H, H @ start, np.zeros(d), np.zeros((2, d)), growth=1 / rows)
+    curve = ErrorCurve.of(quadratic, H + np.eye(d) / 1e4)
     last, mean = curve.excess(0.6)[:, [int(np.flatnonzero(k == STEPS)[0]) for k in (5, 12)]]
     rng = np.random.default_rng(4)
     error, average = np.tile(start, (runs, 1)), np.zeros((runs, d))

@@ -71,16 +71,18 @@ def test_a_verdict_is_a_sentence() -> None:
 def test_the_headline_states_the_gain(
     verdict: Verdict, sgd: float, proxied: float, words: str
 ) -> None:
-    told = Prediction(1e-3, "convex", 1.0, 1.0, 1.0, steps(sgd), steps(proxied), steps(proxied))
-    assert words in headline(verdict, told)
+    prediction = Prediction(
+        1e-3, "convex", 1.0, 1.0, 1.0, steps(sgd), steps(proxied), steps(proxied)
+    )
+    assert words in headline(verdict, prediction)
 
 
 def test_an_unsure_headline_says_what_the_rehearsal_leans_to() -> None:
-    told = Prediction(1e-3, "convex", 1.0, 1.0, 1.0, steps(100), steps(10), steps(10))
-    words = headline(Verdict.UNSURE, told, Verdict.USE)
+    prediction = Prediction(1e-3, "convex", 1.0, 1.0, 1.0, steps(100), steps(10), steps(10))
+    words = headline(Verdict.UNSURE, prediction, Verdict.USE)
     assert words.startswith("Unsure, see below; the rehearsal alone says “use it”: to ε")
     assert "10 times fewer" in words
-    refused = headline(Verdict.UNSURE, told, Verdict.DO_NOT_USE)
+    refused = headline(Verdict.UNSURE, prediction, Verdict.DO_NOT_USE)
     assert "“do not use it”" in refused
     assert "too few to rely on" in refused
 

@@ -406,7 +406,7 @@ class HessianProbe:
         kept = sizes > 1e-6 * sizes[0]
         basis = left[:, kept]
         A = basis.T @ vector_images @ (right[kept].T / sizes[kept])
-        P = tuple(symmetric_matrix(proxy_product(proxy, w), w, basis) for proxy in self.proxies)
+        P = tuple(proxy_hessian(proxy, w, basis) for proxy in self.proxies)
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
         return target, difference, (A + A.T) / 2, P, basis
 
@@ -434,7 +434,7 @@ class HessianProbe:
 
     def _affordable(self, gradients: int) -> int:
         """Return how many products at one point so many target gradients pay for."""
-        return (gradients - self.price(0)) // (self.price(1) - self.price(0))
+        return gradients // len(self.batches) - 1 if self.batches else gradients
 
     def _halves(self, w: Vector) -> list[Product]:
         """Return products from two halves of the batches, or the one product without noise."""

@@ -194,11 +194,11 @@ def rehearse(
 
 def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
     """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
+    limit = epsilon if steps is None else np.finfo(np.float64).max
     for averaged, curve in enumerate(excess):
-        # The first of the steps at which ε is reached, if any is.
-        at = int(np.argmax(curve <= epsilon)) if steps is None else np.searchsorted(STEPS, steps)
-        at = min(at, len(STEPS) - 1)
-        if curve[at] < math.inf if steps else curve[at] <= epsilon:
+        at = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)
+        at = min(int(at), len(STEPS) - 1)
+        if curve[at] <= limit:
             yield Rehearsal(eta, float(steps or STEPS[at]), float(curve[at]), bool(averaged))
 
 

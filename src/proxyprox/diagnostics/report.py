@@ -26,7 +26,7 @@ MEANINGS = {
 # How an alarm begins that is about the target: there is nothing to plan then.
 NO_VERDICT = "No verdict:"
 
-# Share by which two numbers of steps must differ to be told apart.
+# Share by which two numbers of steps must differ to be prediction apart.
 _ALIKE = 0.05
 
 
@@ -57,6 +57,7 @@ def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None =
 
     Examples
     --------
+    >>> from proxyprox.diagnostics import Rehearsal
     >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
     >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
     'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
@@ -245,7 +246,7 @@ class Audit:
         return Problem(self.problem.objective, proxy, self.problem.penalty)
 
     def __str__(self) -> str:
-        ledger, told, count = self.ledger, self.prediction, len(self.points)
+        ledger, prediction, count = self.ledger, self.prediction, len(self.points)
         used = (
             f"  the audit used {ledger.target_gradients} target gradients on "
             f"{ledger.target_samples} samples (a pass over all of the data counts all its rows)"
@@ -258,12 +259,15 @@ class Audit:
         lines.append(f"  {where}, {self.confidence:.0%} limits:")
         for field_name, (name, meaning) in MEANINGS.items():
             lines.append(f"    {name:<18} {getattr(self, field_name)} – {meaning}")
-        sgd, best = step_words(told.rehearsed_sgd.steps), step_words(told.rehearsed_best.steps)
+        sgd, best = (
+            step_words(prediction.rehearsed_sgd.steps),
+            step_words(prediction.rehearsed_best.steps),
+        )
         lines += [
             f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
             f"    rehearsed: SGD {sgd}, ProxyProx {best}",
-            f"    theory ({told.regime}, constants left out): SGD {told.sgd:.3g}, "
-            f"accelerated {told.accelerated:.3g}, ProxyProx {told.proxyprox:.3g}",
+            f"    theory ({prediction.regime}, constants left out): SGD {prediction.sgd:.3g}, "
+            f"accelerated {prediction.accelerated:.3g}, ProxyProx {prediction.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
         ]
         return "\n".join([*lines, used])

@@ -49,9 +49,6 @@ DOWNWARDS = 0.05
 UNITS = 4.0
 
 _NOT_CONVEX = "The target is not convex everywhere: the rehearsal leaves such directions out."
-_SLOW_PROXY = (
-    "A target gradient is faster than a proxy gradient: time alone speaks against the proxy."
-)
 _ALL_ROWS = "All rows of the target are at hand: they can also be fitted directly (ERM)."
 _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
@@ -335,8 +332,6 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     # Where it is more than a trace, the doubts say so.
     if sure and min(point.mu.high for point in points) < 0:
         reasons.append(_NOT_CONVEX)
-    if found.cost.unit == "seconds" and found.cost.target < found.cost.proxy:
-        reasons.append(_SLOW_PROXY)
     if found.problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
     countable = has(objective, "everything") and has(objective, "samples")
