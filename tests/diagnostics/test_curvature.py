@@ -129,7 +129,7 @@ def gradient(w: Any) -> Any:
     return w / np.sqrt(1 + w @ w)
 
 
-def searched(
+def search(
     objective: Any, length: float, *, probes: int = 24, exact: bool = False
 ) -> tuple[Any, Ledger]:
     ledger, rng = Ledger(), np.random.default_rng(0)
@@ -149,15 +149,15 @@ def searched(
 
 @pytest.mark.parametrize("length", [1e5, 3e3, 200.0, 54.0, 10.0, 1.0])
 def test_a_step_of_any_length_ends_near_where_the_loss_is_least(length: float) -> None:
-    point, ledger = searched(pp.FunctionObjective(gradient), length)
+    point, ledger = search(pp.FunctionObjective(gradient), length)
     assert value(point) < 0.8 * value(W)
     assert ledger.target_gradients <= 24
 
 
 def test_an_exact_curvature_is_only_shortened() -> None:
-    short, _ = searched(pp.FunctionObjective(gradient), 1.0, exact=True)
+    short, _ = search(pp.FunctionObjective(gradient), 1.0, exact=True)
     assert np.linalg.norm(short - W) == pytest.approx(1.0, rel=1e-3)
-    long, _ = searched(pp.FunctionObjective(gradient), 2e3, exact=True)
+    long, _ = search(pp.FunctionObjective(gradient), 2e3, exact=True)
     assert value(long) < value(W)
 
 
@@ -170,13 +170,13 @@ def test_one_batch_that_points_elsewhere_does_not_decide(seed: int) -> None:
     noise -= noise.mean(axis=0)
     batches = iter(noise)
     noisy = pp.FunctionObjective(lambda w, b: gradient(w) + b, sample=lambda rng: next(batches))
-    point, ledger = searched(noisy, 1e4)
+    point, ledger = search(noisy, 1e4)
     assert value(point) < value(W)
     assert ledger.target_gradients <= 24
 
 
 def test_where_every_point_ahead_is_lost_there_is_none() -> None:
     cliff = pp.FunctionObjective(lambda w: gradient(w) if np.allclose(w, W) else w * np.nan)
-    point, ledger = searched(cliff, 10.0, probes=3)
+    point, ledger = search(cliff, 10.0, probes=3)
     assert point is None
     assert ledger.target_gradients == 3

@@ -13,7 +13,7 @@ from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import generator, has, listed, message, one_of, positive, whole
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
-from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stacked
+from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
 from proxyprox.oracles import MeteredProxy, reported_value
 from proxyprox.problems import Problem, Zero
@@ -321,7 +321,7 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
         point = here.w + at * (trial - here.w)
         slope, exploded = math.inf, True
         try:
-            there = stacked(target.gradients(point, target.batches[:count]))
+            there = stack_rows(target.gradients(point, target.batches[:count]))
         except NonFiniteError:
             pass
         else:

@@ -16,7 +16,7 @@ from scipy.special import fdtri
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has, require_takes
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stacked
+from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stack_rows
 from proxyprox.oracles import MeteredProxy
 
 Product = Callable[[Vector], Vector]
@@ -226,7 +226,7 @@ def inflation(size: int, failure: float) -> float:
 def symmetric_matrix(product: Product, w: Vector, basis: Matrix | None = None) -> Matrix:
     """Return the matrix of a symmetric operator at w, or its projection on a basis."""
     columns = np.eye(int(w.shape[0])) if basis is None else basis.T
-    image = stacked(product(from_numpy(column, like=w)) for column in columns).T
+    image = stack_rows(product(from_numpy(column, like=w)) for column in columns).T
     projected = image if basis is None else basis.T @ image
     return np.asarray((projected + projected.T) / 2)
 
@@ -352,7 +352,7 @@ class HessianProbe:
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:
         """Measure at w, the curvature with at most ``share`` target gradients."""
-        gradients = stacked(self.target.gradients(w))
+        gradients = stack_rows(self.target.gradients(w))
         gradient, averaged = gradients.mean(axis=0), 0 if self.target.exact else len(gradients)
         full = None if self.target.exact else self.target.full_gradient(w)
         if full is not None:
@@ -399,8 +399,8 @@ class HessianProbe:
             split = self._random_space(lambda v: (one(v) - two(v)) / 2, w, steps)
             error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
         spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
-        vectors = stacked([*(v for space in spaces for v in space.basis), *between.basis]).T
-        vector_images = stacked([*(v for space in spaces for v in space.images), *images]).T
+        vectors = stack_rows([*(v for space in spaces for v in space.basis), *between.basis]).T
+        vector_images = stack_rows([*(v for space in spaces for v in space.images), *images]).T
         # Through the singular vectors: directions that several spaces hold are kept once.
         left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
         kept = sizes > 1e-6 * sizes[0]

@@ -259,13 +259,10 @@ class Audit:
         lines.append(f"  {where}, {self.confidence:.0%} limits:")
         for field_name, (name, meaning) in MEANINGS.items():
             lines.append(f"    {name:<18} {getattr(self, field_name)} – {meaning}")
-        sgd, best = (
-            step_words(prediction.rehearsed_sgd.steps),
-            step_words(prediction.rehearsed_best.steps),
-        )
+        sgd, best = prediction.rehearsed_sgd.steps, prediction.rehearsed_best.steps
         lines += [
             f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
-            f"    rehearsed: SGD {sgd}, ProxyProx {best}",
+            f"    rehearsed: SGD {step_words(sgd)}, ProxyProx {step_words(best)}",
             f"    theory ({prediction.regime}, constants left out): SGD {prediction.sgd:.3g}, "
             f"accelerated {prediction.accelerated:.3g}, ProxyProx {prediction.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",

@@ -164,7 +164,7 @@ def _jackknife(gram: Matrix) -> float:
     return math.sqrt((n - 1) / n * float(np.sum((logs - logs.mean()) ** 2)))
 
 
-def stacked(vectors: Iterable[Vector]) -> Matrix:
+def stack_rows(vectors: Iterable[Vector]) -> Matrix:
     """Return vectors of any library as the rows of a float64 NumPy matrix."""
     return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
 
@@ -257,4 +257,4 @@ def proxy_noise(
     batches = [copied_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
     if batches[0] is None:
         return Interval(0.0, 0.0, 0.0)
-    return noise_level(stacked(proxy.gradient(w, batch) for batch in batches), confidence)
+    return noise_level(stack_rows(proxy.gradient(w, batch) for batch in batches), confidence)

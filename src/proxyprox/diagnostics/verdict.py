@@ -16,7 +16,7 @@ from proxyprox._util.arrays import from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.diagnostics import curvature, rehearsal
 from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights, step_words
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
 from proxyprox.oracles import MeteredProxy
@@ -89,15 +89,12 @@ def decide(
     'DO_NOT_USE'
     """
 
-    def gain(one: Rehearsal, other: Rehearsal) -> float:
-        return one.ratio(other, FEW)
-
     def pays(found: Rehearsal, share: float) -> bool:
-        return gain(sgd, found) >= (TIE if share <= SIMILAR else GAIN)
+        return sgd.ratio(found, FEW) >= (TIE if share <= SIMILAR else GAIN)
 
-    if scaled is not None and gain(sgd, scaled) > 1 and pays(scaled, scaled_similarity):
+    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, scaled_similarity):
         closer = scaled_similarity <= similarity / 2 and scaled.steps < plain.steps
-        if not pays(plain, similarity) or closer or gain(plain, scaled) >= GAIN:
+        if not pays(plain, similarity) or closer or plain.ratio(scaled, FEW) >= GAIN:
             return Verdict.USE_SCALED
     return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
 
@@ -115,7 +112,7 @@ def conclude(
     """Return the audit, spending at most ``verify`` more target gradients."""
     probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
     target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
-    points, model = measured_points(problem, evidence), evidence.model()
+    points, model = point_estimates(problem, evidence), evidence.model()
     delta, H = largest(p.delta for p in points), largest(p.H for p in points)
     mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
@@ -150,7 +147,7 @@ def conclude(
             best, offered, leaning = mixed, weights, Verdict.USE_MIXED
     leaning = Verdict.DO_NOT_USE if alarm else leaning
     doubts = () if alarm else find_doubts(leaning, points, evidence)
-    sure = not doubts or _surely_useless(leaning, visits)
+    sure = not doubts or _is_surely_useless(leaning, visits)
     safe_mu, sigma = mu.low if mu.low > 0 else max(mu.estimate, 0.0), math.sqrt(sigma2.estimate)
     counts = rehearsal.theory_counts(accuracy, size, safe_mu, delta.estimate, sigma, distance)
     batch = target.batch_price(start.w)
@@ -193,7 +190,7 @@ def conclude(
     return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
 
 
-def measured_points(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
+def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
     """Return the estimates at every point."""
     known, points = getattr(problem.objective, "strong_convexity", None), []
     # The lower limit of a maximum over points errs when any one does: each gets its part.
@@ -217,7 +214,7 @@ def _share_to_judge_by(shares: Sequence[float]) -> float:
     return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
 
 
-def _surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
+def _is_surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
     """Tell whether a proxy is refused because it curves downwards at every point visited.
 
     However wrong the rehearsal, no such proxy is better than none.
@@ -242,8 +239,8 @@ def find_doubts(
         alone = "Only one point could be visited, the start: the first step led to no lower one."
         doubts.append(f"{alone} {_REMEDY}")
     pairs, probe = list(pairwise(visits)), evidence.probe
-    of_target = [_unexplained_of_target(a, b, probe) for a, b in pairs]
-    of_proxy = [_unexplained_of_proxy(a, b, probe.proxies[0]) for a, b in pairs]
+    of_target = [_target_mismatch(a, b, probe) for a, b in pairs]
+    of_proxy = [_proxy_mismatch(a, b, probe.proxies[0]) for a, b in pairs]
     unexplained = {"target": max(of_target, default=0.0), "proxy": max(of_proxy, default=0.0)}
     # A proxy further from the target than none, in other units mostly, need not be understood.
     if leaning is Verdict.DO_NOT_USE and max(evidence.shares([1.0])) > TOO_LARGE:
@@ -260,7 +257,7 @@ def find_doubts(
     return tuple(doubts)
 
 
-def _unexplained_of_target(a: Visit, b: Visit, probe: HessianProbe) -> float:
+def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
     """Return the share of the target's change that the Hessians at both ends do not explain."""
     if a.basis is not None or b.basis is not None:
         return 0.0
@@ -275,10 +272,10 @@ def _unexplained_of_target(a: Visit, b: Visit, probe: HessianProbe) -> float:
         change = each.mean(axis=0)
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
     size = max(norm(a.gradient), norm(b.gradient))
-    return _unexplained(change, (a.A + b.A) / 2 @ step, size, blur)
+    return _mismatch(change, (a.A + b.A) / 2 @ step, size, blur)
 
 
-def _unexplained_of_proxy(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
+def _proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
     """Return the same share of the proxy's change; its products cost the target nothing."""
     before, after = (to_numpy(proxy.gradient(end.w)).astype(np.float64) for end in (a, b))
     step = to_numpy(b.w - a.w).astype(np.float64)
@@ -291,10 +288,10 @@ def _unexplained_of_proxy(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
         return np.asarray(length * to_numpy(product).astype(np.float64))
 
     size = max(norm(before), norm(after))
-    return _unexplained(after - before, (image(a) + image(b)) / 2, size, 0.0)
+    return _mismatch(after - before, (image(a) + image(b)) / 2, size, 0.0)
 
 
-def _unexplained(change: Matrix, predicted: Matrix, gradients: float, blur: float) -> float:
+def _mismatch(change: Matrix, predicted: Matrix, gradients: float, blur: float) -> float:
     size = max(norm(change), norm(predicted))
     # A change lost in the rounding of the gradients says nothing.
     return max(norm(change - predicted) - blur, 0.0) / size if size > 1e-4 * gradients else 0.0
@@ -303,26 +300,22 @@ def _unexplained(change: Matrix, predicted: Matrix, gradients: float, blur: floa
 def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
     verdict, points, sure = found.leaning, found.points, not found.doubts
-    scale, mixture, objective = found.scale, found.mixture, found.problem.objective
-    shares, end = _shares(points), visits[-1]
+    shares, end, objective = _shares(points), visits[-1], found.problem.objective
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
-    at_end = "" if len(points) == 1 else "at the end of the path "
     reasons = [_similarity_words(shares)]
-    if verdict is Verdict.USE_SCALED:
-        reasons.append(
-            "The proxy has the right shape but the wrong size. "
-            f"The scale is {scale.weights[0]:.4g}; {at_end}it brings δ from {delta:.3g} to "
-            f"{scale.delta.estimate:.3g}, {scale.delta.estimate / H:.2g} of H."
+    offers = {
+        Verdict.USE_SCALED: ("The scale is", found.scale),
+        Verdict.USE_MIXED: ("The weights are", found.mixture),
+    }
+    name, offer = offers.get(verdict, ("", None))
+    if offer is not None:
+        weights, reached = ", ".join(f"{weight:.4g}" for weight in offer.weights), offer.delta
+        falls = (
+            f"δ falls from {delta:.3g} to {reached.estimate:.3g}, {reached.estimate / H:.2g} of H"
         )
-    if verdict is Verdict.USE_MIXED and mixture is not None:
-        shown = ", ".join(f"{weight:.3g}" for weight in mixture.weights)
-        alone = step_words(found.prediction.rehearsed_proxyprox.steps)
-        reasons.append(
-            f"The weights are {shown}; {at_end}they bring δ from {delta:.3g} to "
-            f"{mixture.delta.estimate:.3g}. This proxy alone would take {alone} target gradients."
-        )
-    if verdict is Verdict.DO_NOT_USE and scale.weights[0] == 0.0:
+        reasons.append(f"{name} {weights}: {_place(len(points) - 1, len(points))} {falls}.")
+    if verdict is Verdict.DO_NOT_USE and found.scale.weights[0] == 0.0:
         (turned,), least = best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
             negative = f"Its negative would be closer (δ = {least:.3g} at scale {turned:.3g})"
