@@ -173,15 +173,11 @@ def secant_batches(
     if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):
         return []
     if kind == "hvp":
-        raise TypeError(
-            f"curvature='hvp' needs Hessian-vector products, hvp(w, v), from the objective, but "
-            f"{type(objective).__name__} does not offer them. Use curvature='auto'."
-        )
+        remedy = f"{type(objective).__name__} has no hvp(w, v), or accounts for privacy."
+        raise TypeError(message("curvature", kind, "'auto' or 'secants' here", remedy))
     if not target.exact and not getattr(objective, "repeatable", True):
-        raise TypeError(
-            "audit compares gradients of one batch at two points, but the objective says that its "
-            "batches are not repeatable. Give it hvp(w, v), or a repeatable simulation of it."
-        )
+        remedy = "Its batches are not repeatable. Give it hvp(w, v), or a repeatable simulation."
+        raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
     rest = budget - points * (len(batches) + 1) - (points - 1) * (TRIES + MORE)
     most = rest // (points * (size + 1))

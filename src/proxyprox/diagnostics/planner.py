@@ -296,18 +296,13 @@ def _affordable_steps(limits: Budget | None, per_step: Bill) -> float:
 
 def _rough_notes(audit: Audit, *, guaranteed: bool) -> list[str]:
     """Return why steps and suboptimality may be far off; the corollary needs no quadratic model."""
-    notes = []
+    notes, bend, outcome = [], audit.model.bend, "the run may need several times these steps"
     if audit.doubts:
-        held = "its constants hold at the points visited only" if guaranteed else "this is rough"
-        notes.append(
-            f"The audit has its doubts (audit.doubts), and {held}: the run may need several times "
-            "these steps, or few of them. minimize(..., safeguard=True) compares with SGD."
-        )
-    if audit.model.bend > BENT and not guaranteed:
-        notes.append(
-            f"H changes by {audit.model.bend:.0%} on the way: the quadratic model is rough, and "
-            'the run may need several times these steps. eta="auto" finds its own way.'
-        )
+        instead = "minimize(..., safeguard=True) compares with SGD"
+        notes.append(f"The audit has its doubts (audit.doubts): {outcome}, or fewer. {instead}.")
+    if bend > BENT and not guaranteed:
+        rough = f"H changes by {bend:.0%} on the way: the quadratic model is rough, and {outcome}"
+        notes.append(f'{rough}. eta="auto" adapts.')
     return notes
 
 

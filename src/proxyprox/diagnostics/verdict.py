@@ -365,7 +365,7 @@ def _place(j: int, count: int) -> str:
 def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
     """Say so when the sizes of the proxy's curvature look like other units, column by column."""
     worst = int(np.argmax(shares))
-    found = visits[worst]
+    found, place = visits[worst], _place(worst, len(shares)).capitalize()
     own, other = np.diag(found.A), np.diag(found.P[0])
     if found.basis is not None:
         own, other = (np.linalg.eigvalsh(M)[-1:] for M in (found.A, found.P[0]))
@@ -373,16 +373,12 @@ def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
     if not known.any() or np.any(other <= 0):
         return []
     ratios = np.where(known, other / np.where(known, own, 1.0), 1.0)
-    large, median = int(np.argmax(ratios)), float(np.median(ratios[known]))
+    large, factor, where = int(np.argmax(ratios)), float(np.median(ratios[known])), "in the median"
     if shares[worst] > 1 and ratios[large] > UNITS:
-        where = f" along parameter {large} (counted from 0)" if found.basis is None else ""
-        factor = ratios[large]
-    elif median < 1 / UNITS:
-        where, factor = " along the median parameter", median
-    else:
+        factor, where = ratios[large], f"along parameter {large} (counted from 0)"
+        where = "at its steepest" if found.basis is not None else where
+    elif factor >= 1 / UNITS:
         return []
-    return [
-        f"{_place(worst, len(shares)).capitalize()} the proxy curves {_digits(factor)} times as "
-        f"much as the target{where}: its columns, or the loss as a whole, seem to be in other "
-        "units. Scale and centre them as the target's, and audit again."
-    ]
+    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target {where}"
+    remedy = "Scale and centre its columns as the target's, and audit again"
+    return [f"{curves}: its columns, or the loss as a whole, seem to be in other units. {remedy}."]
