@@ -196,8 +196,8 @@ def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> 
     """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
     limit = epsilon if steps is None else np.finfo(np.float64).max
     for averaged, curve in enumerate(excess):
-        at = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)
-        at = min(int(at), len(STEPS) - 1)
+        first = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)
+        at = min(int(first), len(STEPS) - 1)
         if curve[at] <= limit:
             yield Rehearsal(eta, float(steps or STEPS[at]), float(curve[at]), bool(averaged))
 
