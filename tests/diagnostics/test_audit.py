@@ -51,7 +51,7 @@ def test_estimates_at_every_point_hold_the_exact_values(target: pp.GLM) -> None:
     assert found.mu.low == min(p.mu.low for p in found.points)
 
 
-def test_lanczos_serves_where_the_whole_hessian_is_too_dear() -> None:
+def test_lanczos_serves_where_the_whole_hessian_is_too_expensive() -> None:
     X, y = data(d=60)
     loss = pp.logistic_regression(X, y, l2=1e-3, batch_size=64)
     proxy = loss.subsample(100, rng=2)
@@ -183,11 +183,11 @@ def test_the_same_seed_gives_the_same_audit(target: pp.GLM) -> None:
 
 def test_sources_of_epsilon_and_b_are_said(target: pp.GLM) -> None:
     problem = pp.Problem(target, target.label_free())
-    guessed, told = audit(problem, rng=0), audit(problem, epsilon=1e-3, B=2.0, rng=0)
+    guessed, given = audit(problem, rng=0), audit(problem, epsilon=1e-3, B=2.0, rng=0)
     assert (guessed.epsilon_source, guessed.B_source) == ("estimated", "estimated")
-    assert (told.epsilon_source, told.B_source) == ("given", "given")
-    assert told.prediction.epsilon == 1e-3
-    assert "SGD" in str(told)
+    assert (given.epsilon_source, given.B_source) == ("given", "given")
+    assert given.prediction.epsilon == 1e-3
+    assert "SGD" in str(given)
 
 
 def test_a_given_cost_ratio_is_used(target: pp.GLM) -> None:

@@ -10,7 +10,7 @@ import pytest
 import proxyprox as pp
 from proxyprox.diagnostics import audit
 
-CASES = 40
+CASES = 20
 
 
 def quadratic(rng: np.random.Generator) -> pp.Problem:

@@ -29,7 +29,7 @@ def best_value(target: pp.GLM) -> float:
 
 
 def test_the_planned_run_reaches_its_accuracy(target: pp.GLM, found: Audit) -> None:
-    planned = plan(found)
+    planned = plan(found, factors=[])
     ends = [
         target.value(pp.minimize(planned.problem, **planned.arguments, rng=s).w) for s in range(5)
     ]
@@ -63,20 +63,21 @@ def test_plans_hold_on_losses_and_data_not_used_to_make_them(name: str) -> None:
     loss, proxy = unseen(name)
     best = best_value(loss)
     epsilon = 0.02 * (loss.value(loss.zeros()) - best)
-    planned = plan(audit(pp.Problem(loss, proxy), epsilon=epsilon, rng=0), budget=500)
+    found = audit(pp.Problem(loss, proxy), epsilon=epsilon, rng=0)
+    planned = plan(found, budget=500, factors=[])
     assert planned.reaches
     runs = [pp.minimize(planned.problem, **planned.arguments, rng=s) for s in range(6)]
     assert all(run.ledger.target_gradients == planned.bill.target_gradients for run in runs)
     assert np.mean([loss.value(run.w) for run in runs]) - best < 2 * epsilon
     # With a third of the budget the plan says itself how far it gets.
-    short = plan(audit(pp.Problem(loss, proxy), epsilon=epsilon, rng=0), budget=planned.steps // 3)
+    short = plan(found, budget=planned.steps // 3, factors=[])
     ends = [pp.minimize(short.problem, **short.arguments, rng=s).w for s in range(6)]
     assert not short.reaches
     assert 0.3 < (np.mean([loss.value(w) for w in ends]) - best) / short.expected < 3
 
 
 def test_an_accuracy_out_of_reach_is_said(found: Audit) -> None:
-    planned = plan(found, epsilon=1e-13)
+    planned = plan(found, epsilon=1e-13, factors=[])
     assert not planned.reaches
     assert "No constant step size" in planned.notes[-1]
 
@@ -96,7 +97,7 @@ def test_batches_of_less_than_a_sample_are_left_out() -> None:
 
 
 def test_the_bill_is_the_one_that_comes(target: pp.GLM, found: Audit) -> None:
-    planned = plan(found)
+    planned = plan(found, factors=[])
     ledger = pp.minimize(planned.problem, **planned.arguments, rng=0).ledger
     assert planned.bill.target_gradients == ledger.target_gradients == planned.steps
     assert planned.bill.target_samples == ledger.target_samples
@@ -105,12 +106,12 @@ def test_the_bill_is_the_one_that_comes(target: pp.GLM, found: Audit) -> None:
 
 
 def test_a_budget_too_small_is_said_and_used_well(target: pp.GLM, found: Audit) -> None:
-    planned = plan(found, epsilon=1e-6, budget=5)
+    planned = plan(found, epsilon=1e-6, budget=5, factors=[])
     assert planned.steps == 5
     assert not planned.reaches
     assert planned.expected > 1e-6
     assert "budget" in planned.notes[0]
-    samples = plan(found, epsilon=1e-6, budget=pp.Budget(target_samples=5 * 128))
+    samples = plan(found, epsilon=1e-6, budget=pp.Budget(target_samples=5 * 128), factors=[])
     assert samples.steps == 5
 
 
@@ -129,7 +130,7 @@ def test_without_a_useful_proxy_the_plan_is_sgd() -> None:
     strange = rng.standard_normal((500, 10))
     useless = audit(pp.Problem(goal, goal.label_free(strange)), rng=0)
     assert useless.verdict is Verdict.DO_NOT_USE
-    planned = plan(useless)
+    planned = plan(useless, factors=[])
     assert isinstance(planned.method, pp.SGD)
     assert planned.stop is None
     assert planned.bill.proxy_gradients == 0
@@ -140,25 +141,25 @@ def test_without_a_useful_proxy_the_plan_is_sgd() -> None:
 
 def test_a_scaled_proxy_is_planned_with_its_scale(target: pp.GLM) -> None:
     wrong = ScaledProxy(target.label_free(), 1e-3)
-    planned = plan(audit(pp.Problem(target, wrong), epsilon=5e-3, rng=0))
+    planned = plan(audit(pp.Problem(target, wrong), epsilon=5e-3, rng=0), factors=[])
     assert isinstance(planned.problem.proxy, ScaledProxy)
     end = pp.minimize(planned.problem, **planned.arguments, rng=3)
     assert target.value(end.w) - best_value(target) < 2 * planned.epsilon
 
 
 def test_the_guaranteed_plan_is_the_corollarys(found: Audit) -> None:
-    sure = plan(found, guaranteed=True)
+    sure = plan(found, guaranteed=True, factors=[])
     assert isinstance(sure.averaging, pp.Geometric)
     assert isinstance(sure.stop, pp.StronglyConvex)
     assert sure.expected <= sure.epsilon * (1 + 1e-9)
-    assert sure.steps > plan(found).steps
+    assert sure.steps > plan(found, factors=[]).steps
     assert any("B" in note for note in sure.notes)
 
 
 def test_a_convex_loss_gets_the_convex_corollary() -> None:
     flat = pp.Quadratic(np.diag([1.0, 0.5, 0.0]), b=np.array([1.0, 1.0, 0.0]), noise=0.1)
     found = audit(pp.Problem(flat, pp.Quadratic(np.diag([1.0, 0.4, 0.0]))), rng=0)
-    sure = plan(found, epsilon=0.1, guaranteed=True)
+    sure = plan(found, epsilon=0.1, guaranteed=True, factors=[])
     assert isinstance(sure.averaging, pp.Uniform)
     assert isinstance(sure.stop, pp.Convex)
 

@@ -4,16 +4,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.diagnostics.rehearsal import (
-    STEPS,
-    QuadraticModel,
-    _Curve,
-    rehearse,
-    start_distance,
-    start_excess,
-)
+from proxyprox.diagnostics import QuadraticModel, best_weights, rehearse
+from proxyprox.diagnostics.rehearsal import STEPS, ErrorCurve
 
 A = np.diag([1.0, 0.3, 0.01])
 P = np.diag([0.8, 0.35, 0.0])
@@ -27,13 +22,11 @@ def model(noise: float) -> QuadraticModel:
 
 @pytest.mark.parametrize(("eta", "proxy"), [(0.7, None), (20.0, P)])
 def test_closed_forms_agree_with_many_simulated_runs(eta: float, proxy: np.ndarray | None) -> None:
-    told = model(0.1)
+    quadratic = model(0.1)
     if proxy is None:
-        curves = _Curve.of_sgd(told).excess(eta)
+        curves = ErrorCurve.of(quadratic).excess(eta)
     else:
-        pencil = _Curve.of_proxyprox(told, proxy, eta)
-        assert pencil is not None
-        curves = pencil.excess(1.0)
+        curves = ErrorCurve.of(quadratic, proxy + np.eye(3) / eta).excess(1.0)
     rng = np.random.default_rng(1)
     inverse = np.linalg.inv((0 if proxy is None else proxy) + np.eye(3) / eta)
     error = np.tile(np.linalg.solve(A, GRADIENT), (20000, 1))
@@ -49,19 +42,19 @@ def test_closed_forms_agree_with_many_simulated_runs(eta: float, proxy: np.ndarr
 
 
 def test_the_start_is_where_newton_says() -> None:
-    told = model(0.0)
-    assert start_excess(told) == pytest.approx(GRADIENT @ np.linalg.solve(A, GRADIENT) / 2)
-    assert start_distance(told) == pytest.approx(np.linalg.norm(np.linalg.solve(A, GRADIENT)))
+    quadratic = model(0.0)
+    assert quadratic.start_excess == pytest.approx(GRADIENT @ np.linalg.solve(A, GRADIENT) / 2)
+    assert quadratic.start_distance == pytest.approx(np.linalg.norm(np.linalg.solve(A, GRADIENT)))
     moved = QuadraticModel(A, np.zeros(3), np.ones(3), np.zeros((2, 3)))
-    assert start_distance(moved) == pytest.approx(math.sqrt(3))
+    assert moved.start_distance == pytest.approx(math.sqrt(3))
 
 
 def test_rehearsed_steps_come_true() -> None:
     rng = np.random.default_rng(2)
-    told = model(0.01)
+    quadratic = model(0.01)
     target = pp.Quadratic(A, b=GRADIENT, noise=0.01 * math.sqrt(3))
     best = target.value(target.minimiser())
-    found = rehearse(told, P, 1e-3)
+    found = rehearse(quadratic, P, 1e-3)
     averaging = pp.Uniform() if found.averaged else pp.Last()
     ends = [
         pp.minimize(
@@ -81,8 +74,8 @@ def test_a_hostile_proxy_leaves_small_step_sizes() -> None:
 
 
 def test_larger_batches_need_fewer_steps() -> None:
-    told = model(0.3)
-    steps = [rehearse(told.with_noise_divided_by(f), P, 1e-3).steps for f in (0.25, 1.0, 4.0)]
+    quadratic = model(0.3)
+    steps = [rehearse(quadratic.with_noise_divided_by(f), P, 1e-3).steps for f in (0.25, 1.0, 4.0)]
     assert steps[0] > steps[1] > steps[2]
 
 
@@ -90,13 +83,13 @@ def test_noise_of_an_averaged_gradient_is_no_distance() -> None:
     residuals = np.random.default_rng(3).standard_normal((16, 3))
     residuals -= residuals.mean(axis=0)
     noise = np.sqrt(np.sum(residuals**2, axis=0) / 15 / 16)
-    told = QuadraticModel(A, 0.5 * noise, np.zeros(3), residuals, averaged=16)
-    assert start_excess(told) == 0.0
+    quadratic = QuadraticModel(A, 0.5 * noise, np.zeros(3), residuals, averaged=16)
+    assert quadratic.start_excess == 0.0
 
 
 def test_the_best_of_a_fixed_number_of_steps() -> None:
-    told = model(0.1)
-    few, many = (rehearse(told, P, 1.0, steps=k) for k in (3, 300))
+    quadratic = model(0.1)
+    few, many = (rehearse(quadratic, P, 1.0, steps=k) for k in (3, 300))
     assert many.excess < few.excess
     assert few.steps == 3
 
@@ -106,10 +99,9 @@ def test_noise_that_grows_with_the_distance_is_rehearsed() -> None:
     d, rows, runs = 8, 16, 2000
     scales = np.geomspace(1, 0.1, d)
     H, start = np.diag(scales**2), np.ones(d)
-    told = QuadraticModel(H, H @ start, np.zeros(d), np.zeros((2, d)), growth=1 / rows)
-    pencil = _Curve.of_proxyprox(told, H, 1e4)
-    assert pencil is not None
-    last, mean = pencil.excess(0.6)[:, [int(np.flatnonzero(k == STEPS)[0]) for k in (5, 12)]]
+    quadratic = QuadraticModel(H, H @ start, np.zeros(d), np.zeros((2, d)), growth=1 / rows)
+    curve = ErrorCurve.of(quadratic, H + np.eye(d) / 1e4)
+    last, mean = curve.excess(0.6)[:, [int(np.flatnonzero(k == STEPS)[0]) for k in (5, 12)]]
     rng = np.random.default_rng(4)
     error, average = np.tile(start, (runs, 1)), np.zeros((runs, d))
     seen: dict[int, tuple[float, float]] = {}
@@ -127,7 +119,7 @@ def test_noise_that_grows_with_the_distance_is_rehearsed() -> None:
 
 def test_steps_too_long_for_their_batches_are_ruled_out() -> None:
     wild = QuadraticModel(A, GRADIENT, np.zeros(3), np.zeros((2, 3)), growth=1.0)
-    assert np.all(np.isinf(_Curve.of_sgd(wild).excess(1.9)))
+    assert np.all(np.isinf(ErrorCurve.of(wild).excess(1.9)))
     calm = rehearse(wild, A, 1e-3)
     assert math.isfinite(calm.steps)
     assert calm.steps > rehearse(model(0.0), A, 1e-3).steps
@@ -151,3 +143,54 @@ def test_of_several_proxy_hessians_the_worst_counts() -> None:
     alone = [rehearse(model, P, 1e-3).steps for P in (close, steep)]
     assert rehearse(model, [close], 1e-3).steps == alone[0]
     assert rehearse(model, [close, steep], 1e-3).steps >= max(alone) > 5 * alone[0]
+
+
+def positive_matrix(rng: np.random.Generator, size: int = 8) -> np.ndarray:
+    root = rng.standard_normal((size, size))
+    return root @ root.T / size
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_scale_agrees_with_a_search_of_the_line(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    A, P = positive_matrix(rng), 30 * positive_matrix(rng)
+    (scale,), delta = best_weights(A, [P])
+    slow = scipy.optimize.minimize_scalar(
+        lambda s: np.linalg.norm(A - s * P, 2), bounds=(0, 1), method="bounded",
+        options={"xatol": 1e-10},
+    )  # fmt: skip
+    assert delta == pytest.approx(slow.fun, rel=2e-3)
+    assert delta == pytest.approx(np.linalg.norm(A - scale * P, 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixture_agrees_with_a_grid(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one, two = positive_matrix(rng), positive_matrix(rng)
+    A = 0.7 * one + 1.6 * two + 0.05 * positive_matrix(rng)
+    weights, delta = best_weights(A, [one, two])
+    grid = np.linspace(0, 2.5, 60)
+    slow = min(np.linalg.norm(A - a * one - b * two, 2) for a in grid for b in grid)
+    assert delta <= slow + 1e-4
+    assert min(weights) >= 0
+    assert weights == pytest.approx((0.7, 1.6), abs=0.15)
+
+
+def test_a_proxy_of_the_wrong_sign_gets_no_weight() -> None:
+    A = np.diag([1.0, 2.0])
+    assert best_weights(A, [-A]) == ((0.0,), pytest.approx(2.0))
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e-1, 10.0, 1e3])
+def test_a_wrong_size_is_undone(factor: float) -> None:
+    A = positive_matrix(np.random.default_rng(9))
+    (scale,), delta = best_weights(A, [factor * A])
+    assert scale == pytest.approx(1 / factor, rel=1e-3)
+    assert delta < 1e-3 * np.linalg.norm(A, 2)
+
+
+def test_flat_losses_are_no_trouble() -> None:
+    zero = np.zeros((3, 3))
+    assert best_weights(zero, [np.eye(3)]) == ((0.0,), 0.0)
+    assert best_weights(np.eye(3), [zero]) == ((0.0,), 1.0)
+    assert best_weights(np.eye(3), [zero, np.eye(3)])[0] == pytest.approx((0.0, 1.0), abs=1e-3)

@@ -1,7 +1,7 @@
 """Is my proxy any good? Similarity, noise, a verdict and a plan, before anything is spent."""
 
 from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.evidence import Segment
+from proxyprox.diagnostics.curvature import Segment
 from proxyprox.diagnostics.planner import Bill, RunPlan, WhatIf, plan
 from proxyprox.diagnostics.rehearsal import (
     Prediction,
@@ -10,9 +10,8 @@ from proxyprox.diagnostics.rehearsal import (
     best_weights,
     rehearse,
 )
-from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion
+from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Interval, noise_level
-from proxyprox.diagnostics.verdict import Verdict
 
 __all__ = [
     "Audit",

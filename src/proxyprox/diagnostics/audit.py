@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import generator, listed, message, positive, whole
-from proxyprox.diagnostics.conclusion import Question, conclude
-from proxyprox.diagnostics.evidence import gather, share_out, source_for
-from proxyprox.diagnostics.report import Audit
-from proxyprox.diagnostics.sampling import MeteredTarget, Sampler
-from proxyprox.oracles import MeteredProxy
+from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
+from proxyprox._util.validation import generator, has, listed, message, one_of, positive, whole
+from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
+from proxyprox.diagnostics.report import NO_VERDICT, Audit
+from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
+from proxyprox.diagnostics.verdict import conclude
+from proxyprox.oracles import MeteredProxy, reported_value
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
-from proxyprox.setup import starting_point
+from proxyprox.setup import require_problem, starting_point
+from proxyprox.subproblem import NonFiniteError
 
 __all__ = ["audit"]
+
+# Target gradients kept back for each step of the path: it may have to be shortened.
+TRIES = 3
+
+# Further ones where the budget allows: steps made with noisy secants need a closer look.
+MORE = 21
+
+# Lanczos steps that verify δ at the best scale, where the budget allows.
+VERIFYING = 8
+
+# A loss that grows by twice its size along a path that leads down has run away.
+FAR = 2.0
+
+# Share of H added to the model's curvature: a step that flat, noisy directions cannot run off.
+DAMPING = 1e-2
+
+# Share of the first slope that is still steep: short of a minimum, to go farther; past it, to go
+# back. A step made with secants goes back as soon as it is past: convex losses are lower wherever
+# they still fall, but where they rise they may be anything.
+STEEP = 0.5
+
+# Share of it that is as good as none past a minimum, where no noise blurs the slopes.
+LEVEL = 0.1
+
+# Standard errors by which the first slope must differ from zero on the batches of a probe.
+CERTAIN = 3.0
+
+# Points that a search can probe at least: with fewer probes than batches, fewer batches are asked.
+LEAST_POINTS = 5
+
+# Most times a step is lengthened at once, and the width of a bracket that is halved in logs.
+FARTHER = 4.0
 
 
 def audit(
@@ -96,43 +130,213 @@ def audit(
     ('USE', 1.0, 62)
     """
     begun = time.perf_counter()
-    _check(problem, epsilon, B, cost_ratio, confidence)
-    rng = generator(rng)
-    start = starting_point(problem, w0)
-    size, points = int(start.shape[0]), whole("points", points)
-    ledger = Ledger()
-    given = listed("others", others, "a list of further proxies")
-    others = tuple(Problem(problem.objective, other).proxy for other in given)
-    proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
-    sampler = Sampler(
-        MeteredTarget(problem.objective, ledger), whole("batches", batches, least=4), rng
-    )
-    source = source_for(curvature, sampler, size, whole("budget", budget), points)
-    shares = share_out(source, sampler, size=size, budget=budget, points=points)
-    evidence = gather(
-        problem, sampler, source, proxies, start, shares, confidence=confidence, rng=rng
-    )
-    question = Question(problem, others, epsilon, B, cost_ratio, confidence)
-    found = conclude(question, evidence, sampler, source, proxies, verify=shares.verify, rng=rng)
-    ledger.seconds = time.perf_counter() - begun
-    return found
-
-
-def _check(
-    problem: Problem,
-    epsilon: float | None,
-    B: float | None,
-    cost_ratio: float | None,
-    confidence: float,
-) -> None:
-    if not isinstance(problem, Problem):
-        remedy = "Wrap it: Problem(objective, proxy)."
-        raise TypeError(message("problem", problem, "a Problem", remedy))
+    require_problem(problem)
     if isinstance(problem.proxy, Zero):
         remedy = "Pass the proxy to judge: Problem(objective, proxy)."
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero", remedy))
-    for name, value in (("epsilon", epsilon), ("B", B), ("cost_ratio", cost_ratio)):
+    asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
+    for name, value in asked.items():
         if value is not None:
             positive(name, value)
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
+    rng, start, points = generator(rng), starting_point(problem, w0), whole("points", points)
+    ledger, given = Ledger(), listed("others", others, "a list of further proxies")
+    others = tuple(Problem(problem.objective, other).proxy for other in given)
+    proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
+    target = MeteredTarget(problem.objective, ledger, whole("batches", batches, least=4), rng)
+    size, budget = int(start.shape[0]), whole("budget", budget)
+    used = secant_batches(curvature, target, size, budget, points)
+    probe = HessianProbe(target, used, proxies, confidence, points, rng)
+    shares = share_out(probe, size, budget, points)
+    evidence = visit_points(problem, probe, start, shares)
+    found = conclude(problem, others, evidence, **asked, verify=shares.verify)
+    ledger.seconds = time.perf_counter() - begun
+    return found
+
+
+class Shares(NamedTuple):
+    """Target gradients for the curvature at each point, for that of the best scale, for a step."""
+
+    points: tuple[int, ...]
+    verify: int
+    probes: int = TRIES
+
+
+def secant_batches(
+    kind: str, target: MeteredTarget, size: int, budget: int, points: int
+) -> list[Any]:
+    """Return the batches to take secants on; none where the target's own products are used."""
+    one_of("curvature", kind, ("auto", "hvp", "secants"))
+    objective, batches = target.objective, target.batches
+    # Products with private data would escape the privacy account, gradients do not.
+    if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):
+        return []
+    if kind == "hvp":
+        remedy = f"{type(objective).__name__} has no hvp(w, v), or accounts for privacy."
+        raise TypeError(message("curvature", kind, "'auto' or 'secants' here", remedy))
+    if not target.exact and not getattr(objective, "repeatable", True):
+        remedy = "Its batches are not repeatable. Give it hvp(w, v), or a repeatable simulation."
+        raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
+    # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
+    rest = budget - points * (len(batches) + 1) - (points - 1) * (TRIES + MORE)
+    most = rest // (points * (size + 1))
+    return batches[: max(2, min(most - most % 2, len(batches)))]
+
+
+def share_out(probe: HessianProbe, size: int, budget: int, points: int) -> Shares:
+    """Divide what the gradients leave over: whole Hessians where possible, else equal parts."""
+    # At every point the batches and an exact gradient; on the way to it, probes of the step.
+    needed = points * (len(probe.target.batches) + 1) + (points - 1) * TRIES
+    rest, full = budget - needed, probe.price(size)
+    least = min(full, probe.price(probe.least_products))
+    if points * full <= rest:
+        left = (rest - points * full) // max(points - 1, 1)
+        return Shares((full,) * points, 0, TRIES + min(left, MORE))
+    if rest < points * least:
+        allowed = f"{needed + points * least} or more for {points} points"
+        remedy = "Or visit fewer points, or draw fewer batches."
+        raise ValueError(message("budget", budget, allowed, remedy))
+    if full + (points - 1) * least <= rest:
+        # One whole Hessian goes to the end of the path, where the prediction is made.
+        return Shares(((rest - full) // max(points - 1, 1),) * (points - 1) + (full,), 0)
+    verify = probe.price(VERIFYING) if rest >= (points + 1) * least else 0
+    return Shares(((rest - verify) // points,) * points, verify)
+
+
+def visit_points(problem: Problem, probe: HessianProbe, start: Vector, shares: Shares) -> Evidence:
+    """Measure at the start and along a path of damped Newton steps."""
+    visits: list[Visit] = []
+    path: list[Segment] = []
+    w, alarm = start, ""
+    for share in shares.points:
+        if visits:
+            # The start's curvature serves the whole path: its points only have to lie nearby.
+            trial = newton_step(visits[0], visits[-1])
+            w = line_search(probe, visits[-1], trial, shares.probes)
+            if w is None or not np.any(to_numpy(w - visits[-1].w)):
+                break
+        alarm = proxy_alarm(probe.proxies, w, start)
+        if alarm:
+            break
+        visits.append(probe.visit(w, start, share))
+        alarm = target_alarm(problem, visits[-1], start)
+        if len(visits) > 1:
+            path.append(_segment(probe, *visits[-2:]))
+        if alarm:
+            break
+    return Evidence(probe, visits, path, alarm)
+
+
+def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> str:
+    """Return what is wrong with a first proxy that is not finite at w, or nothing.
+
+    Raises
+    ------
+    NonFiniteError
+        If any is not finite at the start, or a further one anywhere.
+    """
+    away = norm(w - start)
+    where = f"at a distance of {away:.3g} from w0" if away > 0 else "at w0"
+    for j, proxy in enumerate(proxies):
+        proxy.fault = None
+        with np.errstate(all="ignore"):
+            proxy.gradient(w)
+            proxy.value(w)
+        if proxy.fault is not None:
+            name = f"others[{j - 1}]" if j else "the proxy"
+            fault = f"{name}'s {proxy.fault[0]} is NaN or infinite {where}"
+            if j or away == 0:
+                raise NonFiniteError(fault)
+            return f"Do not use it: {fault}, on the path towards the minimum."
+    return ""
+
+
+def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
+    """Return what is wrong with a target that curves downwards or runs away, or nothing."""
+    check = "Check the sign of its gradient, with scipy.optimize.check_grad."
+    if not visit.target.values[-1] > 0:
+        fault = "the target curves downwards, or not at all, in every direction: it has no minimum"
+        return f"{NO_VERDICT} {fault}. {check}"
+    first, last = reported_value(problem, start), reported_value(problem, visit.w)
+    if first is None or last is None or not math.isfinite(first) or first == 0:
+        return ""
+    if math.isfinite(last) and last - first <= FAR * abs(first):
+        return ""
+    fault = f"the target's loss runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
+    return f"{NO_VERDICT} {fault}. {check}"
+
+
+def _segment(probe: HessianProbe, here: Visit, there: Visit) -> Segment:
+    """Return the secants between two points."""
+    gradient, each = probe.proxies[0].gradient, there.gradients - here.gradients
+    length, mean = norm(to_numpy(there.w - here.w).astype(np.float64)), each.mean(axis=0)
+    proxied = to_numpy(gradient(there.w) - gradient(here.w)).astype(np.float64)
+    # ‖error of the mean‖ is about its root mean square; twice that is seldom exceeded.
+    blur = 2 * math.sqrt(noise_of(each, probe.confidence).high / len(each))
+    delta, H = (
+        Interval(size / length, max(size - blur, 0.0) / length, (size + blur) / length)
+        for size in (norm(mean - proxied), norm(mean))
+    )
+    return Segment(length, delta, H)
+
+
+def newton_step(curved: Visit, here: Visit) -> Vector:
+    """Return the end of a damped Newton step with another point's curvature, if positive."""
+    values, vectors = np.linalg.eigh(curved.A)
+    # Curvature that was seen through noise may be larger by the error than it looks.
+    damping = DAMPING * max(float(values[-1]), 1e-300) + curved.target.error
+    pull = curved.project(here.gradient[None, :])[0]
+    step = curved.lift(vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping)))
+    return here.w - from_numpy(step, like=here.w)
+
+
+def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) -> Vector | None:
+    """Return the trial point, or one nearer or farther along the step, where the slope is small.
+
+    A curvature that was measured where the loss is nearly linear, or through noise, says nothing of
+    how far its minimum is: the step may be a thousand times too long, or as much too short. The
+    slopes decide, on as many batches as it takes to be sure of the first one, with at most
+    ``probes`` target gradients. A step made with the loss's own, exact curvature is only shortened.
+    None where no point was met at which the loss had fallen.
+    """
+    ahead = to_numpy(trial - here.w).astype(np.float64)
+    fall = -float(here.gradient @ ahead)
+    if not fall > 0:
+        return None
+    count = 1
+    if len(here.gradients) > 1:
+        wanted = (CERTAIN * float((here.gradients @ ahead).std(ddof=1)) / fall) ** 2
+        count = max(math.ceil(min(wanted, len(here.gradients))), 1)
+    count = min(count, max(probes // LEAST_POINTS, 1))
+    before = here.gradients[:count]
+    target, exact = probe.target, not probe.batches
+    least, most = (-math.inf, STEEP) if exact else (-STEEP, LEVEL if target.exact else 0.0)
+    at, low, high, cuts = 1.0, 0.0, math.inf, 1
+    for _ in range(probes // count):
+        point = here.w + at * (trial - here.w)
+        slope, exploded = math.inf, True
+        try:
+            there = stack_rows(target.gradients(point, target.batches[:count]))
+        except NonFiniteError:
+            pass
+        else:
+            slope = float((there - before).mean(axis=0) @ ahead) / fall - 1
+            exploded = norm(there.mean(axis=0)) > 2 * norm(before.mean(axis=0)) > 0
+        if not exploded and least <= slope <= most:
+            return point
+        if slope < 0 and not exploded:
+            low = at
+        else:
+            high = at
+        if math.isinf(high):
+            # What is left of the fall, drawn out in a line.
+            at = low * min(FARTHER, 1 / (1 + slope) if slope > -1 else math.inf)
+        elif low == 0:
+            # A parabola's minimum; where the curvature is in doubt, cuts that do not help grow.
+            share = 1 / (1 + slope) if 0 < slope < math.inf else 0.5
+            at = high * share**cuts
+            cuts += not exact
+        else:
+            at = math.sqrt(low * high) if high > FARTHER * low else (low + high) / 2
+    return here.w + low * (trial - here.w) if low > 0 else None

@@ -1,11 +1,13 @@
-"""Curvature of the target, the proxy and their difference, in few products."""
+"""Curvature of the target, the proxies and their difference, in few products."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
@@ -13,61 +15,115 @@ from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has, require_takes
-from proxyprox.diagnostics.sampling import Interval, MeteredTarget, stacked
+from proxyprox.diagnostics.rehearsal import QuadraticModel
+from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stack_rows
 from proxyprox.oracles import MeteredProxy
 
+Product = Callable[[Vector], Vector]
 
-def step_length(w: Vector) -> float:
-    """Return the length t of a secant that balances rounding against curvature's change."""
-    resolution = float(namespace(w).finfo(w.dtype).eps)
-    return math.sqrt(resolution) * max(1.0, norm(w))
-
-
-def secant(gradient: Callable[[Vector], Vector], w: Vector, at_w: Vector, v: Vector) -> Vector:
-    """Return ``(∇f(w + tv) − ∇f(w))/t``, close to ``∇²f(w) v`` for a unit vector v."""
-    t = step_length(w)
-    return (gradient(w + t * v) - at_w) / t
-
-
-def rounding(w: Vector, *, exact_products: bool) -> float:
-    """Return the relative error to allow for in eigenvalues made from such products."""
-    resolution = float(namespace(w).finfo(w.dtype).eps)
-    return 1e3 * resolution if exact_products else 1e2 * math.sqrt(resolution)
-
-
+# A Krylov space is complete when the next vector is this small against the operator.
 _BREAKDOWN = 1e-9
-"""A Krylov space is complete when the next vector is this small against the operator."""
+
+# Lanczos steps below which its upper limit says next to nothing.
+LEAST_STEPS = 8
+
+# δ/H at a point beyond which the rehearsal also takes the proxy as it is there.
+TOO_LARGE = 1.0
 
 
-@dataclass
-class Krylov:
-    """A Krylov space of a symmetric operator, and its images.
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues or Ritz values, with limits that hold at the confidence asked for.
 
     Attributes
     ----------
-    alphas, betas : list of float
-        Diagonal and off-diagonal of the tridiagonal projection.
+    values : array
+        Eigenvalues (all of them when the operator was seen in full) or Ritz values, ascending.
+    below, above : float
+        Limits below the smallest and above the largest eigenvalue.
+    error : float
+        Largest error of the operator itself, to be added on either side.
+    """
+
+    values: Matrix
+    below: float
+    above: float
+    error: float = 0.0
+
+
+def spectrum_of_matrix(matrix: Matrix, error: float = 0.0) -> Spectrum:
+    """Return the spectrum of a symmetric matrix: nothing to guess."""
+    values = np.linalg.eigvalsh(matrix)
+    return Spectrum(values, float(values[0]), float(values[-1]), error)
+
+
+def similarity(difference: Spectrum) -> Interval:
+    r"""Return δ from the spectrum of ``∇²L − s∇²L̂``.
+
+    .. math:: \delta = \max(|\lambda_{\min}|, |\lambda_{\max}|)
+
+    Ritz values never exceed it, which gives the lower limit; the upper one is the limit of the
+    random-start Lanczos bound, or nothing but rounding when the operator was seen in full.
+
+    Examples
+    --------
+    >>> print(similarity(spectrum_of_matrix(np.diag([-3.0, 1.0]))))
+    3 [3, 3]
+    """
+    met = max(abs(float(difference.values[0])), abs(float(difference.values[-1])))
+    limit = max(abs(difference.below), abs(difference.above))
+    return Interval(met, max(met - difference.error, 0.0), limit + difference.error)
+
+
+def smoothness(target: Spectrum) -> Interval:
+    """Return H, the largest eigenvalue of the target's Hessian at a point (never below 0)."""
+    met = float(target.values[-1])
+    return Interval(met, met - target.error, target.above + target.error).at_least(0.0)
+
+
+def strong_convexity(target: Spectrum, certified: float | None = None) -> Interval:
+    """Return μ, the smallest eigenvalue of the target's Hessian at a point.
+
+    ``certified`` is a lower limit the loss itself states; 0 for a loss known to be convex. Left
+    out, μ may turn out negative: the loss is then not convex there.
+    """
+    met = float(target.values[0])
+    found = Interval(met, target.below - target.error, met + target.error)
+    # The stated limit is compared with computed eigenvalues: allow for their rounding.
+    slack = target.error + 1e-12 * abs(target.above)
+    # A limit that the measurement contradicts is not one: some losses say 0 for "unknown".
+    if certified is None or found.high < certified - slack:
+        return found
+    return found.at_least(certified - slack)
+
+
+class Krylov(NamedTuple):
+    """A Krylov space of a symmetric operator.
+
+    Attributes
+    ----------
+    ritz : array
+        The Ritz values, ascending.
     basis, images : list of arrays
         Orthonormal vectors, and the operator's products with them.
     complete : bool
         Whether the space is invariant. From a random start it then meets every eigenvalue.
     """
 
-    alphas: list[float] = field(default_factory=list)
-    betas: list[float] = field(default_factory=list)
-    basis: list[Vector] = field(default_factory=list)
-    images: list[Vector] = field(default_factory=list)
-    complete: bool = False
+    ritz: Matrix
+    basis: list[Vector]
+    images: list[Vector]
+    complete: bool
 
-    @property
-    def ritz(self) -> np.ndarray[Any, Any]:
-        """The Ritz values, ascending."""
-        steps = len(self.alphas)
-        return np.asarray(
-            scipy.linalg.eigvalsh_tridiagonal(
-                np.array(self.alphas), np.array(self.betas[: steps - 1])
-            )
-        )
+    def spectrum(self, failure: float, error: float = 0.0) -> Spectrum:
+        """Return the spectrum, each limit wrong with probability ``failure``."""
+        low, high = float(self.ritz[0]), float(self.ritz[-1])
+        if self.complete:
+            return Spectrum(self.ritz, low, high, error)
+        gap = relative_gap(len(self.ritz), int(self.basis[0].shape[0]), failure)
+        # The bound is relative to the true width, which the gap itself may hide at both ends.
+        width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
+        return Spectrum(self.ritz, low - gap * width, high + gap * width, error)
 
 
 def random_direction(like: Vector, rng: np.random.Generator) -> Vector:
@@ -76,7 +132,7 @@ def random_direction(like: Vector, rng: np.random.Generator) -> Vector:
     return v / norm(v)
 
 
-def lanczos(product: Callable[[Vector], Vector], start: Vector, steps: int) -> Krylov:
+def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
     """Build the Krylov space of ``start`` with at most ``steps`` products.
 
     Examples
@@ -85,27 +141,25 @@ def lanczos(product: Callable[[Vector], Vector], start: Vector, steps: int) -> K
     >>> space.ritz.round(6), space.complete
     (array([1., 2., 5.]), True)
     """
-    space = Krylov()
-    v, size = start / norm(start), int(start.shape[0])
-    scale = 0.0
+    basis, images, betas = [start / norm(start)], [], []
+    size, scale, complete = int(start.shape[0]), 0.0, False
     for step in range(min(steps, size)):
-        image = product(v)
-        space.basis.append(v)
-        space.images.append(image)
-        space.alphas.append(dot(v, image))
-        scale = max(scale, norm(image))
-        rest = image
+        rest = product(basis[-1])
+        images.append(rest)
+        scale = max(scale, norm(rest))
         # Twice is enough: once leaves rounding errors along the converged Ritz vectors.
-        for _ in range(2):
-            for u in space.basis:
-                rest = rest - dot(u, rest) * u
+        for u in (*basis, *basis):
+            rest = rest - dot(u, rest) * u
         beta = norm(rest)
-        if step + 1 == size or beta <= _BREAKDOWN * scale or scale == 0.0:
-            space.complete = True
+        complete = step + 1 == size or beta <= _BREAKDOWN * scale or scale == 0.0
+        if complete:
             break
-        space.betas.append(beta)
-        v = rest / beta
-    return space
+        basis.append(rest / beta)
+        betas.append(beta)
+    alphas = [dot(v, image) for v, image in zip(basis, images, strict=False)]
+    off_diagonal = np.array(betas[: len(alphas) - 1])
+    ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), off_diagonal)
+    return Krylov(np.asarray(ritz), basis[: len(images)], images, complete)
 
 
 def relative_gap(steps: int, size: int, failure: float) -> float:
@@ -126,216 +180,33 @@ def relative_gap(steps: int, size: int, failure: float) -> float:
     return (math.log(1.648 * math.sqrt(size) / failure) / (2 * steps - 1)) ** 2
 
 
-def spectrum_limits(space: Krylov, size: int, failure: float) -> tuple[float, float]:
-    """Return limits below λ_min and above λ_max, each wrong with probability ``failure``."""
-    ritz = space.ritz
-    low, high = float(ritz[0]), float(ritz[-1])
-    if space.complete:
-        return low, high
-    gap = relative_gap(len(space.alphas), size, failure)
-    # The bound is relative to the true width, which the gap itself may hide at both ends.
-    width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
-    return low - gap * width, high + gap * width
+def resolution(w: Vector) -> float:
+    """Return the rounding error of numbers like those in w."""
+    return float(namespace(w).finfo(w.dtype).eps)
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """Eigenvalues or Ritz values, with limits that hold at the confidence asked for.
-
-    Attributes
-    ----------
-    values : array
-        Eigenvalues (all of them when the operator was seen in full) or Ritz values, ascending.
-    below, above : float
-        Limits below the smallest and above the largest eigenvalue.
-    error : float
-        Largest error of the operator itself, to be added on either side.
-    """
-
-    values: np.ndarray[Any, Any]
-    below: float
-    above: float
-    error: float = 0.0
-
-    def with_error(self, error: float) -> Spectrum:
-        """Return the spectrum of an operator known up to a norm of ``error``."""
-        return replace(self, error=error)
+def rounding(w: Vector, *, exact: bool) -> float:
+    """Return the relative error of eigenvalues made from exact products, or from secants."""
+    return 1e3 * resolution(w) if exact else 1e2 * math.sqrt(resolution(w))
 
 
-def spectrum_of_matrix(matrix: np.ndarray[Any, Any], error: float = 0.0) -> Spectrum:
-    """Return the spectrum of a symmetric matrix: nothing to guess."""
-    values = np.linalg.eigvalsh(matrix)
-    return Spectrum(values, float(values[0]), float(values[-1]), error)
-
-
-def spectrum_of_space(space: Krylov, size: int, failure: float, error: float = 0.0) -> Spectrum:
-    """Return what a Krylov space from a random start tells of a spectrum of ``size`` values."""
-    below, above = spectrum_limits(space, size, failure)
-    return Spectrum(space.ritz, below, above, error)
-
-
-Product = Callable[[Vector], Vector]
-
-
-class Source(Protocol):
-    """Products with the target's Hessian at one point after another."""
-
-    exact_products: bool
-    """Whether they are the loss's own, not secants."""
-
-    noisy: bool
-    """Whether they come from samples; ``halves`` then differ."""
-
-    count: int
-    """Batches that they come from, the first of those drawn; 0 where they are the loss's own."""
-
-    def price(self, products: int) -> int:
-        """Return the target gradients that so many products at one point cost."""
-
-    def halves(self, w: Vector) -> tuple[Product, Product]:
-        """Return products from two independent halves of the samples (the same, if not noisy)."""
-
-
-class Hvps:
-    """The target's own Hessian-vector products, over all of its data."""
-
-    exact_products = True
-    noisy = False
-    count = 0
-
-    def __init__(self, target: MeteredTarget) -> None:
-        require_takes("objective.hvp", target.objective.hvp, ("w", "v"))
-        self.target = target
-
-    def price(self, products: int) -> int:
-        """Return one for each."""
-        return products
-
-    def halves(self, w: Vector) -> tuple[Product, Product]:
-        """Return the same product twice."""
-
-        def product(v: Vector) -> Vector:
-            return self.target.hvp(w, v)
-
-        return product, product
-
-
-class Secants:
-    """Differences of gradients of the same batches at two points.
-
-    Parameters
-    ----------
-    target : MeteredTarget
-        What is differentiated.
-    batches : sequence
-        Batches to use throughout; one alone is taken as exact, otherwise an even number.
-    """
-
-    exact_products = False
-
-    def __init__(self, target: MeteredTarget, batches: Sequence[Any]) -> None:
-        self.target = target
-        self.batches = list(batches)
-        self.count = len(self.batches)
-        self.noisy = self.count > 1
-
-    def price(self, products: int) -> int:
-        """Return one gradient a batch for each product and one for the point itself."""
-        return len(self.batches) * (products + 1)
-
-    def halves(self, w: Vector) -> tuple[Product, Product]:
-        """Return secants from the even and from the odd batches."""
-        if not self.noisy:
-            only = self._product(w, self.batches)
-            return only, only
-        return self._product(w, self.batches[::2]), self._product(w, self.batches[1::2])
-
-    def _product(self, w: Vector, batches: list[Any]) -> Product:
-        def mean(u: Vector) -> Vector:
-            total = self.target.gradient(u, batches[0], again=True)
-            for batch in batches[1:]:
-                total = total + self.target.gradient(u, batch, again=True)
-            return total / len(batches)
-
-        at_w = mean(w)
-        return lambda v: secant(mean, w, at_w, v)
+def secant_product(gradient: Product, w: Vector) -> Product:
+    """Return ``v ↦ (∇f(w + tv) − ∇f(w))/t``, close to ``∇²f(w) v`` for unit vectors v."""
+    # The length t balances rounding against the change of the curvature.
+    t = math.sqrt(resolution(w)) * max(1.0, norm(w))
+    at_w = gradient(w)
+    return lambda v: (gradient(w + t * v) - at_w) / t
 
 
 def proxy_product(proxy: MeteredProxy, w: Vector) -> Product:
     """Return products with a proxy's Hessian at w, which cost the target nothing."""
-    if has(proxy, "hvp"):
-        return lambda v: proxy.hvp(w, v)  # type: ignore[misc]
-    at_w = proxy.gradient(w)
-    return lambda v: secant(proxy.gradient, w, at_w, v)
+    own = proxy.hvp
+    return secant_product(proxy.gradient, w) if own is None else lambda v: own(w, v)
 
 
-def dense(product: Product, identity: Sequence[Vector], convert: Callable[[Any], Any]) -> Any:
-    """Return the symmetric matrix of an operator, from its products with the unit vectors."""
-    columns = np.stack([convert(product(e)) for e in identity], axis=1).astype(np.float64)
-    return (columns + columns.T) / 2
-
-
-def similarity(difference: Spectrum) -> Interval:
-    r"""Return δ from the spectrum of ``∇²L − s∇²L̂``.
-
-    .. math:: \delta = \max(|\lambda_{\min}|, |\lambda_{\max}|)
-
-    Ritz values never exceed it, which gives the lower limit; the upper one is the limit of the
-    random-start Lanczos bound, or nothing but rounding when the operator was seen in full.
-
-    Parameters
-    ----------
-    difference : Spectrum
-        The spectrum of the difference at one point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox.diagnostics.curvature import spectrum_of_matrix
-    >>> print(similarity(spectrum_of_matrix(np.diag([-3.0, 1.0]))))
-    3 [3, 3]
-    """
-    met = max(abs(float(difference.values[0])), abs(float(difference.values[-1])))
-    limit = max(abs(difference.below), abs(difference.above))
-    return Interval(met, max(met - difference.error, 0.0), limit + difference.error)
-
-
-def smoothness(target: Spectrum) -> Interval:
-    """Return H, the largest eigenvalue of the target's Hessian at a point (never below 0).
-
-    Parameters
-    ----------
-    target : Spectrum
-        The spectrum of the target's Hessian.
-    """
-    met = float(target.values[-1])
-    return Interval(met, met - target.error, target.above + target.error).at_least(0.0)
-
-
-def strong_convexity(target: Spectrum, certified: float | None = None) -> Interval:
-    """Return μ, the smallest eigenvalue of the target's Hessian at a point.
-
-    Parameters
-    ----------
-    target : Spectrum
-        The spectrum of the target's Hessian.
-    certified : float, optional
-        A lower limit the loss itself states; 0 for a loss known to be convex. Left out, μ may
-        turn out negative: the loss is then not convex there.
-    """
-    met = float(target.values[0])
-    found = Interval(met, target.below - target.error, met + target.error)
-    # The stated limit is compared with computed eigenvalues: allow for their rounding.
-    slack = target.error + 1e-12 * abs(target.above)
-    # A limit that the measurement contradicts is not one: some losses say 0 for "unknown".
-    known = certified is not None and found.high >= certified - slack
-    return found.at_least(certified - slack) if known and certified is not None else found
-
-
-Matrix = np.ndarray[Any, Any]
-
-LEAST_STEPS = 8
-"""Lanczos steps below which its upper limit says next to nothing."""
+def mean_product(parts: Sequence[Product]) -> Product:
+    """Return the mean of several operators' products."""
+    return lambda v: reduce(operator.add, (part(v) for part in parts)) / len(parts)
 
 
 def inflation(size: int, failure: float) -> float:
@@ -352,12 +223,41 @@ def inflation(size: int, failure: float) -> float:
     return math.sqrt(float(fdtri(size, size, 1 - failure)))
 
 
+def symmetric_matrix(product: Product, w: Vector, basis: Matrix | None = None) -> Matrix:
+    """Return the matrix of a symmetric operator at w, or its projection on a basis."""
+    columns = np.eye(int(w.shape[0])) if basis is None else basis.T
+    image = stack_rows(product(from_numpy(column, like=w)) for column in columns).T
+    projected = image if basis is None else basis.T @ image
+    return np.asarray((projected + projected.T) / 2)
+
+
+def proxy_hessian(proxy: MeteredProxy, w: Vector, basis: Matrix | None = None) -> Matrix:
+    """Return a proxy's Hessian at w, or its projection on a basis."""
+    if basis is None and proxy.hessian is not None:
+        P = to_numpy(proxy.hessian(w)).astype(np.float64)
+        return np.asarray((P + P.T) / 2)
+    return symmetric_matrix(proxy_product(proxy, w), w, basis)
+
+
+def weighted_sum(weights: Sequence[float], matrices: Sequence[Matrix]) -> Matrix:
+    """Return the sum of the first matrices, as many as there are weights."""
+    return np.asarray(sum(s * P for s, P in zip(weights, matrices, strict=False)))
+
+
 @dataclass(frozen=True)
-class Survey:
-    """What was found at one point.
+class Visit:
+    """What was measured at one point.
 
     Attributes
     ----------
+    w : array
+        The point.
+    gradients : array of shape (n, d)
+        Gradients of the audit's batches.
+    gradient : array
+        The target's gradient, as well as it is known.
+    averaged : int
+        Batches in that gradient; 0 when it is exact.
     target, difference : Spectrum
         Of ``∇²L`` and of ``∇²L − ∇²L̂``, L̂ being the first proxy.
     A : array of shape (m, m)
@@ -368,11 +268,25 @@ class Survey:
         Orthonormal columns; None when m = d and nothing was projected.
     """
 
+    w: Vector
+    gradients: Matrix
+    gradient: Matrix
+    averaged: int
     target: Spectrum
     difference: Spectrum
     A: Matrix
     P: tuple[Matrix, ...]
     basis: Matrix | None
+
+    @property
+    def residuals(self) -> Matrix:
+        """The gradients of the batches minus their mean."""
+        return np.asarray(self.gradients - self.gradients.mean(axis=0))
+
+    @property
+    def largest(self) -> float:
+        """The target's largest curvature, kept above zero for divisions."""
+        return max(float(self.target.values[-1]), 1e-300)
 
     def project(self, rows: Matrix) -> Matrix:
         """Return vectors, one a row, in the coordinates of the matrices."""
@@ -383,145 +297,218 @@ class Survey:
         return coordinates if self.basis is None else self.basis @ coordinates
 
 
-def fits_dense(source: Source, size: int, share: int) -> bool:
-    """Tell whether the whole Hessian is affordable."""
-    return source.price(size) <= share
+@dataclass(frozen=True)
+class Segment:
+    """One step of the path.
 
-
-def least_price(source: Source, size: int) -> int:
-    """Return the target gradients that the coarsest survey of a point needs."""
-    return min(source.price(size), source.price(_spaces(source) * LEAST_STEPS))
-
-
-def survey(
-    source: Source,
-    proxies: Sequence[MeteredProxy],
-    w: Vector,
-    *,
-    share: int,
-    failure: float,
-    looks: int,
-    rng: np.random.Generator,
-    direction: Vector,
-) -> Survey:
-    """Measure the curvature at w with at most ``share`` target gradients.
-
-    The small matrices hold the Krylov space of ``direction`` besides those of the random starts.
-    Noise may raise the largest of several ``looks``: each gets its part of the failures.
+    Attributes
+    ----------
+    length : float
+        ``‖w_{j+1} − w_j‖``.
+    delta : Interval
+        ``‖∇h(w_{j+1}) − ∇h(w_j)‖ / length``: how much the losses' difference curves this way.
+    H : Interval
+        The same secant of the target alone.
     """
-    size = int(w.shape[0])
-    halves = source.halves(w)
-    if fits_dense(source, size, share):
-        return _in_full(source, halves, proxies, w, failure / looks)
-    affordable = (share - source.price(0)) // (source.price(1) - source.price(0))
-    steps = max(LEAST_STEPS, affordable // _spaces(source))
-    return _projected(source, halves, proxies, w, steps, failure, looks, rng, direction)
+
+    length: float
+    delta: Interval
+    H: Interval
 
 
-def proxy_seen_from(found: Survey, proxy: MeteredProxy, w: Vector) -> Matrix:
-    """Return a proxy's Hessian at another point, in the coordinates of a survey."""
-    if found.basis is None:
-        identity = [from_numpy(row, like=w) for row in np.eye(int(w.shape[0]))]
-        return _proxy_matrix(proxy, w, identity)
-    columns = [from_numpy(column, like=w) for column in found.basis.T]
-    return _projection(proxy_product(proxy, w), columns, found.basis)
+@dataclass(frozen=True)
+class HessianProbe:
+    """Measures the curvature of target and proxies at one point after another.
+
+    Products with the target's Hessian are its own, or secants on ``batches`` where such are given.
+    One batch alone is taken as exact. Of several, an even number, two halves are compared. Noise
+    may raise the largest of several ``looks``: each gets its part of the failures.
+    """
+
+    target: MeteredTarget
+    batches: Sequence[Any]
+    proxies: Sequence[MeteredProxy]
+    confidence: float
+    looks: int
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        if not self.batches:
+            require_takes("objective.hvp", self.target.objective.hvp, ("w", "v"))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether products come from samples, in two halves."""
+        return len(self.batches) > 1
+
+    @property
+    def least_products(self) -> int:
+        """Products of the coarsest survey: spaces of target, difference, direction, and noise."""
+        return LEAST_STEPS * (3 + self.noisy)
+
+    def price(self, products: int) -> int:
+        """Return the target gradients that so many products at one point cost."""
+        return len(self.batches) * (products + 1) if self.batches else products
+
+    def visit(self, w: Vector, start: Vector, share: int) -> Visit:
+        """Measure at w, the curvature with at most ``share`` target gradients."""
+        gradients = stack_rows(self.target.gradients(w))
+        gradient, averaged = gradients.mean(axis=0), 0 if self.target.exact else len(gradients)
+        full = None if self.target.exact else self.target.full_gradient(w)
+        if full is not None:
+            gradient, averaged = full, 0
+        # What a run has to undo: the gradient here, and the way back to the start.
+        ways = [gradient, to_numpy(start - w).astype(np.float64)]
+        one, two = (way / length if (length := norm(way)) > 0 else way for way in ways)
+        direction = from_numpy(one + two, like=w)
+        return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
+
+    def _survey(
+        self, w: Vector, direction: Vector, share: int
+    ) -> tuple[Spectrum, Spectrum, Matrix, tuple[Matrix, ...], Matrix | None]:
+        """Return spectra, matrices and basis at w, the Krylov space of ``direction`` in it."""
+        size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
+        factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
+        proxy_exact = has(self.proxies[0], "hvp") or has(self.proxies[0], "hessian")
+        if self.price(size) <= share:
+            parts = [symmetric_matrix(half, w) for half in halves]
+            A, noise = parts[0], 0.0
+            if self.noisy:
+                A = (parts[0] + parts[1]) / 2
+                noise = factor * float(np.linalg.norm((parts[0] - parts[1]) / 2, 2))
+            P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
+            error = slack = noise + error * float(np.linalg.norm(A, 2))
+            if not proxy_exact:
+                slack += rounding(w, exact=False) * float(np.linalg.norm(P[0], 2))
+            target, difference = spectrum_of_matrix(A, error), spectrum_of_matrix(A - P[0], slack)
+            return target, difference, A, P, None
+
+        steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
+        product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
+        own = self._random_space(product, w, steps)
+        images: list[Vector] = []
+
+        def apart(v: Vector) -> Vector:
+            images.append(product(v))
+            return images[-1] - shadow(v)
+
+        between, target = self._random_space(apart, w, steps), own.spectrum(failure)
+        error, slack = error * target.above, rounding(w, exact=proxy_exact) * target.above
+        if self.noisy:
+            one, two = halves
+            split = self._random_space(lambda v: (one(v) - two(v)) / 2, w, steps)
+            error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
+        spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
+        vectors = stack_rows([*(v for space in spaces for v in space.basis), *between.basis]).T
+        vector_images = stack_rows([*(v for space in spaces for v in space.images), *images]).T
+        # Through the singular vectors: directions that several spaces hold are kept once.
+        left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
+        kept = sizes > 1e-6 * sizes[0]
+        basis = left[:, kept]
+        A = basis.T @ vector_images @ (right[kept].T / sizes[kept])
+        P = tuple(proxy_hessian(proxy, w, basis) for proxy in self.proxies)
+        target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
+        return target, difference, (A + A.T) / 2, P, basis
+
+    def delta_at(self, visit: Visit, weights: Sequence[float], gradients: int) -> Interval:
+        """Return δ at given weights: from the matrices in full, or by a Lanczos run of its own."""
+        error = visit.difference.error
+        seen = similarity(spectrum_of_matrix(visit.A - weighted_sum(weights, visit.P), error))
+        if visit.basis is None:
+            return seen
+        steps = self._affordable(gradients)
+        if steps < 2:
+            # Not affordable: the projection is a lower limit, and there is no upper one.
+            return Interval(seen.estimate, seen.low, math.inf)
+        product = mean_product(self._halves(visit.w))
+        shadows = [proxy_product(proxy, visit.w) for proxy in self.proxies[: len(weights)]]
+
+        def difference(v: Vector) -> Vector:
+            terms = (weight * shadow(v) for weight, shadow in zip(weights, shadows, strict=True))
+            return reduce(operator.sub, terms, product(v))
+
+        space = self._random_space(difference, visit.w, steps)
+        own = similarity(space.spectrum((1 - self.confidence) / 2, error))
+        # The projection's own upper limit is none: it saw a part of the space.
+        return largest([own, Interval(seen.estimate, seen.low, seen.estimate)])
+
+    def _affordable(self, gradients: int) -> int:
+        """Return how many products at one point so many target gradients pay for."""
+        return gradients // len(self.batches) - 1 if self.batches else gradients
+
+    def _halves(self, w: Vector) -> list[Product]:
+        """Return products from two halves of the batches, or the one product without noise."""
+        if not self.batches:
+            return [lambda v: self.target.hvp(w, v)]
+        parts = [self.batches[::2], self.batches[1::2]] if self.noisy else [self.batches]
+        return [secant_product(self._mean_gradient(part), w) for part in parts]
+
+    def _mean_gradient(self, batches: Sequence[Any]) -> Product:
+        return lambda w: reduce(operator.add, self.target.gradients(w, batches)) / len(batches)
+
+    def _random_space(self, product: Product, w: Vector, steps: int) -> Krylov:
+        return lanczos(product, random_direction(w, self.rng), steps)
 
 
-def _spaces(source: Source) -> int:
-    return 4 if source.noisy else 3
+@dataclass(frozen=True)
+class Evidence:
+    """All that was measured: the start first, then the points of the path.
 
+    There are fewer visits than asked for where the path ended early, and ``alarm`` says why if that
+    leaves nothing to predict.
+    """
 
-def _in_full(
-    source: Source,
-    halves: tuple[Product, Product],
-    proxies: Sequence[MeteredProxy],
-    w: Vector,
-    failure: float,
-) -> Survey:
-    size = int(w.shape[0])
-    identity = [from_numpy(row, like=w) for row in np.eye(size)]
-    first = dense(halves[0], identity, to_numpy)
-    A, error = first, 0.0
-    if source.noisy:
-        second = dense(halves[1], identity, to_numpy)
-        A = (first + second) / 2
-        error = inflation(size, failure) * float(np.linalg.norm((first - second) / 2, 2))
-    P = tuple(_proxy_matrix(proxy, w, identity) for proxy in proxies)
-    error += rounding(w, exact_products=source.exact_products) * float(np.linalg.norm(A, 2))
-    # A proxy that only gives gradients is known to the accuracy of their secants.
-    slack = error
-    if not _has_products(proxies[0]):
-        slack += rounding(w, exact_products=False) * float(np.linalg.norm(P[0], 2))
-    return Survey(spectrum_of_matrix(A, error), spectrum_of_matrix(A - P[0], slack), A, P, None)
+    probe: HessianProbe
+    visits: Sequence[Visit]
+    path: Sequence[Segment]
+    alarm: str
+    seen: dict[tuple[int, int], Matrix] = field(default_factory=dict)
 
+    def model(self) -> QuadraticModel:
+        """Return the target's quadratic model around the end of the path, as the start sees it.
 
-def _projected(
-    source: Source,
-    halves: tuple[Product, Product],
-    proxies: Sequence[MeteredProxy],
-    w: Vector,
-    steps: int,
-    failure: float,
-    looks: int,
-    rng: np.random.Generator,
-    direction: Vector,
-) -> Survey:
-    size = int(w.shape[0])
-    shadow = proxy_product(proxies[0], w)
+        Near the minimum is where a run spends most of its steps, and there the noise is not what it
+        is at the start. The start's error is the path walked and what is left to walk.
+        """
+        start, end = self.visits[0], self.visits[-1]
+        A, project = end.A, end.project
+        walked = to_numpy(start.w - end.w).astype(np.float64)
+        back, left = project(np.stack([walked, end.gradient]))
+        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends.
+        growth, size = 0.0, float(back @ A @ back) * float(np.trace(A))
+        if len(start.gradients) > 1 and size > 0:
+            apart = project(start.residuals - end.residuals)
+            growth = float(np.sum(apart**2)) / (len(apart) - 1) / size
+        H = start.largest, end.largest
+        bend = (max(H) - min(H)) / max(H)
+        return QuadraticModel(A, left, back, project(end.residuals), end.averaged, growth, bend)
 
-    def product(v: Vector) -> Vector:
-        return (halves[0](v) + halves[1](v)) / 2 if source.noisy else halves[0](v)
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """Return δ/H at every point, for the proxies with these weights."""
+        apart = [visit.A - weighted_sum(weights, visit.P) for visit in self.visits]
+        sizes = [float(np.linalg.norm(matrix, 2)) for matrix in apart]
+        return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
 
-    own = lanczos(product, random_direction(w, rng), steps)
-    images: list[Vector] = []
+    def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
+        """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.
 
-    def difference(v: Vector) -> Vector:
-        images.append(product(v))
-        return images[-1] - shadow(v)
+        Inputs in the wrong unit give a proxy that is steep at the start and saturated at the end,
+        where it looks harmless: a run begins at the start, and stays there. Hessians before the end
+        are taken relative to the target's H there, which may have changed as well.
+        """
+        *before, last = (visit.largest for visit in self.visits)
+        found = [self._weighted(len(before), weights)]
+        for j, (H, share) in enumerate(zip(before, self.shares(weights), strict=False)):
+            if share > TOO_LARGE:
+                found.append(self._weighted(j, weights) * (last / H))
+        return tuple(found)
 
-    apart = lanczos(difference, random_direction(w, rng), steps)
-    target = spectrum_of_space(own, size, failure)
-    between = spectrum_of_space(apart, size, failure)
-    error = rounding(w, exact_products=source.exact_products) * target.above
-    slack = rounding(w, exact_products=_has_products(proxies[0])) * target.above
-    if source.noisy:
-        split = lanczos(
-            lambda v: (halves[0](v) - halves[1](v)) / 2, random_direction(w, rng), steps
-        )
-        draw = spectrum_of_space(split, size, failure)
-        error += inflation(size, failure / looks) * max(abs(draw.values[0]), abs(draw.values[-1]))
-    spaces = [own]
-    if norm(direction) > 0:
-        spaces.append(lanczos(product, direction, steps))
-    basis, A = _gathered(spaces, apart, images)
-    columns = [from_numpy(column, like=w) for column in basis.T]
-    P = tuple(_projection(proxy_product(proxy, w), columns, basis) for proxy in proxies)
-    return Survey(target.with_error(error), between.with_error(error + slack), A, P, basis)
-
-
-def _gathered(own: Sequence[Krylov], apart: Krylov, images: list[Vector]) -> tuple[Matrix, Matrix]:
-    """Return an orthonormal basis of all spaces and the target's projection on it."""
-    vectors = stacked([*(v for space in own for v in space.basis), *apart.basis]).T
-    products = stacked([*(v for space in own for v in space.images), *images]).T
-    # Through the singular vectors: directions that several spaces hold are kept once.
-    left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-    kept = sizes > 1e-6 * sizes[0]
-    basis = left[:, kept]
-    A = basis.T @ products @ (right[kept].T / sizes[kept])
-    return basis, (A + A.T) / 2
-
-
-def _projection(product: Product, columns: Sequence[Vector], basis: Matrix) -> Matrix:
-    P = basis.T @ stacked([product(column) for column in columns]).T
-    return np.asarray((P + P.T) / 2)
-
-
-def _proxy_matrix(proxy: MeteredProxy, w: Vector, identity: Sequence[Vector]) -> Matrix:
-    if has(proxy, "hessian"):
-        P = to_numpy(proxy.hessian(w)).astype(np.float64)  # type: ignore[misc]
-        return np.asarray((P + P.T) / 2)
-    return np.asarray(dense(proxy_product(proxy, w), identity, to_numpy))
-
-
-def _has_products(proxy: MeteredProxy) -> bool:
-    return has(proxy, "hvp") or has(proxy, "hessian")
+    def _weighted(self, j: int, weights: Sequence[float]) -> Matrix:
+        """Return the weighted proxies' Hessian at the j-th point, in the coordinates of the end."""
+        end, visit = self.visits[-1], self.visits[j]
+        if visit is end or visit.basis is end.basis is None:
+            return weighted_sum(weights, visit.P)
+        for i, proxy in enumerate(self.probe.proxies[: len(weights)]):
+            if (j, i) not in self.seen:
+                self.seen[j, i] = proxy_hessian(proxy, visit.w, end.basis)
+        return weighted_sum(weights, [self.seen[j, i] for i in range(len(weights))])

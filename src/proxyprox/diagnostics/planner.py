@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import astuple, dataclass, field
+from typing import Any, NamedTuple
 
 from proxyprox import theory
 from proxyprox._util.validation import flag, instance, listed, message, positive
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
-from proxyprox.diagnostics.evidence import NO_VERDICT
-from proxyprox.diagnostics.rehearsal import Rehearsal, counted, rehearse
-from proxyprox.diagnostics.report import Audit
-from proxyprox.diagnostics.verdict import Verdict
+from proxyprox.diagnostics.rehearsal import rehearse, step_words
+from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
 from proxyprox.methods import SGD, ProxyProx
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
+
+# Share by which H may change between start and end before the plan is said to be rough.
+BENT = 0.4
+
+# Batch sizes of the what-if table, in units of the batch that was audited.
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+# The longest run that is rehearsed.
+LONGEST = 10**7
 
 
 @dataclass(frozen=True)
@@ -42,78 +49,6 @@ class Bill:
     cost: float | None
     proxy_gradients: float
     seconds: float
-
-    def times(self, steps: int) -> Bill:
-        """Return the bill of so many such steps."""
-        return Bill(
-            self.target_gradients * steps,
-            self.target_samples * steps,
-            None if self.cost is None else self.cost * steps,
-            self.proxy_gradients * steps,
-            self.seconds * steps,
-        )
-
-
-def step_bill(audit: Audit, problem: Problem, eta: float, stop: Criterion | None) -> Bill:
-    """Return what one outer step costs.
-
-    The subproblem is solved once, here, with the gradient that the audit has paid for: no guess
-    at the inner solver's work comes near its own count.
-    """
-    passes, seconds = 0.0, audit.batch.seconds
-    if stop is not None:
-        run = Run(problem, audit.points[0].w, method=ProxyProx(eta), stop=stop, rng=0)
-        run.ask()
-        run.tell(audit.start_gradient)
-        used = run.ledger
-        passes = float(
-            used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
-        )
-        seconds += used.seconds
-    return Bill(1.0, audit.batch.samples, audit.batch.cost, passes, seconds)
-
-
-def affordable_steps(limits: Budget | None, per_step: Bill) -> float:
-    """Return the steps that every limit allows; infinitely many without limits."""
-    most = math.inf
-    for name in ("target_gradients", "target_samples", "cost", "proxy_gradients", "seconds"):
-        limit, each = getattr(limits, name, None), getattr(per_step, name)
-        if limit is not None and each:
-            most = min(most, float(math.floor(limit / each)))
-    return most
-
-
-BENT = 0.4
-"""Share by which H may change between start and end before the plan is said to be rough."""
-
-
-def why_rough(audit: Audit, *, guaranteed: bool) -> list[str]:
-    """Return the notes that say so; none where the plan is as good as plans are.
-
-    Parameters
-    ----------
-    audit : Audit
-        What the plan is made of.
-    guaranteed : bool
-        Whether it is the corollary's, which does without the quadratic model.
-    """
-    notes = []
-    if audit.doubts:
-        held = "its constants hold at the points visited only" if guaranteed else "this is rough"
-        notes.append(
-            f"The audit has its doubts (audit.doubts), and {held}: the run may need several times "
-            "these steps, or few of them. minimize(..., safeguard=True) has SGD run along."
-        )
-    if audit.model.bend > BENT and not guaranteed:
-        notes.append(
-            f"H changes by {audit.model.bend:.0%} on the way: the quadratic model is rough, and "
-            'the run may need several times these steps. eta="auto" finds its own way.'
-        )
-    return notes
-
-
-FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Batch sizes of the what-if table, in units of the batch that was audited."""
 
 
 @dataclass(frozen=True)
@@ -191,14 +126,11 @@ class RunPlan:
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s"
             + ("" if bill.cost is None else f", cost {bill.cost:,.4g}"),
             "  samples in a batch → target gradients, samples in all:",
-            *(
-                f"    {line.batch_samples:,.0f} → {counted(line.steps)}, "
-                f"{counted(line.target_samples)}"
-                for line in self.what_if
-            ),
-            *(f"  {note}" for note in self.notes),
         ]
-        return "\n".join(lines)
+        for line in self.what_if:
+            steps, samples = step_words(line.steps), step_words(line.target_samples)
+            lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def plan(
@@ -253,130 +185,130 @@ def plan(
     if audit.alarm.startswith(NO_VERDICT):
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
-    limits = as_budget(budget)
-    guaranteed = flag("guaranteed", guaranteed)
+    limits, problem = as_budget(budget), audit.recommended
     factors = [positive("factors", f) for f in listed("factors", factors, "a list of numbers")]
-    problem = audit.recommended
-    proxied = audit.leaning is not Verdict.DO_NOT_USE
-    notes: list[str] = [] if proxied else [audit.sentence]
+    refused = audit.leaning is Verdict.DO_NOT_USE
+    notes = [audit.sentence] if refused else []
+    if flag("guaranteed", guaranteed) and refused:
+        remedy = "The audit advises against this proxy, and the corollary is about proxies."
+        raise ValueError(message("guaranteed", True, "False here", remedy))
     if guaranteed:
-        if not proxied:
-            remedy = "The audit advises against this proxy, and the corollary is about proxies."
-            raise ValueError(message("guaranteed", True, "False here", remedy))
-        settings = _guaranteed(audit, epsilon, notes)
+        settings = _guaranteed_settings(audit, epsilon, notes)
     else:
-        settings = _rehearsed(audit, epsilon, proxied)
-    per_step = step_bill(audit, problem, settings.eta, settings.stop if proxied else None)
-    affordable = affordable_steps(limits, per_step)
+        settings = _rehearsed_settings(audit, epsilon)
+    per_step = _step_bill(audit, problem, settings)
+    affordable = _affordable_steps(limits, per_step)
     short = settings.steps > affordable
-    if short and guaranteed:
-        notes.append(
-            f"The guarantee asks for {settings.steps:,.0f} steps and the budget allows "
-            f"{affordable:,.0f}: nothing is guaranteed for them."
-        )
     if short:
-        settings = _best_within(audit, proxied, int(max(affordable, 1)))
+        unsafe = "; without the guarantee" if guaranteed else ""
+        settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
         notes.append(
             f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
-            f"suboptimality expected then is {settings.expected:.3g}."
+            f"suboptimality expected then is {settings.expected:.3g}{unsafe}."
         )
     elif settings.expected > epsilon:
         notes.append(
             f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
             "on the model: take larger batches, or a larger ε."
         )
-    rough = why_rough(audit, guaranteed=guaranteed)
-    notes.extend(rough)
-    steps = int(min(settings.steps, 10**9))
+    rough = _rough_notes(audit, guaranteed=guaranteed)
     return RunPlan(
-        method=(ProxyProx if proxied else SGD)(settings.eta),
-        steps=steps,
-        averaging=settings.averaging,
-        stop=settings.stop if proxied else None,
+        **settings._asdict(),
         epsilon=epsilon,
-        expected=settings.expected,
         reaches=not short and settings.expected <= epsilon * (1 + 1e-9),
-        bill=per_step.times(steps),
-        what_if=tuple(_what_if(audit, epsilon, proxied, f) for f in _whole(audit, factors)),
-        notes=tuple(notes),
+        bill=Bill(*(each and each * settings.steps for each in astuple(per_step))),
+        what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
+        notes=(*notes, *rough),
         problem=problem,
         w0=audit.points[0].w,
         rough=bool(rough),
     )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    eta: float
-    steps: float
+class _Settings(NamedTuple):
+    method: Any
+    steps: int
     averaging: Averaging
-    stop: Criterion
+    stop: Criterion | None
     expected: float
 
 
-def _rehearsed(audit: Audit, epsilon: float, proxied: bool) -> _Settings:
-    found = rehearse(audit.model, audit.proxy_matrices if proxied else None, epsilon)
+def _matrices(audit: Audit) -> Any:
+    """Return the Hessians of the proxy that is advised; None for SGD."""
+    return None if audit.leaning is Verdict.DO_NOT_USE else audit.proxy_matrices
+
+
+def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> _Settings:
+    """Return what does best on the model: to reach ε, or within so many steps."""
+    P, mu = _matrices(audit), audit.mu.low
+    found = rehearse(audit.model, P, epsilon, steps=steps)
     if math.isinf(found.steps):
-        # No constant step size gets there within ten million: the best of a long run instead.
-        found = _rehearse_steps(audit, proxied, 10**7)
-    return _settings(audit, found)
-
-
-def _best_within(audit: Audit, proxied: bool, steps: int) -> _Settings:
-    return _settings(audit, _rehearse_steps(audit, proxied, steps))
-
-
-def _rehearse_steps(audit: Audit, proxied: bool, steps: int) -> Rehearsal:
-    P = audit.proxy_matrices if proxied else None
-    return rehearse(audit.model, P, audit.epsilon, steps=steps)
-
-
-def _settings(audit: Audit, found: Rehearsal) -> _Settings:
-    steps = max(1, int(found.steps))
-    average: Averaging = Uniform() if found.averaged else Last()
+        found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
+    steps, averaging = max(1, int(found.steps)), Uniform() if found.averaged else Last()
     # More digits than four would only look exact.
     eta = float(f"{found.eta:.4g}")
-    return _Settings(eta, steps, average, _rule(audit, steps), found.excess)
+    if P is None:
+        return _Settings(SGD(eta), steps, averaging, None, found.excess)
+    stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
+    return _Settings(ProxyProx(eta), steps, averaging, stop, found.excess)
 
 
-def _rule(audit: Audit, steps: int) -> Criterion:
-    return StronglyConvex(float(f"{audit.mu.low:.4g}")) if audit.mu.low > 0 else Convex(steps)
-
-
-def _guaranteed(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
+def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
+    """Return the corollary's settings, and note what they rest on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
-    known = {
-        "epsilon": epsilon, "B": audit.B, "sigma": math.sqrt(audit.sigma2.high),
-        "delta": (audit.delta if offered is None else offered.delta).high,
-    }  # fmt: skip
+    delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
+    known = {"epsilon": epsilon, "B": audit.B, "sigma": sigma, "delta": delta}
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
     if audit.mu.low > 0:
         found = theory.plan_run(mu=audit.mu.low, **known)
-        average: Averaging = Geometric(found.mu)
-        stop: Criterion = StronglyConvex(found.mu, found.G)
+        parts: tuple[Any, Any] = Geometric(found.mu), StronglyConvex(found.mu, found.G)
     else:
         found = theory.plan_run(**known)
-        average, stop = Uniform(), Convex(found.steps, found.G)
-        notes.append(
-            f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses: use "
-            "regularized(problem, mu, w0)."
-        )
-    return _Settings(found.eta, found.steps, average, stop, found.guarantee)
+        parts = Uniform(), Convex(found.steps, found.G)
+        added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
+        notes.append(f"{added}: use regularized(problem, mu, w0).")
+    return _Settings(ProxyProx(found.eta), min(found.steps, 10**9), *parts, found.guarantee)
 
 
-def _whole(audit: Audit, factors: Sequence[float]) -> list[float]:
-    return [factor for factor in factors if audit.batch.samples * factor >= 1]
+def _step_bill(audit: Audit, problem: Problem, settings: _Settings) -> Bill:
+    """Return what one outer step costs.
+
+    The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
+    the inner solver's work comes near its own count.
+    """
+    batch, passes, seconds, w0 = audit.batch, 0.0, audit.batch.seconds, audit.points[0].w
+    if settings.stop is not None:
+        run = Run(problem, w0, method=settings.method, stop=settings.stop, rng=0)
+        run.ask()
+        run.tell(audit.start_gradient)
+        used = run.ledger
+        work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
+        passes, seconds = float(work), seconds + used.seconds
+    return Bill(1.0, batch.samples, batch.cost, passes, seconds)
 
 
-def _what_if(audit: Audit, epsilon: float, proxied: bool, factor: float) -> WhatIf:
-    samples = audit.batch.samples
-    found = rehearse(
-        audit.model.with_noise_divided_by(factor),
-        audit.proxy_matrices if proxied else None,
-        epsilon,
-    )
-    return WhatIf(
-        factor=factor, batch_samples=samples * factor, sigma2=audit.sigma2.estimate / factor,
-        eta=found.eta, steps=found.steps, target_samples=found.steps * samples * factor,
-    )  # fmt: skip
+def _affordable_steps(limits: Budget | None, per_step: Bill) -> float:
+    """Return the steps that every limit allows; infinitely many without limits."""
+    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
+    return float(min((limit // each for limit, each in pairs if limit and each), default=math.inf))
+
+
+def _rough_notes(audit: Audit, *, guaranteed: bool) -> list[str]:
+    """Return why steps and suboptimality may be far off; the corollary needs no quadratic model."""
+    notes, bend, outcome = [], audit.model.bend, "the run may need several times these steps"
+    if audit.doubts:
+        instead = "minimize(..., safeguard=True) compares with SGD"
+        notes.append(f"The audit has its doubts (audit.doubts): {outcome}, or fewer. {instead}.")
+    if bend > BENT and not guaranteed:
+        rough = f"H changes by {bend:.0%} on the way: the quadratic model is rough, and {outcome}"
+        notes.append(f'{rough}. eta="auto" adapts.')
+    return notes
+
+
+def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
+    """Return how many steps batches ``factor`` times as large need."""
+    samples, sigma2 = audit.batch.samples, audit.sigma2.estimate / factor
+    found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
+    paid = found.steps * samples * factor
+    return WhatIf(factor, samples * factor, sigma2, found.eta, found.steps, paid)

@@ -1,6 +1,4 @@
-r"""A rehearsal on the quadratic model of the target: what each choice would need.
-
-How many steps a method takes on the quadratic model of the target, in closed form.
+r"""How many steps a method takes on the quadratic model of the target, in closed form.
 
 With the target's Hessian A, the proxy's P and the gradient noise ξ, an exact ProxyProx step on
 quadratics is
@@ -41,7 +39,7 @@ changed on the way from there, squared, for the constant; steps that scatter fur
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,14 +51,17 @@ from proxyprox._util.validation import instance, listed, positive, square_matrix
 
 Matrix = np.ndarray[Any, Any]
 
+# Numbers of steps considered: 9 % apart, from 1 to ten million.
 STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))
-"""Numbers of steps looked at: 9 % apart, from 1 to ten million."""
 
-BEND = 4.0
-"""Factor of the excess that a bent loss adds to the mean of scattered iterates."""
+# Factor of the excess that a bent loss adds to the mean of scattered iterates.
+_BEND = 4.0
 
+# Curvature below this share of H is flat: it holds no suboptimality to win.
 _FLAT = 1e-11
-"""Curvature below this share of H is flat: it holds no suboptimality to win."""
+
+# Rounds, accuracy and largest relative weight of the search for the best weights.
+_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,21 @@ class QuadraticModel:
     growth: float = 0.0
     bend: float = 0.0
 
+    @property
+    def start_excess(self) -> float:
+        """The suboptimality of the start, ``½ gᵀA⁺g``."""
+        return float(ErrorCurve.of(self).start.sum())
+
+    @property
+    def start_distance(self) -> float:
+        """The distance of the start to the minimiser, ``‖A⁺g‖``."""
+        curve = ErrorCurve.of(self)
+        return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
+
     def with_noise_divided_by(self, factor: float) -> QuadraticModel:
         """Return the model for batches ``factor`` times as large."""
-        return replace(
-            self, residuals=self.residuals / math.sqrt(factor), growth=self.growth / factor
-        )
+        residuals = self.residuals / math.sqrt(factor)
+        return replace(self, residuals=residuals, growth=self.growth / factor)
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,14 @@ class Rehearsal:
     steps: float
     excess: float
     averaged: bool = False
+
+    def ratio(self, other: Rehearsal, extra: float = 0.0) -> float:
+        """Return how many times the other's steps this takes, both with ``extra`` ones.
+
+        1 if neither arrives.
+        """
+        neither = math.isinf(self.steps) and math.isinf(other.steps)
+        return 1.0 if neither else (self.steps + extra) / (other.steps + extra)
 
 
 def rehearse(
@@ -153,35 +172,38 @@ def rehearse(
     epsilon = positive("epsilon", epsilon)
     steps = None if steps is None else whole("steps", steps)
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
-    best = Rehearsal(math.nan, math.inf, math.inf)
+    found: list[Rehearsal] = []
     if P is None:
-        curve = _Curve.of_sgd(model)
+        sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
-            best = _better(best, float(eta), curve.excess(eta), epsilon, steps)
-        return best
-    given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
-    matrices = [square_matrix("P", each, len(model.A)) for each in given]
-    for eta in np.geomspace(1e-2, 1e7, 64) / H:
-        pencils = [_Curve.of_proxyprox(model, each, float(eta)) for each in matrices]
-        excess = [pencil.excess(1.0) for pencil in pencils if pencil is not None]
-        if len(excess) == len(matrices):
-            best = _better(best, float(eta), np.max(excess, axis=0), epsilon, steps)
-    return best
+            found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
+    else:
+        given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+        matrices = [square_matrix("P", each, len(model.A)) for each in given]
+        for eta in np.geomspace(1e-2, 1e7, 64) / H:
+            try:
+                curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
+            except np.linalg.LinAlgError:
+                # Not positive definite: the subproblem has no minimiser at this η.
+                continue
+            excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
+            found += _outcomes(float(eta), excess, epsilon, steps)
+    none = Rehearsal(math.nan, math.inf, math.inf)
+    return min(found, key=lambda outcome: (outcome.steps, outcome.excess), default=none)
 
 
-def start_excess(model: QuadraticModel) -> float:
-    """Return the suboptimality of the start on the model, ``½ gᵀA⁺g``."""
-    return float(_Curve.of_sgd(model).start.sum())
-
-
-def start_distance(model: QuadraticModel) -> float:
-    """Return the distance of the start to the model's minimiser, ``‖A⁺g‖``."""
-    curve = _Curve.of_sgd(model)
-    return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
+def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
+    """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
+    limit = epsilon if steps is None else np.finfo(np.float64).max
+    for averaged, curve in enumerate(excess):
+        first = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)
+        at = min(int(first), len(STEPS) - 1)
+        if curve[at] <= limit:
+            yield Rehearsal(eta, float(steps or STEPS[at]), float(curve[at]), bool(averaged))
 
 
 @dataclass(frozen=True)
-class _Curve:
+class ErrorCurve:
     """Components of the error: rates θ, shares of the start's excess, noise; growth and bend."""
 
     theta: Matrix
@@ -191,22 +213,9 @@ class _Curve:
     bend: float
 
     @classmethod
-    def of_sgd(cls, model: QuadraticModel) -> _Curve:
-        theta, U = np.linalg.eigh(model.A)
-        return cls._made(model, theta, U)
-
-    @classmethod
-    def of_proxyprox(cls, model: QuadraticModel, P: Matrix, eta: float) -> _Curve | None:
-        N = P + np.eye(len(P)) / eta
-        try:
-            theta, U = scipy.linalg.eigh(model.A, N)
-        except np.linalg.LinAlgError:
-            # N is not positive definite: the subproblem has no minimiser at this η.
-            return None
-        return cls._made(model, theta, U)
-
-    @classmethod
-    def _made(cls, model: QuadraticModel, theta: Matrix, U: Matrix) -> _Curve:
+    def of(cls, model: QuadraticModel, N: Matrix | None = None) -> ErrorCurve:
+        """Return the components in the pencil of A and N; of A alone for SGD."""
+        theta, U = np.linalg.eigh(model.A) if N is None else scipy.linalg.eigh(model.A, N)
         kept = theta > _FLAT * max(theta[-1], 0.0)
         theta, U = theta[kept], U[:, kept]
         noise = np.sum((model.residuals @ U) ** 2, axis=0) / max(len(model.residuals) - 1, 1)
@@ -225,9 +234,8 @@ class _Curve:
             return np.full((2, len(STEPS)), math.inf)
         K = STEPS[:, None].astype(np.float64)
         q = 1 - theta[None, :]
-        with np.errstate(under="ignore"):
-            power = np.sign(q) ** (K % 2) * np.exp(np.log(np.maximum(np.abs(q), 1e-300)) * K)
-        scatter, bias = self._scattered(eta, power)
+        power = np.sign(q) ** (K % 2) * _power(np.abs(q), K)
+        start, (scatter, bias) = float(self.start.sum()), self._scatter_and_bias(eta, power)
         last = bias + scatter
         if math.isinf(last[-1]):
             return np.stack([last, last])
@@ -237,17 +245,20 @@ class _Curve:
         summed = np.where(K * theta < 1e-3, theta**2 * K**3 / 3, summed) / K**2
         mean = left**2 @ self.start + summed @ (eta * self.noise / (2 * theta))
         if self.growth > 0:
-            average = _running_mean(float(self.start.sum()), last)
+            # The mean excess of the steps before, by trapezoids.
+            k, values = np.append(0.0, STEPS), np.append(start, last)
+            area = np.cumsum(np.diff(k) * (values[1:] + values[:-1]) / 2)
+            average = (area + (start - last) / 2) / STEPS
             mean = mean + self.growth * average * summed.sum(axis=1)
         if self.bend > 0:
-            fails = max(float(self.start.sum()), 1e-300)
-            mean = mean + BEND * (self.bend * scatter) ** 2 / fails
+            fails = max(start, 1e-300)
+            mean = mean + _BEND * (self.bend * scatter) ** 2 / fails
             lost = ~(self.bend * np.maximum.accumulate(last) <= fails)
             last, mean = np.where(lost, math.inf, last), np.where(lost, math.inf, mean)
         return np.stack([last, mean])
 
-    def _scattered(self, eta: float, power: Matrix) -> tuple[Matrix, Matrix]:
-        """Return what noise and what the start leave in the last iterate's excess."""
+    def _scatter_and_bias(self, eta: float, power: Matrix) -> tuple[Matrix, Matrix]:
+        """Return what the noise and what the start leave in the last iterate's excess."""
         theta = eta * self.theta
         if self.growth == 0 or not len(theta):
             # θ(2 − θ) is 1 − q² without the cancellation at small θ.
@@ -258,40 +269,14 @@ class _Curve:
         rates, Q = np.linalg.eigh(coupled)
         if rates[-1] >= 1:
             return np.full(len(STEPS), math.inf), np.full(len(STEPS), math.inf)
-        shares = theta @ Q
-        K = STEPS[:, None].astype(np.float64)
-        with np.errstate(under="ignore"):
-            kept = np.exp(np.log(np.maximum(rates, 1e-300)) * K)
+        shares, kept = theta @ Q, _power(rates, STEPS[:, None].astype(np.float64))
         noise = shares * (eta * self.noise / 2 @ Q) / (1 - rates)
         return (1 - kept) @ noise, kept @ (shares * (self.start / theta @ Q))
 
 
-def _running_mean(start: float, curve: Matrix) -> Matrix:
-    """Return the mean of a curve known at ``STEPS`` over the steps before each of them."""
-    k, values = np.concatenate([[0.0], STEPS]), np.concatenate([[start], curve])
-    # The trapezoids take half of the last value for half of the first.
-    summed = np.cumsum(np.diff(k) * (values[1:] + values[:-1]) / 2) + (start - curve) / 2
-    return np.asarray(summed / STEPS)
-
-
-def _better(
-    best: Rehearsal, eta: float, excess: Matrix, epsilon: float, steps: int | None
-) -> Rehearsal:
-    for averaged, curve in enumerate(excess):
-        if steps is not None:
-            here = float(curve[int(np.searchsorted(STEPS, min(steps, STEPS[-1])))])
-            if here < best.excess:
-                best = Rehearsal(eta, float(steps), here, bool(averaged))
-            continue
-        reached = np.flatnonzero(curve <= epsilon)
-        if len(reached):
-            count, left = float(STEPS[reached[0]]), float(curve[reached[0]])
-            if (count, left) < (best.steps, best.excess):
-                best = Rehearsal(eta, count, left, bool(averaged))
-    return best
-
-
-_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
+def _power(base: Matrix, exponent: Matrix) -> Matrix:
+    with np.errstate(under="ignore"):
+        return np.asarray(np.exp(np.log(np.maximum(base, 1e-300)) * exponent))
 
 
 def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
@@ -322,42 +307,35 @@ def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float
     (0.1, True)
     """
     target = square_matrix("target", target)
-    wanted = listed("proxies", proxies, "a list of matrices")
-    proxies = [square_matrix("proxies", P, len(target)) for P in wanted]
+    given = listed("proxies", proxies, "a list of matrices")
+    matrices = [square_matrix("proxies", P, len(target)) for P in given]
     size = float(np.linalg.norm(target, 2))
-    sizes = [float(np.linalg.norm(P, 2)) for P in proxies]
+    sizes = [float(np.linalg.norm(P, 2)) for P in matrices]
     if size == 0.0 or not any(sizes):
-        return (0.0,) * len(proxies), size
-    A = target / size
-    units = [P / s if s > 0 else P for P, s in zip(proxies, sizes, strict=True)]
-    rows: list[np.ndarray[Any, Any]] = []
-    limits: list[float] = []
-    best_u, best = np.zeros(len(units)), 1.0
-    u = best_u
+        return (0.0,) * len(sizes), size
+    # Weights in units of the matrices' norms, so that the program is well scaled.
+    A, units = target / size, [P / (s or 1.0) for P, s in zip(matrices, sizes, strict=True)]
+    rows, limits = [], []
+    u = best_u = np.zeros(len(units))
+    best = 1.0
     for _ in range(_ROUNDS):
-        values, vectors = np.linalg.eigh(A - _mixed(units, u))
+        mixed = sum(weight * P for weight, P in zip(u, units, strict=True))
+        values, vectors = np.linalg.eigh(A - mixed)
         met = float(max(-values[0], values[-1]))
         if met < best:
             best_u, best = u, met
         for v, sign in ((vectors[:, 0], -1.0), (vectors[:, -1], 1.0)):
             # sign·vᵀ(A − Σ u_i P_i)v ≤ t, as a row of the program in (u, t).
-            rows.append(np.array([*(-sign * float(v @ P @ v) for P in units), -1.0]))
+            rows.append([*(-sign * float(v @ P @ v) for P in units), -1.0])
             limits.append(-sign * float(v @ A @ v))
-        program = scipy.optimize.linprog(
-            c=[0.0] * len(units) + [1.0], A_ub=np.array(rows), b_ub=np.array(limits),
-            bounds=[(0.0, _MOST)] * len(units) + [(0.0, None)], method="highs",
-        )  # fmt: skip
+        costs = [0.0] * len(units) + [1.0]
+        bounds = [(0.0, _MOST)] * len(units) + [(0.0, None)]
+        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits), bounds=bounds)
         if not program.success or best - float(program.x[-1]) <= _GAP:
             break
         u = program.x[:-1]
-    weights = tuple(
-        float(value) * size / s if s > 0 else 0.0 for value, s in zip(best_u, sizes, strict=True)
-    )
-    return weights, best * size
-
-
-def _mixed(proxies: Sequence[Matrix], weights: Any) -> Matrix:
-    return np.asarray(sum(w * P for w, P in zip(weights, proxies, strict=True)))
+    found = zip(best_u, sizes, strict=True)
+    return tuple(float(x) * size / s if s > 0 else 0.0 for x, s in found), best * size
 
 
 @dataclass(frozen=True)
@@ -391,38 +369,26 @@ class Prediction:
     @property
     def saved(self) -> float:
         """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
-        return ratio(self.rehearsed_sgd, self.rehearsed_best)
+        return self.rehearsed_sgd.ratio(self.rehearsed_best)
 
 
-def ratio(one: Rehearsal, other: Rehearsal) -> float:
-    """Return how many times as many steps ``one`` takes as ``other``; 1 if neither arrives."""
-    if math.isinf(one.steps) and math.isinf(other.steps):
-        return 1.0
-    return one.steps / other.steps
-
-
-def counted(steps: float) -> str:
+def step_words(steps: float) -> str:
     """Return a number of steps to read.
 
     Examples
     --------
-    >>> counted(12345.0), counted(math.inf)
+    >>> step_words(12345.0), step_words(math.inf)
     ('12,345', 'more than ten million')
     """
     return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
 
 
 def theory_counts(
-    *, epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
+    epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
 ) -> tuple[str, float, float, float]:
     """Return the regime and the paper's counts for SGD, accelerated SGD and ProxyProx.
 
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy.
-    H, mu, delta, sigma, B : float
-        Constants of the problem; ``mu`` of zero or less selects the convex statements.
+    ``mu`` of zero or less selects the convex statements.
 
     Examples
     --------

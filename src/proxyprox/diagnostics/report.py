@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
-import numpy as np
-
 from proxyprox._util.arrays import Vector
-from proxyprox.diagnostics.evidence import Segment
-from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, counted
-from proxyprox.diagnostics.sampling import Interval
-from proxyprox.diagnostics.verdict import Verdict, headline
+from proxyprox.diagnostics.curvature import Segment
+from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, step_words
+from proxyprox.diagnostics.sampling import BatchPrice, Interval, Matrix
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
 from proxyprox.result import Ledger
 
+# Name and meaning, in plain words, of each number estimated.
 MEANINGS = {
     "delta": ("similarity δ", "how differently proxy and target curve: 0 is best, H no help"),
     "H": ("smoothness H", "the target's strongest curvature"),
@@ -22,7 +22,61 @@ MEANINGS = {
     "sigma2": ("noise σ²", "how far one batch's gradient is off, squared"),
     "rho2": ("proxy noise ρ²", "the same for a proxy that is sampled"),
 }
-"""Name and meaning, in plain words, of each number estimated."""
+
+# How an alarm begins that is about the target: there is nothing to plan then.
+NO_VERDICT = "No verdict:"
+
+# Share by which two numbers of steps must differ to be prediction apart.
+_ALIKE = 0.05
+
+
+class Verdict(Enum):
+    """What to do with a proxy; the value is the sentence to read."""
+
+    USE = "Use it: with this proxy ProxyProx needs no more target gradients than SGD."
+    USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
+    USE_MIXED = "Use the mixture below: it saves target gradients that this proxy alone does not."
+    DO_NOT_USE = "Do not use it: ProxyProx saves too few target gradients against SGD, or none."
+    UNSURE = "Unsure: what was measured does not describe the way to the minimum."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None = None) -> str:
+    """Return the verdict as one sentence with the gain that was rehearsed.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        What to do.
+    prediction : Prediction
+        The target gradients rehearsed.
+    leaning : Verdict, optional
+        What the rehearsal alone says, where the verdict is unsure.
+
+    Examples
+    --------
+    >>> from proxyprox.diagnostics import Rehearsal
+    >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
+    >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
+    'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
+    """
+    advice = verdict if leaning is None else leaning
+    opening, _, _ = advice.value.partition(":")
+    if verdict is Verdict.UNSURE:
+        opening = f"Unsure, see below; the rehearsal alone says “{opening[0].lower()}{opening[1:]}”"
+    gain, sgd, best = prediction.saved, prediction.rehearsed_sgd, prediction.rehearsed_best
+    if advice is Verdict.DO_NOT_USE:
+        outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
+    elif sgd.steps <= best.steps * (1 + _ALIKE):
+        outcome = "no gain at this ε, where noise alone decides, and no loss"
+    else:
+        outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
+    return (
+        f"{opening}: to ε = {prediction.epsilon:.2g} SGD needs {step_words(sgd.steps)} target "
+        f"gradients, ProxyProx {step_words(best.steps)} (rehearsed): {outcome}."
+    )
 
 
 @dataclass(frozen=True)
@@ -46,8 +100,8 @@ class PointAudit:
     H: Interval
     mu: Interval
     sigma2: Interval
-    target_spectrum: np.ndarray[Any, Any]
-    difference_spectrum: np.ndarray[Any, Any]
+    target_spectrum: Matrix
+    difference_spectrum: Matrix
     in_full: bool
 
 
@@ -89,26 +143,7 @@ class CostRatio:
     @property
     def ratio(self) -> float:
         """Target over proxy."""
-        return self.target / self.proxy if self.proxy > 0 else float("inf")
-
-
-@dataclass(frozen=True)
-class BatchPrice:
-    """What one stochastic gradient of the target costs.
-
-    Attributes
-    ----------
-    samples : float
-        Samples in a batch.
-    cost : float or None
-        In the objective's own unit, where it names one.
-    seconds : float
-        As measured.
-    """
-
-    samples: float
-    cost: float | None
-    seconds: float
+        return self.target / self.proxy if self.proxy > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -187,7 +222,7 @@ class Audit:
     problem: Problem = field(repr=False)
     others: tuple[Any, ...] = field(repr=False)
     model: QuadraticModel = field(repr=False)
-    proxy_matrices: tuple[np.ndarray[Any, Any], ...] = field(repr=False)
+    proxy_matrices: tuple[Matrix, ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)
     alarm: str = ""
     doubts: tuple[str, ...] = ()
@@ -200,43 +235,36 @@ class Audit:
     @property
     def recommended(self) -> Problem:
         """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
-        return Problem(self.problem.objective, self._proxy(), self.problem.penalty)
-
-    def _proxy(self) -> Any:
-        if self.leaning is Verdict.USE_MIXED and self.mixture is not None:
-            return MixedProxy((self.problem.proxy, *self.others), self.mixture.weights)
-        if self.leaning is Verdict.USE_SCALED:
-            return ScaledProxy(self.problem.proxy, self.scale.weights[0])
-        return self.problem.proxy if self.leaning is Verdict.USE else Zero()
-
-    def _where(self) -> str:
-        if len(self.points) == 1:
-            return "at the only point visited, the start"
-        return f"the largest over the points visited, {len(self.points)} in all (of μ the smallest)"
+        own = self.problem.proxy
+        proxy: Any = Zero()
+        if self.leaning is Verdict.USE:
+            proxy = own
+        elif self.leaning is Verdict.USE_SCALED:
+            proxy = ScaledProxy(own, self.scale.weights[0])
+        elif self.mixture is not None and self.leaning is Verdict.USE_MIXED:
+            proxy = MixedProxy((own, *self.others), self.mixture.weights)
+        return Problem(self.problem.objective, proxy, self.problem.penalty)
 
     def __str__(self) -> str:
-        told = self.prediction
-        steps = told.rehearsed_sgd.steps, told.rehearsed_best.steps
+        ledger, prediction, count = self.ledger, self.prediction, len(self.points)
         used = (
-            f"  the audit used {self.ledger.target_gradients} target gradients on "
-            f"{self.ledger.target_samples} samples (a pass over all of the data counts all its "
-            "rows)"
+            f"  the audit used {ledger.target_gradients} target gradients on "
+            f"{ledger.target_samples} samples (a pass over all of the data counts all its rows)"
         )
         if self.alarm:
             return f"{self.sentence}\n{used}"
-        lines = [
-            self.sentence,
-            *(f"  {reason}" for reason in self.reasons),
-            f"  {self._where()}, {self.confidence:.0%} limits:",
-            *(
-                f"    {name:<18} {getattr(self, field)} – {meaning}"
-                for field, (name, meaning) in MEANINGS.items()
-            ),
+        where = f"the largest over the points visited, {count} in all (of μ the smallest)"
+        where = "at the only point visited, the start" if count == 1 else where
+        lines = [self.sentence, *(f"  {reason}" for reason in self.reasons)]
+        lines.append(f"  {where}, {self.confidence:.0%} limits:")
+        for field_name, (name, meaning) in MEANINGS.items():
+            lines.append(f"    {name:<18} {getattr(self, field_name)} – {meaning}")
+        sgd, best = prediction.rehearsed_sgd.steps, prediction.rehearsed_best.steps
+        lines += [
             f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
-            "    rehearsed: SGD {}, ProxyProx {}".format(*map(counted, steps)),
-            f"    theory ({told.regime}, constants left out): SGD {told.sgd:.3g}, "
-            f"accelerated {told.accelerated:.3g}, ProxyProx {told.proxyprox:.3g}",
+            f"    rehearsed: SGD {step_words(sgd)}, ProxyProx {step_words(best)}",
+            f"    theory ({prediction.regime}, constants left out): SGD {prediction.sgd:.3g}, "
+            f"accelerated {prediction.accelerated:.3g}, ProxyProx {prediction.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
-            used,
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, used])

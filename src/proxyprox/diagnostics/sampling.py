@@ -1,35 +1,27 @@
-"""What sampled gradients tell: the target counted, its noise, and intervals."""
+"""Gradients of the target's batches: counted, their noise estimated, with intervals."""
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
 from proxyprox._util.arrays import Vector, all_finite, copied, to_numpy
 from proxyprox._util.isolation import copied_tree, isolated
-from proxyprox._util.validation import (
-    Words,
-    floating,
-    fraction,
-    has,
-    message,
-    nonnegative,
-    real_array,
-    require_finite,
-)
-from proxyprox.oracles import MeteredProxy, checked_gradient
+from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
+from proxyprox.oracles import MeteredProxy, Query, checked_gradient, price
 from proxyprox.result import Ledger
 from proxyprox.subproblem import NonFiniteError
 
+Matrix = np.ndarray[Any, Any]
 
-@dataclass(frozen=True)
-class Interval:
+
+class Interval(NamedTuple):
     """A number that was estimated, and its confidence limits.
 
     Attributes
@@ -50,19 +42,15 @@ class Interval:
     low: float
     high: float
 
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
+    def __contains__(self, value: Any) -> bool:
+        return bool(self.low <= value <= self.high)
 
     def __str__(self) -> str:
         return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
-    def widened(self, by: float) -> Interval:
-        """Return the interval with both limits moved outwards."""
-        return Interval(self.estimate, self.low - by, self.high + by)
-
     def at_least(self, least: float) -> Interval:
         """Return the part that lies at or above a value known to be a lower limit."""
-        return Interval(max(self.estimate, least), max(self.low, least), max(self.high, least))
+        return Interval(*(max(value, least) for value in self))
 
 
 def largest(intervals: Iterable[Interval]) -> Interval:
@@ -76,10 +64,7 @@ def largest(intervals: Iterable[Interval]) -> Interval:
     >>> print(largest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
     1.5 [0.5, 2]
     """
-    given = list(intervals)
-    return Interval(
-        max(i.estimate for i in given), max(i.low for i in given), max(i.high for i in given)
-    )
+    return Interval(*(max(values) for values in zip(*intervals, strict=True)))
 
 
 def smallest(intervals: Iterable[Interval]) -> Interval:
@@ -90,13 +75,10 @@ def smallest(intervals: Iterable[Interval]) -> Interval:
     >>> print(smallest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
     1 [0.2, 1.8]
     """
-    given = list(intervals)
-    return Interval(
-        min(i.estimate for i in given), min(i.low for i in given), min(i.high for i in given)
-    )
+    return Interval(*(min(values) for values in zip(*intervals, strict=True)))
 
 
-def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> Interval:
+def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     r"""Estimate :math:`\sigma^2 = \mathbb{E}\|g - \nabla L\|^2` from independent gradients.
 
     The estimate is the sample variance summed over the coordinates. For Gaussian noise with
@@ -119,6 +101,12 @@ def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> In
     Interval
         σ² with its limits.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If the gradients are not a finite (n, d) array with n ≥ 3, or the confidence is not in
+        (0, 1).
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -126,10 +114,12 @@ def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> In
     True
     """
     gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
-    n = len(gradients) if gradients.ndim == 2 else 0
-    if n < 3 or gradients.shape[1] == 0:
-        got = Words(f"an array of shape {tuple(gradients.shape)}")
-        raise ValueError(message("gradients", got, "n ≥ 3 gradients, of shape (n, d)"))
+    n, size = gradients.shape if gradients.ndim == 2 else (0, 0)
+    if n < 3 or size == 0:
+        allowed = "an array of shape (n, d) with n ≥ 3"
+        raise ValueError(
+            message("gradients", gradients, allowed, f"Its shape is {gradients.shape}.")
+        )
     require_finite("gradients", gradients)
     if fraction("confidence", confidence) == 1:
         raise ValueError(message("confidence", confidence, "below 1"))
@@ -137,18 +127,25 @@ def noise_level(gradients: np.ndarray[Any, Any], confidence: float = 0.95) -> In
     gram = centred @ centred.T
     total = float(np.trace(gram)) / (n - 1)
     # Identical gradients differ by the rounding of their mean only.
-    size = float(np.mean(gradients * gradients)) * gradients.shape[1]
-    if total <= 1e-24 * size or total == 0.0:
-        return Interval(0.0, 0.0, 1e-24 * size)
+    least = 1e-24 * float(np.mean(gradients * gradients)) * size
+    if total <= least or total == 0.0:
+        return Interval(0.0, 0.0, least)
     tail = (1 - confidence) / 2
-    freedom = _freedom(gram, total, gradients.shape[1])
+    freedom = _freedom(gram, total, size)
     low = freedom * total / float(chdtri(freedom, tail))
     high = freedom * total / float(chdtri(freedom, 1 - tail))
     spread = float(stdtrit(n - 1, 1 - tail)) * _jackknife(gram)
     return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
 
 
-def _freedom(gram: np.ndarray[Any, Any], total: float, size: int) -> float:
+def noise_of(gradients: Matrix, confidence: float) -> Interval:
+    """Return σ² from the gradients of all batches; zero for the one exact gradient."""
+    exact = len(gradients) == 1
+    return Interval(0.0, 0.0, 0.0) if exact else noise_level(gradients, confidence)
+
+
+def _freedom(gram: Matrix, total: float, size: int) -> float:
+    """Return Satterthwaite's degrees of freedom."""
     n = len(gram)
     square = float(np.sum(gram * gram)) / (n - 1) ** 2
     # Unbiased for tr Σ² under Gaussian noise (Srivastava, 2005).
@@ -158,148 +155,106 @@ def _freedom(gram: np.ndarray[Any, Any], total: float, size: int) -> float:
     return (n - 1) * min(max(total * total / spread, 1.0), float(size))
 
 
-def _jackknife(gram: np.ndarray[Any, Any]) -> float:
+def _jackknife(gram: Matrix) -> float:
     """Return the jackknife's standard error of the logarithm of the summed variance."""
-    n = len(gram)
-    squares = np.diag(gram)
+    n, squares = len(gram), np.diag(gram)
     # Leaving gradient i out lowers the sum of squares about the mean by n/(n − 1) ‖r_i‖².
     left = (squares.sum() - n / (n - 1) * squares) / (n - 2)
     logs = np.log(np.maximum(left, 1e-300))
     return math.sqrt((n - 1) / n * float(np.sum((logs - logs.mean()) ** 2)))
 
 
-class MeteredTarget:
-    """Gradients and Hessian-vector products of an objective, entered in a ledger.
-
-    A Hessian-vector product counts as one target gradient over all of the samples: it is a pass
-    over the same data, whatever it needs of the labels.
-    """
-
-    def __init__(self, objective: Any, ledger: Ledger) -> None:
-        self.objective = isolated(objective)
-        self.ledger = ledger
-        self.minibatch_seconds: list[float] = []
-
-    def gradient(
-        self, w: Vector, batch: Any, *, again: bool = False, whole: bool = False
-    ) -> Vector:
-        """Return a batch's gradient; ``again``: the batch was paid for before, at another point.
-
-        ``whole``: the batch is everything there is, which is the user's own and not copied.
-        """
-        self._charge(batch, again=again)
-        begun = time.perf_counter()
-        # Overflow at a trial point is looked for below; NumPy's warning would only repeat it.
-        with np.errstate(over="ignore", invalid="ignore"):
-            given = self.objective.gradient(w, batch if whole else copied_tree(batch))
-        answer = copied(checked_gradient("the target's gradient", given, w))
-        elapsed = time.perf_counter() - begun
-        self.ledger.target_seconds += elapsed
-        self.minibatch_seconds.append(elapsed)
-        if not _all_finite(answer):
-            raise NonFiniteError("the target's gradient is not finite at a point of the audit")
-        return answer
-
-    def hvp(self, w: Vector, v: Vector) -> Vector:
-        """Return the target's Hessian times v."""
-        everything = self.objective.everything() if has(self.objective, "everything") else None
-        self._charge(everything, again=False)
-        begun = time.perf_counter()
-        with np.errstate(over="ignore", invalid="ignore"):
-            given = self.objective.hvp(w, v)
-        answer = copied(checked_gradient("the target's hvp", given, w))
-        self.ledger.target_seconds += time.perf_counter() - begun
-        if not _all_finite(answer):
-            raise NonFiniteError("the target's hvp is not finite at a point of the audit")
-        return answer
-
-    def _charge(self, batch: Any, *, again: bool) -> None:
-        ledger, objective = self.ledger, self.objective
-        ledger.target_gradients += 1
-        count = getattr(objective, "samples", None)
-        if not again:
-            sized = len(batch) if hasattr(batch, "__len__") else 1
-            ledger.target_samples += sized if count is None else int(count(copied_tree(batch)))
-        cost = getattr(objective, "cost", None)
-        if cost is not None:
-            ledger.cost += nonnegative("objective.cost(batch)", cost(copied_tree(batch)))
-        spent = getattr(objective, "epsilon", None)
-        if spent is not None:
-            ledger.epsilon = spent(ledger.target_gradients)
-
-
-def _all_finite(vector: Vector) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return all_finite(vector)
-
-
-def stacked(vectors: list[Vector]) -> np.ndarray[Any, Any]:
+def stack_rows(vectors: Iterable[Vector]) -> Matrix:
     """Return vectors of any library as the rows of a float64 NumPy matrix."""
     return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
 
 
-Matrix = np.ndarray[Any, Any]
+class BatchPrice(NamedTuple):
+    """What one stochastic gradient of the target costs.
 
-
-@dataclass(frozen=True)
-class Samples:
-    """The gradients of several batches at one point, one a row."""
-
-    gradients: Matrix
-    exact: bool
-
-    @property
-    def mean(self) -> Matrix:
-        """Their mean."""
-        return np.asarray(self.gradients.mean(axis=0))
-
-    @property
-    def residuals(self) -> Matrix:
-        """Their differences from the mean; a row of zeros for an exact gradient."""
-        return np.asarray(self.gradients - self.mean)
-
-    def noise(self, confidence: float) -> Interval:
-        """Return σ² at this point."""
-        return Interval(0.0, 0.0, 0.0) if self.exact else noise_level(self.gradients, confidence)
-
-
-class Sampler:
-    """Draws the audit's batches once and evaluates them at every point it visits.
-
-    The same batches everywhere: differences between two points are then secants on equal
-    samples, and no sample is bought twice.
+    Attributes
+    ----------
+    samples : float
+        Samples in a batch.
+    cost : float or None
+        In the objective's own unit, where it names one.
+    seconds : float
+        As measured.
     """
 
-    def __init__(self, target: MeteredTarget, count: int, rng: np.random.Generator) -> None:
-        self.target = target
-        objective = target.objective
-        first = copied_tree(objective.sample(rng))
-        # A sampler that hands out the batch of everything has no noise to measure.
-        self.exact = first is None and has(objective, "everything")
-        self.batches = [first] + (
-            [] if self.exact else [copied_tree(objective.sample(rng)) for _ in range(count - 1)]
-        )
-        self._paid = False
+    samples: float
+    cost: float | None
+    seconds: float
 
-    @property
-    def price(self) -> int:
-        """Target gradients of one visit."""
-        return len(self.batches)
 
-    def at(self, w: Vector) -> Samples:
-        """Return the gradients of all batches at w."""
-        rows = [self.target.gradient(w, batch, again=self._paid) for batch in self.batches]
-        self._paid = True
-        return Samples(stacked(rows), self.exact)
+class MeteredTarget:
+    """The target and the audit's batches; every gradient and product enters the ledger.
+
+    The batches are drawn once and evaluated at every point: differences between two points are
+    then secants on equal samples, and no sample is paid for twice. A Hessian-vector product counts
+    as one gradient over all of the samples: it is a pass over the same data.
+    """
+
+    def __init__(
+        self, objective: Any, ledger: Ledger, count: int, rng: np.random.Generator
+    ) -> None:
+        self.objective = isolated(objective)
+        self.ledger = ledger
+        self.seconds: list[float] = []
+        first = copied_tree(self.objective.sample(rng))
+        # An objective whose batch is everything has no noise to measure.
+        self.exact = first is None and has(self.objective, "everything")
+        more = 0 if self.exact else count - 1
+        self.batches = [first, *(copied_tree(self.objective.sample(rng)) for _ in range(more))]
+        self._batches_paid = False
+
+    def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
+        """Return the gradients of the audit's batches at w, or of some of them."""
+        queries = [Query(batch, (w,)) for batch in batches or self.batches]
+        answers = [self._ask("gradient", query, w, query.handed(query.batch)) for query in queries]
+        self._batches_paid = True
+        return answers
+
+    def full_gradient(self, w: Vector) -> Matrix | None:
+        """Return the exact gradient, or None where the objective has none to spare."""
+        # A pass over private data would escape the privacy account.
+        if not has(self.objective, "everything") or has(self.objective, "epsilon"):
+            return None
+        query = Query(self.objective.everything(), (w,), exact=True)
+        return to_numpy(self._ask("gradient", query, w, query.batch)).astype(np.float64)
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return the target's Hessian times v."""
+        everything = self.objective.everything() if has(self.objective, "everything") else None
+        return self._ask("hvp", Query(everything, (w,), exact=True), w, v)
+
+    def batch_price(self, w: Vector) -> BatchPrice:
+        """Return what the gradient of a batch costs."""
+        paid = price(self.objective, Query(self.batches[0], (w,)), Ledger())
+        seconds = statistics.median(self.seconds[: len(self.batches)])
+        return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
+
+    def _ask(self, name: str, query: Query, *arguments: Any) -> Vector:
+        for item, amount in price(self.objective, query, self.ledger).items():
+            if item != "target_samples" or query.exact or not self._batches_paid:
+                setattr(self.ledger, item, getattr(self.ledger, item) + amount)
+        begun = time.perf_counter()
+        # Overflow at a trial point raises the error below; a warning would only repeat it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            given = getattr(self.objective, name)(*arguments)
+            answer = copied(checked_gradient(f"the target's {name}", given, query.points[0]))
+            self.seconds.append(time.perf_counter() - begun)
+            self.ledger.target_seconds += self.seconds[-1]
+            if not all_finite(answer):
+                raise NonFiniteError(f"the target's {name} is not finite at a point of the audit")
+        return answer
 
 
 def proxy_noise(
-    proxy: Any, metered: MeteredProxy, w: Vector, count: int, rng: np.random.Generator, conf: float
+    proxy: MeteredProxy, w: Vector, count: int, confidence: float, rng: np.random.Generator
 ) -> Interval:
     """Return ρ², the variance of the proxy's sampled gradients; zero where it samples nothing."""
-    if not has(proxy, "sample"):
-        return Interval(0.0, 0.0, 0.0)
-    batches = [copied_tree(proxy.sample(rng)) for _ in range(count)]
+    batches = [copied_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
     if batches[0] is None:
         return Interval(0.0, 0.0, 0.0)
-    return noise_level(stacked([metered.gradient(w, batch) for batch in batches]), conf)
+    return noise_level(stack_rows(proxy.gradient(w, batch) for batch in batches), confidence)

@@ -1,77 +1,56 @@
-"""The answer in plain words, and the rule that gives it."""
+"""From evidence to estimates and a verdict, with its reasons and its doubts."""
 
 from __future__ import annotations
 
 import math
+import statistics
+import timeit
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
+from itertools import pairwise
+from typing import Any
 
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, counted, ratio
+import numpy as np
 
+from proxyprox._util.arrays import from_numpy, norm, to_numpy
+from proxyprox._util.validation import has
+from proxyprox.diagnostics import curvature, rehearsal
+from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights
+from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
+from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
+from proxyprox.oracles import MeteredProxy
+from proxyprox.problems import Problem
+
+# How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
-"""How many times fewer target gradients a proxy must promise before it is worth its trouble."""
 
+# What is asked of a similar proxy instead: where noise decides, it must only not be worse.
 TIE = 0.95
-"""What is asked of a similar proxy instead: where noise decides, it must only not be worse."""
 
+# Added to every number of steps: one step of three is no gain of a half.
 FEW = 2.0
-"""Added to every number of steps: one step of three is no gain of a half."""
 
+# δ/H up to which a proxy counts as similar: the theorems then speak for it at every ε.
 SIMILAR = 0.25
-"""δ/H up to which a proxy counts as similar: the theorems then speak for it at every ε."""
 
-
-_ALIKE = 0.05
-"""Share by which two numbers of steps must differ to be told apart."""
-
+# How far from 1 a scale must be to be worth offering.
 NEAR_ONE = 0.1
-"""How far from 1 a scale must be to be worth saying."""
 
+# Share of a gradient's change along the path beyond which curvature has not explained it. The mean
+# of the Hessians at both ends explains it to third order: smooth losses whose curvature halves on
+# the way stay below 0.3. It is a half and more where curvature sits in kinks between.
+UNEXPLAINED = 0.5
 
-class Verdict(Enum):
-    """What to do with a proxy; the value is the sentence to read."""
+# Share of H by which a target may curve downwards and still be rehearsed as a convex one.
+DOWNWARDS = 0.05
 
-    USE = "Use it: with this proxy ProxyProx needs no more target gradients than SGD."
-    USE_SCALED = (
-        "Use it with this scale: the proxy has the right shape but the wrong size, and multiplied "
-        "by the scale given it serves as well as one of the right size."
-    )
-    USE_MIXED = (
-        "Use the mixture: together, with the weights given, the proxies save target gradients that "
-        "this one alone does not."
-    )
-    DO_NOT_USE = (
-        "Do not use it: with this proxy ProxyProx saves too few target gradients against SGD to be "
-        "worth it, or none."
-    )
-    UNSURE = (
-        "Unsure: what was measured does not describe the way to the minimum, so that the rehearsal "
-        "may be wrong either way."
-    )
+# Factor in curvature, two in the columns, beyond which other units are suspected.
+UNITS = 4.0
 
-    def __str__(self) -> str:
-        return self.value
-
-
-_OPENINGS = {
-    Verdict.USE: "Use it",
-    Verdict.USE_SCALED: "Use it with the scale below",
-    Verdict.USE_MIXED: "Use the mixture below",
-    Verdict.DO_NOT_USE: "Do not use it",
-    Verdict.UNSURE: "Unsure",
-}
-
-
-def worth_saying(weights: Sequence[float]) -> bool:
-    """Tell whether a scale is positive and not 1 for all practical purposes.
-
-    Examples
-    --------
-    >>> worth_saying([1.004]), worth_saying([0.0]), worth_saying([0.1])
-    (False, False, True)
-    """
-    return weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE
+_NOT_CONVEX = "The target is not convex everywhere: the rehearsal leaves such directions out."
+_ALL_ROWS = "All rows of the target are at hand: they can also be fitted directly (ERM)."
+_REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
 
 def decide(
@@ -84,11 +63,10 @@ def decide(
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
-    A proxy pays when it promises ``GAIN`` times fewer target gradients than SGD; a similar one
-    (δ ≤ H/4) pays already when it promises no more, since SGD's only advantage there is that
-    noise hides the difference at this ε. A scale must save something against SGD. To be
-    preferred to a proxy that pays as it is, it must save ``GAIN`` times as much, or halve δ and
-    save anything.
+    A proxy pays when it saves ``GAIN`` times the target gradients of SGD; a similar one (δ ≤ H/4)
+    pays already when it needs no more, since SGD's only advantage there is that noise hides the
+    difference at this ε. A scale must save something against SGD. To be preferred to a proxy that
+    pays as it is, it must save ``GAIN`` times as much, or halve δ and save anything.
 
     Parameters
     ----------
@@ -111,50 +89,296 @@ def decide(
     'DO_NOT_USE'
     """
 
-    def gain(one: Rehearsal, other: Rehearsal) -> float:
-        return ratio(replace(one, steps=one.steps + FEW), replace(other, steps=other.steps + FEW))
-
     def pays(found: Rehearsal, share: float) -> bool:
-        return gain(sgd, found) >= (TIE if share <= SIMILAR else GAIN)
+        return sgd.ratio(found, FEW) >= (TIE if share <= SIMILAR else GAIN)
 
-    if scaled is not None and gain(sgd, scaled) > 1 and pays(scaled, scaled_similarity):
+    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, scaled_similarity):
         closer = scaled_similarity <= similarity / 2 and scaled.steps < plain.steps
-        if not pays(plain, similarity) or closer or gain(plain, scaled) >= GAIN:
+        if not pays(plain, similarity) or closer or plain.ratio(scaled, FEW) >= GAIN:
             return Verdict.USE_SCALED
     return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
 
 
-def headline(verdict: Verdict, told: Prediction, leaning: Verdict | None = None) -> str:
-    """Return the verdict as one sentence with the gain that was rehearsed.
+def conclude(
+    problem: Problem,
+    others: tuple[Any, ...],
+    evidence: Evidence,
+    *,
+    epsilon: float | None,
+    B: float | None,
+    cost_ratio: float | None,
+    verify: int,
+) -> Audit:
+    """Return the audit, spending at most ``verify`` more target gradients."""
+    probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
+    target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
+    points, model = point_estimates(problem, evidence), evidence.model()
+    delta, H = largest(p.delta for p in points), largest(p.H for p in points)
+    mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
+    # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
+    size, excess = max(H.estimate, 1e-300), model.start_excess
+    scatter = sigma2.estimate / (2 * size)
+    accuracy = epsilon or max(excess if excess > 1e-6 * scatter else scatter, 1e-300) / 100
+    distance = B or max(model.start_distance, 1e-300)
 
-    Parameters
-    ----------
-    verdict : Verdict
-        What to do.
-    told : Prediction
-        The target gradients rehearsed.
-    leaning : Verdict, optional
-        What the rehearsal alone says, where the verdict is unsure.
+    def rehearse(weights: Sequence[float]) -> Rehearsal:
+        return rehearsal.rehearse(model, evidence.proxy_matrices(weights), accuracy)
 
-    Examples
-    --------
-    >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
-    >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
-    'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
-    """
-    said = verdict if leaning is None else leaning
-    opening = _OPENINGS[said]
-    if verdict is Verdict.UNSURE:
-        opening = f"Unsure, see below; the rehearsal alone says “{opening[0].lower()}{opening[1:]}”"
-    gain = told.saved
-    if said is Verdict.DO_NOT_USE:
-        outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
-    elif told.rehearsed_sgd.steps <= told.rehearsed_best.steps * (1 + _ALIKE):
-        outcome = "no gain at this ε, where noise alone decides, and no loss"
-    else:
-        outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
-    sgd, proxied = (counted(r.steps) for r in (told.rehearsed_sgd, told.rehearsed_best))
-    return (
-        f"{opening}: to ε = {told.epsilon:.2g} SGD needs {sgd} target gradients, ProxyProx "
-        f"{proxied} (rehearsed): {outcome}."
+    sgd, plain, scaled = rehearsal.rehearse(model, None, accuracy), rehearse([1.0]), None
+    weights, _ = best_weights(end.A, end.P[:1])
+    scaled_delta = probe.delta_at(end, weights, verify)
+    if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
+        scaled = rehearse(weights)
+    last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
+    scaled_share = _share_to_judge_by([*evidence.shares(weights)[:-1], last])
+    share = _share_to_judge_by(_shares(points))
+    leaning = decide(sgd, plain, scaled, similarity=share, scaled_similarity=scaled_share)
+    scale = Suggestion(weights, scaled_delta, helps=leaning is Verdict.USE_SCALED)
+    offered: tuple[float, ...] = (1.0,)
+    best, mixture = plain, None
+    if scaled is not None and scale.helps:
+        best, offered = scaled, weights
+    if others:
+        weights, _ = best_weights(end.A, end.P)
+        mixed = rehearse(weights) if any(weights) else sgd
+        helps = (sgd if leaning is Verdict.DO_NOT_USE else best).ratio(mixed) >= GAIN
+        mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps=helps)
+        if helps:
+            best, offered, leaning = mixed, weights, Verdict.USE_MIXED
+    leaning = Verdict.DO_NOT_USE if alarm else leaning
+    doubts = () if alarm else find_doubts(leaning, points, evidence)
+    sure = not doubts or _is_surely_useless(leaning, visits)
+    safe_mu, sigma = mu.low if mu.low > 0 else max(mu.estimate, 0.0), math.sqrt(sigma2.estimate)
+    counts = rehearsal.theory_counts(accuracy, size, safe_mu, delta.estimate, sigma, distance)
+    batch = target.batch_price(start.w)
+    cost = CostRatio(cost_ratio or 0.0, 1.0, "given")
+    if cost_ratio is None:
+        # A fresh array each time: the meter remembers gradients by identity.
+        seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
+        cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
+    count = max(8, len(target.batches))
+    found = Audit(
+        verdict=leaning if sure else Verdict.UNSURE,
+        leaning=leaning,
+        reasons=(),
+        delta=delta,
+        H=H,
+        mu=mu,
+        sigma2=sigma2,
+        rho2=proxy_noise(proxy, start.w, count, probe.confidence, probe.rng),
+        points=points,
+        path=tuple(evidence.path),
+        scale=scale,
+        mixture=mixture,
+        prediction=Prediction(accuracy, *counts, sgd, plain, best),
+        cost=cost,
+        epsilon=accuracy,
+        epsilon_source="estimated" if epsilon is None else "given",
+        B=distance,
+        B_source="estimated" if B is None else "given",
+        confidence=probe.confidence,
+        batch=batch,
+        ledger=target.ledger,
+        problem=problem,
+        others=others,
+        model=model,
+        proxy_matrices=evidence.proxy_matrices(offered),
+        start_gradient=from_numpy(start.gradient, like=start.w),
+        alarm=alarm,
+        doubts=doubts,
     )
+    return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
+
+
+def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
+    """Return the estimates at every point."""
+    known, points = getattr(problem.objective, "strong_convexity", None), []
+    # The lower limit of a maximum over points errs when any one does: each gets its part.
+    confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
+    for visit in evidence.visits:
+        target, difference = visit.target, visit.difference
+        delta, H = curvature.similarity(difference), curvature.smoothness(target)
+        mu = curvature.strong_convexity(target, known)
+        sigma2, in_full = noise_of(visit.gradients, confidence), visit.basis is None
+        spectra = target.values, difference.values
+        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, in_full))
+    return tuple(points)
+
+
+def _shares(points: Sequence[PointAudit]) -> list[float]:
+    return [point.delta.estimate / max(point.H.estimate, 1e-300) for point in points]
+
+
+def _share_to_judge_by(shares: Sequence[float]) -> float:
+    """Return the δ/H of the end of the path, or the largest where one exceeds 1."""
+    return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
+
+
+def _is_surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
+    """Tell whether a proxy is refused because it curves downwards at every point visited.
+
+    However wrong the rehearsal, no such proxy is better than none.
+    """
+    tops = [np.linalg.eigvalsh(visit.P[0])[-1] for visit in visits]
+    return leaning is Verdict.DO_NOT_USE and bool(max(tops) <= 0)
+
+
+def find_doubts(
+    leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence
+) -> tuple[str, ...]:
+    """Return why the rehearsal is not to be trusted; nothing where it is."""
+    doubts, visits = [], evidence.visits
+    worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
+    if worst.mu.high < -DOWNWARDS * worst.H.estimate:
+        depth = f"by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
+        doubts.append(
+            f"The target is not convex: it curves downwards at a point visited, {depth}. The "
+            "rehearsal leaves such directions out. Compare short runs with and without the proxy."
+        )
+    if len(visits) == 1 < evidence.probe.looks and np.any(visits[0].gradient):
+        alone = "Only one point could be visited, the start: the first step led to no lower one."
+        doubts.append(f"{alone} {_REMEDY}")
+    pairs, probe = list(pairwise(visits)), evidence.probe
+    of_target = [_target_mismatch(a, b, probe) for a, b in pairs]
+    of_proxy = [_proxy_mismatch(a, b, probe.proxies[0]) for a, b in pairs]
+    unexplained = {"target": max(of_target, default=0.0), "proxy": max(of_proxy, default=0.0)}
+    # A proxy further from the target than none, in other units mostly, need not be understood.
+    if leaning is Verdict.DO_NOT_USE and max(evidence.shares([1.0])) > TOO_LARGE:
+        del unexplained["proxy"]
+    kinks = [
+        f"The curvature measured does not explain the path: {min(share, 1.0):.0%} of the change of "
+        f"the {name}'s gradient between two points is not what the Hessians there predict. The "
+        "loss has kinks in between, or its curvature depends on a few rows of a batch."
+        for name, share in unexplained.items()
+        if share > UNEXPLAINED
+    ]
+    if kinks:
+        doubts += [*kinks, f"The rehearsal takes both losses for quadratic. {_REMEDY}"]
+    return tuple(doubts)
+
+
+def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
+    """Return the share of the target's change that the Hessians at both ends do not explain."""
+    if a.basis is not None or b.basis is not None:
+        return 0.0
+    step = to_numpy(b.w - a.w).astype(np.float64)
+    each, blur = b.gradients - a.gradients, 0.0
+    if probe.batches:
+        # Secants and gradients of the same batches: no noise between them.
+        change = each[: len(probe.batches)].mean(axis=0)
+    elif a.averaged == 0 and b.averaged == 0:
+        change = b.gradient - a.gradient
+    else:
+        change = each.mean(axis=0)
+        blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
+    size = max(norm(a.gradient), norm(b.gradient))
+    return _mismatch(change, (a.A + b.A) / 2 @ step, size, blur)
+
+
+def _proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
+    """Return the same share of the proxy's change; its products cost the target nothing."""
+    before, after = (to_numpy(proxy.gradient(end.w)).astype(np.float64) for end in (a, b))
+    step = to_numpy(b.w - a.w).astype(np.float64)
+    length = norm(step)
+
+    def image(end: Visit) -> Matrix:
+        if end.basis is None:
+            return np.asarray(end.P[0] @ step)
+        product = curvature.proxy_product(proxy, end.w)(from_numpy(step / length, like=end.w))
+        return np.asarray(length * to_numpy(product).astype(np.float64))
+
+    size = max(norm(before), norm(after))
+    return _mismatch(after - before, (image(a) + image(b)) / 2, size, 0.0)
+
+
+def _mismatch(change: Matrix, predicted: Matrix, gradients: float, blur: float) -> float:
+    size = max(norm(change), norm(predicted))
+    # A change lost in the rounding of the gradients says nothing.
+    return max(norm(change - predicted) - blur, 0.0) / size if size > 1e-4 * gradients else 0.0
+
+
+def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
+    """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
+    verdict, points, sure = found.leaning, found.points, not found.doubts
+    shares, end, objective = _shares(points), visits[-1], found.problem.objective
+    # Scale and mixture are measured at the end of the path: so is what they are compared with.
+    delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
+    reasons = [_similarity_words(shares)]
+    offers = {
+        Verdict.USE_SCALED: ("The scale is", found.scale),
+        Verdict.USE_MIXED: ("The weights are", found.mixture),
+    }
+    name, offer = offers.get(verdict, ("", None))
+    if offer is not None:
+        weights, reached = ", ".join(f"{weight:.4g}" for weight in offer.weights), offer.delta
+        falls = (
+            f"δ falls from {delta:.3g} to {reached.estimate:.3g}, {reached.estimate / H:.2g} of H"
+        )
+        reasons.append(f"{name} {weights}: {_place(len(points) - 1, len(points))} {falls}.")
+    if verdict is Verdict.DO_NOT_USE and found.scale.weights[0] == 0.0:
+        (turned,), least = best_weights(end.A, [-end.P[0]])
+        if turned > 0 and least < 0.8 * H:
+            negative = f"Its negative would be closer (δ = {least:.3g} at scale {turned:.3g})"
+            reasons.append(f"{negative}: check the proxy's sign.")
+    if verdict is Verdict.DO_NOT_USE and sure:
+        reasons += _unit_words(shares, visits)
+    # Where it is more than a trace, the doubts say so.
+    if sure and min(point.mu.high for point in points) < 0:
+        reasons.append(_NOT_CONVEX)
+    if found.problem.penalty is not None:
+        reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
+    countable = has(objective, "everything") and has(objective, "samples")
+    if countable and objective.samples(objective.everything()) > 1:
+        reasons.append(_ALL_ROWS)
+    return reasons
+
+
+def _similarity_words(shares: Sequence[float]) -> str:
+    """Say how large δ is: at the end of the path, and where it was largest, or at the start."""
+    count, last, worst = len(shares), shares[-1], int(np.argmax(shares))
+    other = worst if worst < count - 1 else 0
+    share = f"δ is {_digits(last)} of H {_place(count - 1, count)}"
+    also = f"{_digits(shares[other])} {_place(other, count)}"
+    further = "the proxy's curvature is further from the target's than no curvature at all."
+    if last <= 1 < shares[worst]:
+        return f"{share}, but {also}: there {further}"
+    # What differs by less than a tenth reads the same.
+    if max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6):
+        share += f" ({also})"
+    if last > 1:
+        return f"{share}: as it is, {further}"
+    rest = "next to nothing" if last < 1e-6 else "that share"
+    return f"{share}: the proxy leaves {rest} of the target's curvature to the target's gradients."
+
+
+def _digits(value: float) -> str:
+    """Return two digits to read: no powers of ten where a number will do."""
+    return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"
+
+
+def _place(j: int, count: int) -> str:
+    if j == 0:
+        return "at the start"
+    return "at the end of the path" if j == count - 1 else "on the way"
+
+
+def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
+    """Say so when the sizes of the proxy's curvature look like other units, column by column."""
+    worst = int(np.argmax(shares))
+    found, place = visits[worst], _place(worst, len(shares)).capitalize()
+    own, other = np.diag(found.A), np.diag(found.P[0])
+    if found.basis is not None:
+        own, other = (np.linalg.eigvalsh(M)[-1:] for M in (found.A, found.P[0]))
+    known = own > 1e-12 * max(float(own.max()), 1e-300)
+    if not known.any() or np.any(other <= 0):
+        return []
+    ratios = np.where(known, other / np.where(known, own, 1.0), 1.0)
+    large, factor, where = int(np.argmax(ratios)), float(np.median(ratios[known])), "in the median"
+    if shares[worst] > 1 and ratios[large] > UNITS:
+        factor, where = ratios[large], f"along parameter {large} (counted from 0)"
+        where = "at its steepest" if found.basis is not None else where
+    elif factor >= 1 / UNITS:
+        return []
+    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target {where}"
+    remedy = "Scale and centre its columns as the target's, and audit again"
+    return [f"{curves}: its columns, or the loss as a whole, seem to be in other units. {remedy}."]

@@ -712,7 +712,7 @@ def audit_values(audit: Audit, plan: RunPlan | None = None) -> dict[str, Any]:
 
 
 def _limits(found: Interval) -> dict[str, float | None]:
-    return {name: _finite(value) for name, value in asdict(found).items()}
+    return {name: _finite(value) for name, value in found._asdict().items()}
 
 
 def _audit_section(title: str, anchor: str, content: str) -> str:
