@@ -51,71 +51,14 @@ from proxyprox.stopping import (
 )
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
-__all__ = [
-    "DANE",
-    "EMA",
-    "GLM",
-    "L1",
-    "LBFGS",
-    "SGD",
-    "AcceleratedSliding",
-    "Adaptive",
-    "Auto",
-    "AuxMVR",
-    "AuxMom",
-    "Budget",
-    "Checkpoint",
-    "CheckpointError",
-    "ClosedForm",
-    "Convex",
-    "ElasticNet",
-    "FunctionObjective",
-    "FunctionProxy",
-    "Geometric",
-    "GradientDescent",
-    "Last",
-    "Ledger",
-    "Mean",
-    "Nesterov",
-    "Newton",
-    "NewtonCG",
-    "NonConvex",
-    "NonFiniteError",
-    "Objective",
-    "OracleError",
-    "Penalty",
-    "Plain",
-    "Problem",
-    "ProximalGradient",
-    "Proxy",
-    "ProxyProx",
-    "Quadratic",
-    "QuasiNewton",
-    "Query",
-    "RandomSteps",
-    "Relative",
-    "Residual",
-    "Result",
-    "Run",
-    "SDane",
-    "Status",
-    "Step",
-    "StepRecord",
-    "Steps",
-    "StochasticGradient",
-    "Storm",
-    "StronglyConvex",
-    "Subproblem",
-    "Trace",
-    "Uniform",
-    "Zero",
-    "audit",
-    "linear_regression",
-    "logistic_regression",
-    "minimize",
-    "plan",
-    "poisson_regression",
-    "regularized",
-    "scipy_method",
-    "softmax_regression",
-]
+__all__ = ["DANE", "EMA", "GLM", "L1", "LBFGS", "SGD", "AcceleratedSliding", "Adaptive", "Auto"]
+__all__ += ["AuxMVR", "AuxMom", "Budget", "Checkpoint", "CheckpointError", "ClosedForm", "Convex"]
+__all__ += ["ElasticNet", "FunctionObjective", "FunctionProxy", "Geometric", "GradientDescent"]
+__all__ += ["Last", "Ledger", "Mean", "Nesterov", "Newton", "NewtonCG", "NonConvex"]
+__all__ += ["NonFiniteError", "Objective", "OracleError", "Penalty", "Plain", "Problem"]
+__all__ += ["ProximalGradient", "Proxy", "ProxyProx", "Quadratic", "QuasiNewton", "Query"]
+__all__ += ["RandomSteps", "Relative", "Residual", "Result", "Run", "SDane", "Status", "Step"]
+__all__ += ["StepRecord", "Steps", "StochasticGradient", "Storm", "StronglyConvex", "Subproblem"]
+__all__ += ["Trace", "Uniform", "Zero", "audit", "linear_regression", "logistic_regression"]
+__all__ += ["minimize", "plan", "poisson_regression", "regularized", "scipy_method"]
+__all__ += ["softmax_regression"]
