@@ -49,7 +49,7 @@ CHECKED = "Check the gradient against the value too, with scipy.optimize.check_g
 @pytest.mark.parametrize(
     ("method", "safeguard", "words"),
     [
-        (pp.ProxyProx(0.01), False, "A smaller eta, eta='auto' or safeguard=True should help. "),
+        (pp.ProxyProx(0.01), False, "A smaller eta or eta='auto' or safeguard=True should help. "),
         (pp.ProxyProx(0.01), True, "A smaller eta or eta='auto' should help. "),
         (pp.ProxyProx("auto"), False, "taken. safeguard=True should help. "),
         (pp.ProxyProx("auto"), True, "samples. "),

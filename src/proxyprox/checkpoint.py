@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
@@ -36,7 +36,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from proxyprox._util.arrays import namespace, to_numpy
 from proxyprox._util.digests import code_digest, digest, fingerprint
 from proxyprox._util.files import atomic_output
-from proxyprox._util.validation import message, positive, require_finite, whole
+from proxyprox._util.validation import file_path, message, positive, require_finite, whole
 
 Tree = dict[str, Any]
 
@@ -50,16 +50,6 @@ SMALL = 1 << 20
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: missing, damaged, or of another run."""
-
-
-class Savable(Protocol):
-    """What a checkpoint can hold."""
-
-    def state_dict(self) -> Tree:
-        """Return everything that the rest of the run depends on."""
-
-    def load_state_dict(self, tree: Tree) -> None:
-        """Continue from what :meth:`state_dict` returned."""
 
 
 @dataclass
@@ -105,16 +95,11 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         """Check the path and both intervals."""
-        if not isinstance(self.path, (str, os.PathLike)):
-            raise TypeError(message("checkpoint", self.path, "a path or a Checkpoint"))
-        folder = Path(self.path).parent
-        if not os.fspath(self.path) or os.path.isdir(self.path):
-            raise ValueError(message("checkpoint", str(self.path), "the name of a file"))
-        if not folder.is_dir():
-            remedy = f"Create {folder} first."
-            raise ValueError(
-                message("checkpoint", str(self.path), "in a folder that exists", remedy)
-            )
+        path = file_path("checkpoint", self.path)
+        if os.path.isdir(path) or not os.path.isdir(path.parent):
+            allowed = "a file, not a folder, in a folder that exists"
+            remedy = "" if os.path.isdir(path) else f"Create {path.parent} first."
+            raise ValueError(message("checkpoint", str(path), allowed, remedy))
         if self.every_steps is not None:
             whole("every_steps", self.every_steps)
         if self.every_seconds is not None:
@@ -130,7 +115,7 @@ class Checkpoint:
         waited = time.monotonic() - self._saved_at
         return self.every_seconds is not None and waited >= self.every_seconds
 
-    def save(self, run: Savable) -> None:
+    def save(self, run: Any) -> None:
         """Write the run to the file."""
         if self._writer is None or self._writer.path != os.fspath(self.path):
             self._writer = _Writer(os.fspath(self.path))
@@ -148,7 +133,7 @@ def save(path: str | os.PathLike[str], tree: Tree) -> None:
     _Writer(os.fspath(path)).save(tree)
 
 
-def resume(path: str | os.PathLike[str], run: Savable) -> None:
+def resume(path: str | os.PathLike[str], run: Any) -> None:
     """Fill a freshly built run of the same call from a file."""
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
@@ -249,27 +234,14 @@ def record_classes(tree: Any) -> list[type]:
 
 
 def conform(name: str, saved: Any, fresh: Any) -> None:
-    """Refuse a state whose parts are not of the same sort as those of a fresh one.
-
-    Records must be of the same class; numbers may become arrays, lists tuples, and anything None,
-    and back.
-    """
-    if saved is None or fresh is None:
+    """Refuse a state whose records are not of the same classes as those of a fresh one."""
+    names = field_names(type(fresh))
+    if names is None or saved is None:
         return
-    if _sort(saved) != _sort(fresh):
-        raise ValueError(f"{name} is a {_sort(saved)}, not a {_sort(fresh)}")
-    names = field_names(type(fresh)) or ()
+    if type(saved) is not type(fresh):
+        raise ValueError(f"{name} is a {class_name(type(saved))}, not {class_name(type(fresh))}")
     for part in names:
         conform(f"{name}.{part}", getattr(saved, part), getattr(fresh, part))
-    for key in fresh.keys() & saved.keys() if isinstance(fresh, dict) else ():
-        conform(f"{name}[{key!r}]", saved[key], fresh[key])
-
-
-def _sort(item: Any) -> str:
-    if field_names(type(item)) is not None:
-        return class_name(type(item))
-    names: dict[type, str] = {list: "list", tuple: "list", dict: "dict", str: "text"}
-    return names.get(type(item), "number or array")
 
 
 def require_array(name: str, array: Any, like: Any) -> None:
@@ -455,17 +427,11 @@ class _Decoder:
         key = repr(content)
         if key not in self._arrays:
             start, dtype_name, shape, order, kind = content
-            dtype = np.dtype(str(dtype_name))
-            if dtype.kind not in KINDS or dtype.str != dtype_name or not dtype.itemsize:
+            dtype, count = np.dtype(str(dtype_name)), math.prod(shape)
+            if dtype.kind not in KINDS:
                 raise ValueError(f"an array of {dtype_name!r}")
-            if len(shape) > 32 or order not in ("C", "F"):
-                raise ValueError(f"an array of {len(shape)} dimensions, ordered {order!r}")
-            for size in (start, *shape):
-                require_count("the size of an array", size, most=len(self._raw))
-            count = math.prod(shape)
-            if start + count * dtype.itemsize > len(self._raw):
-                raise ValueError(f"an array of {count} entries, more than the file holds")
-            # A copy: it is aligned, may be changed, and does not keep the frame alive.
+            # NumPy compares start and count with the buffer. A copy: it is aligned, may be
+            # changed, and does not keep the frame alive.
             flat = np.frombuffer(self._raw, dtype, count, start) if count else np.empty(0, dtype)
             array = flat.reshape(shape, order=order).copy(order="K")
             self._arrays[key] = _in_library(array, kind, self._like)
@@ -504,42 +470,38 @@ class _Writer:
     def save(self, tree: Tree) -> None:
         """Append a frame; write the file anew where that is not safe, or not worth it."""
         stamp, self._stamp = self._stamp, None  # until the save has succeeded
-        if stamp is None or not self._append(tree, stamp):
+        encoder = _Encoder(self._written)
+        frame = _frame(encoder.payload(tree), self._digest)
+        if stamp is None or not self._append(frame, stamp):
             encoder = _Encoder({})
             frame = _frame(encoder.payload(tree), b"")
             with atomic_output(self.path) as file:
                 file.write(HEADER)
                 file.write(frame)
             self._first, self._appended = len(frame), 0
-            self._digest, self._written = frame[-DIGEST:], encoder.prefixes
+        self._digest, self._written = frame[-DIGEST:], encoder.prefixes
         self._stamp = _stamp(os.stat(self.path))
 
-    def _append(self, tree: Tree, stamp: tuple[int, ...]) -> bool:
-        encoder = _Encoder(self._written)
-        frame = _frame(encoder.payload(tree), self._digest)
-        if self._appended + len(frame) > max(self._first, SMALL) or not os.path.exists(self.path):
-            return False
-        with open(self.path, "r+b", buffering=0) as file:
-            if _stamp(os.fstat(file.fileno())) != stamp:
-                return False
-            end = file.seek(0, os.SEEK_END)
-            try:
-                # An unbuffered file may take less than it is given.
-                left = memoryview(frame)
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(file.fileno())
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    file.truncate(end)
-                raise
-        self._digest, self._written = frame[-DIGEST:], encoder.prefixes
+    def _append(self, frame: bytes, stamp: tuple[int, ...]) -> bool:
         self._appended += len(frame)
+        if self._appended > max(self._first, SMALL) or not os.path.exists(self.path):
+            return False
+        if _stamp(os.stat(self.path)) != stamp:
+            return False
+        try:
+            with open(self.path, "r+b") as file:
+                file.seek(0, os.SEEK_END)
+                file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            os.truncate(self.path, stamp[0])
+            raise
         return True
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 def _frame(payload: bytes, before: bytes) -> bytes:
@@ -578,7 +540,13 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise CheckpointError("it must be an existing file.")
     with structure():
         data = memoryview(Path(path).read_bytes())
-        _require_header(bytes(data[: len(HEADER)]))
+        if data[: len(HEADER)] != HEADER:
+            if bytes(data[: len(HEADER) - 2]).startswith((b"PK\x03\x04", HEADER[:-2])):
+                raise CheckpointError(
+                    "it was written by another version of proxyprox. Finish the run with that "
+                    "version, or start again with another path."
+                )
+            raise ValueError("no checkpoint begins like this")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
         while at + HEAD.size <= len(data):
@@ -598,16 +566,6 @@ def read(path: str | os.PathLike[str]) -> Saved:
         if not payloads:
             raise ValueError("it ends before its first save does")
         return Saved(payloads)
-
-
-def _require_header(header: bytes) -> None:
-    if header.startswith((b"PK\x03\x04", HEADER[:-2])) and header != HEADER:
-        raise CheckpointError(
-            "it was written by another version of proxyprox. Finish the run with that version, or "
-            "start again with another path."
-        )
-    if header != HEADER:
-        raise ValueError("no checkpoint begins like this")
 
 
 # -- classes and configurations --------------------------------------------------------------------
@@ -661,22 +619,20 @@ def describe(item: Any) -> Any:
         return {"tuple": describe(list(item))}
     if isinstance(item, dict):
         return {"dict": [[describe(key), describe(value)] for key, value in item.items()]}
-    if is_dataclass(item) and not isinstance(item, type):
-        settings = {f.name: describe(getattr(item, f.name)) for f in fields(item) if f.init}
-        return {"class": class_name(type(item)), "settings": settings}
     if isinstance(item, (FunctionType, MethodType, functools.partial)):
         named = item.func if isinstance(item, functools.partial) else item
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return {"function": class_name(named), "code": code_digest(item), "python": python}
     if isinstance(item, type) or hasattr(item, "__name__"):
         return {"function": class_name(item)}
-    settings = {
-        name: describe(value)
-        for name, value in getattr(item, "__dict__", {}).items()
-        if not name.startswith("_")
-        and (isinstance(value, (*PLAIN, tuple, np.generic, np.ndarray)) or is_dataclass(value))
-    }
-    return {"object": class_name(type(item)), "settings": settings}
+    if is_dataclass(item):
+        kind, names = "class", [part.name for part in fields(item) if part.init]
+    else:
+        kind, plain = "object", (*PLAIN, tuple, np.generic, np.ndarray)
+        public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
+        names = [k for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)]
+    settings = {name: describe(getattr(item, name)) for name in names}
+    return {kind: class_name(type(item)), "settings": settings}
 
 
 def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
@@ -738,8 +694,8 @@ def _shown(item: Any, *, full: bool = False) -> str:
 
 # -- which problem ---------------------------------------------------------------------------------
 
+# Attributes of a loss that are named where they differ; its fingerprint covers the rest.
 SETTINGS = ("batch_size", "repeatable", "l2", "noise")
-"""Attributes of a loss that are named where they differ; its fingerprint covers the rest."""
 
 
 def identity(
@@ -786,10 +742,9 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     found = differences("penalty", saved["penalty"], now["penalty"])
     for name in ("objective", "proxy"):
         before, after = saved["settings"][name], now["settings"][name]
-        shared = [key for key in after if key in before]
-        named = [
-            text for key in shared for text in differences(f"{name}.{key}", before[key], after[key])
-        ]
+        named = []
+        for key in after.keys() & before.keys():
+            named += differences(f"{name}.{key}", before[key], after[key])
         if not named and None not in (saved[name], now[name]) and saved[name] != now[name]:
             named = [f"the {name}'s data is not that of the saved run"]
         found += named

@@ -7,7 +7,7 @@ import dis
 import functools
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -104,32 +104,28 @@ def code_digest(item: Any) -> str:
 
 def _code_parts(item: Any, seen: set[int]) -> Iterator[Any]:
     plain = (type(None), bool, int, float, complex, str, bytes, type(...), np.generic)
+    parts: Iterable[Any] = ()
     if isinstance(item, plain) or is_array_api_obj(item):
         yield item
-    elif isinstance(item, tuple):
-        yield f"{len(item)} items"
-        for part in item:
-            yield from _code_parts(part, seen)
-    elif isinstance(item, frozenset):
-        yield sorted(map(repr, item))
+        return
+    if isinstance(item, (tuple, frozenset)):
+        parts = item if isinstance(item, tuple) else sorted(map(repr, item))
     elif isinstance(item, MethodType):
-        yield from _code_parts((type(item.__self__).__qualname__, item.__func__), seen)
+        parts = type(item.__self__).__qualname__, item.__func__
     elif isinstance(item, functools.partial):
-        keywords = tuple(sorted(item.keywords.items()))
-        yield from _code_parts(("partial", item.func, item.args, keywords), seen)
+        parts = item.func, item.args, tuple(sorted(item.keywords.items()))
     elif isinstance(item, CodeType):
-        yield from (item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names)
-        yield from (item.co_code, item.co_exceptiontable)
-        yield from _code_parts(item.co_consts, seen)
+        called = item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names
+        parts = called, item.co_code, item.co_exceptiontable, item.co_consts
     elif isinstance(item, FunctionType) and id(item) not in seen:
         seen.add(id(item))
         code, keywords = item.__code__, tuple(sorted((item.__kwdefaults__ or {}).items()))
         constants = tuple(None if part == item.__doc__ else part for part in code.co_consts)
         around = tuple(_surroundings(item))
-        parts = (code.replace(co_consts=constants), item.__defaults__, keywords, around)
-        yield from _code_parts(parts, seen)
-    else:
-        yield f"a {type(item).__qualname__}"
+        parts = code.replace(co_consts=constants), item.__defaults__, keywords, around
+    yield f"{type(item).__qualname__} of {len(tuple(parts))}"
+    for part in parts:
+        yield from _code_parts(part, seen)
 
 
 def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:

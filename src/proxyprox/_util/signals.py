@@ -159,21 +159,28 @@ class ending_signals:  # noqa: N801 - used like a function
 class critical:  # noqa: N801 - used like a function
     """Let no signal raise inside the block; one that comes raises at its end."""
 
-    __slots__ = ("_entered",)
+    _counter = "hard"
 
-    def __enter__(self) -> None:
-        self._entered = watch = _of_this_thread()
+    def __init__(self, patience: float | None = None) -> None:
+        self._patience = patience
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._watch = watch = _of_this_thread()
         if watch is not None:
-            watch.hard += 1
+            if not watch.soft:
+                watch.patience = self._patience
+            # The last: what raises before it leaves nothing behind.
+            setattr(watch, self._counter, getattr(watch, self._counter) + 1)
+        return lambda: watch is not None and bool(watch.waiting)
 
+    @protected
     def __exit__(self, *error: object) -> None:
-        watch = self._entered
-        if watch is not None:
-            watch.hard -= 1
-            watch.due()
+        if self._watch is not None:
+            setattr(self._watch, self._counter, getattr(self._watch, self._counter) - 1)
+            self._watch.due()
 
 
-class step_first:  # noqa: N801 - used like a function
+class step_first(critical):  # noqa: N801 - used like a function
     """Let the first signal wait for the end of the block; a second, or patience, breaks it off.
 
     Parameters
@@ -198,25 +205,10 @@ class step_first:  # noqa: N801 - used like a function
     interrupted
     """
 
-    __slots__ = ("_entered", "_patience")
+    _counter = "soft"
 
     def __init__(self, patience: float | None = PATIENCE) -> None:
-        self._patience = patience
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._entered = watch = _of_this_thread()
-        if watch is not None:
-            if not watch.soft:
-                watch.patience = self._patience
-            watch.soft += 1  # the last: what raises before it leaves nothing behind
-        return lambda: watch is not None and bool(watch.waiting)
-
-    @protected
-    def __exit__(self, *error: object) -> None:
-        watch = self._entered
-        if watch is not None:
-            watch.soft -= 1
-            watch.due()
+        super().__init__(patience)
 
 
 def raise_if_ending() -> None:

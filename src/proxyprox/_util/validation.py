@@ -144,9 +144,10 @@ def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
 
 def listed(argument: str, value: Any, allowed: str) -> list[Any]:
     """Return the entries of a list, a tuple or another collection that is no text."""
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise TypeError(message(argument, value, allowed))
-    return list(value)
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, (str, bytes)):
+            return list(value)
+    raise TypeError(message(argument, value, allowed))
 
 
 def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
@@ -205,9 +206,10 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
     if not is_numpy_array(given):
         value = _of_objects(argument, value, given, allowed)
     if value.dtype.kind not in "biuf":
-        got = Words(f"an array of dtype {value.dtype}") if is_numpy_array(given) else given
         remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
-        raise TypeError(message(argument, got, allowed, remedy))
+        if is_numpy_array(given):
+            raise _other_dtype(argument, value.dtype, remedy)
+        raise TypeError(message(argument, given, allowed, remedy))
     return value.astype(value.dtype.newbyteorder("="), copy=False)
 
 
@@ -343,4 +345,5 @@ def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse an optional method that cannot be called as it will be."""
     if function is not None and not (callable(function) and takes(function, len(arguments))):
         called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
-        raise TypeError(message(name, function, f"callable as {called}"))
+        how = "callable" if callable(function) else "a method, called"
+        raise TypeError(message(name, function, f"{how} as {called}"))
