@@ -427,7 +427,7 @@ class _Decoder:
         key = repr(content)
         if key not in self._arrays:
             start, dtype_name, shape, order, kind = content
-            dtype, count = np.dtype(str(dtype_name)), math.prod(shape)
+            dtype, count = np.dtype(str(dtype_name)), math.prod(shape[:32])
             if dtype.kind not in KINDS:
                 raise ValueError(f"an array of {dtype_name!r}")
             # NumPy compares start and count with the buffer. A copy: it is aligned, may be

@@ -17,7 +17,6 @@ import secrets
 import stat
 import sys
 import threading
-import time
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -30,10 +29,6 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
-
-
-# A temporary file that nobody has written to for so many seconds was left by a killed process.
-ABANDONED = 3600.0
 
 
 @contextlib.contextmanager
@@ -83,6 +78,8 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     try:
         with file:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                _lock(file.fileno())
             yield file
             file.flush()
             if older is not None:
@@ -166,10 +163,11 @@ def _beside(final: Path, ending: str) -> Path:
 
 
 def _remove_abandoned(final: Path) -> None:
+    """Remove temporary files that nobody holds a lock on: their processes were killed."""
     for part in final.parent.glob(f"{glob.escape(_beside(final, '').name)}*.part"):
-        with contextlib.suppress(OSError):
-            if time.time() - part.stat().st_mtime > ABANDONED:
-                part.unlink()
+        with contextlib.suppress(OSError), open(part, "r+b") as file:
+            _lock(file.fileno())
+            part.unlink()
 
 
 # -- locks -----------------------------------------------------------------------------------------
