@@ -200,7 +200,8 @@ class Prefix(Sequence[Any]):
         return self.length
 
     def __getitem__(self, at: Any) -> Any:
-        return self.items[: self.length][at]
+        chosen = range(self.length)[at]
+        return self.items[chosen] if isinstance(chosen, int) else [self.items[k] for k in chosen]
 
     def continues(self, before: Prefix) -> bool:
         """Tell whether an earlier one begins it, and was not cut back and filled again."""
