@@ -56,8 +56,13 @@ def advance(run, steps):
 def bits(run):
     """Everything that a run would save, as text that is equal only if all of it is."""
     np.set_printoptions(floatmode="unique")
-    tree = run.state_dict()
-    return repr({**tree, "trace": list(tree["trace"]), "faults": list(tree["faults"]["blocked"])})
+
+    def plain(item):
+        if isinstance(item, dict):
+            return {key: plain(part) for key, part in item.items()}
+        return list(item) if isinstance(item, checkpoint.Prefix) else item
+
+    return repr(plain(run.state_dict()))
 
 
 def refused(path):
@@ -374,6 +379,15 @@ def ledger(**changes):
     return lambda tree: tree.update(ledger=replace(tree["ledger"], **changes))
 
 
+def blocked(steps):
+    def change(tree):
+        faults = tree["faults"]
+        known = isinstance(faults, dict)
+        tree["faults"] = {**faults, "blocked": steps} if known else replace(faults, blocked=steps)
+
+    return change
+
+
 def put(*keys, value):
     return at(*keys)(value)
 
@@ -436,7 +450,7 @@ TREES = {
         "bit_generator": "Philox", "state": {"counter": [0] * 4, "key": [0] * 2},
         "buffer": [0] * 4, "buffer_pos": -(10**6), "has_uint32": 0, "uinteger": 0,
     }),
-    **{f"blocked steps {steps}": put("faults", "blocked", value=steps) for steps in (
+    **{f"blocked steps {steps}": blocked(steps) for steps in (
         [7], [2, 1], [1, 1], [-1], [True], "ab",
     )},
     "identity as text": put("identity", value="me"),

@@ -69,7 +69,7 @@ def combined(kind: str, losses: Any, *settings: Any) -> str | None:
 
 def digest(*items: Any) -> str:
     """Return a digest of arrays, sparse matrices, numbers and texts, in their order."""
-    state = hashlib.blake2b(digest_size=16)
+    state: Any = hashlib.blake2b(digest_size=16)
     for item in items:
         arrays = [item] if is_array_api_obj(item) and not isinstance(item, np.generic) else []
         if scipy.sparse.issparse(item):
