@@ -20,7 +20,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.methods import SGD
 from proxyprox.oracles import Query, Step, answered
-from proxyprox.outcome import judge
+from proxyprox.outcome import judged
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
@@ -217,7 +217,7 @@ def _minimised(
         except Exception as error:
             raise _with_result(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
-    result = judge(
+    result = judged(
         result, run.problem, start, measured=run._measures, guarded=isinstance(driven, Guarded)
     )
     if saver is not None and idle:

@@ -276,7 +276,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def judge_by_gradients(result: Result) -> Result:
+def by_gradients(result: Result) -> Result:
     """Return the result of a run without values, its status and message corrected by gradients."""
     found = result.doubt
     if found is None or not (result.status.success or result.status is Status.RUNNING):
@@ -287,7 +287,7 @@ def judge_by_gradients(result: Result) -> Result:
     return replace(result, status=found.status, message=f"{text} {result.message}")
 
 
-def judge(
+def judged(
     result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
 ) -> Result:
     """Return the result with the losses at its two ends, its status corrected by the evidence.

@@ -34,7 +34,7 @@ from proxyprox.oracles import (
     reported_value,
     subproblem_copied,
 )
-from proxyprox.outcome import GradientPath, judge_by_gradients
+from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
 from proxyprox.setup import admit, chosen, require_problem, starting_point
@@ -353,7 +353,7 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return judge_by_gradients(self.unjudged(status, detail))
+        return by_gradients(self.unjudged(status, detail))
 
     def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
