@@ -259,7 +259,7 @@ def require_count(name: str, value: Any, kind: type = int, most: float = math.in
         raise ValueError(f"{name} is {value!r}, not a {kind.__name__} from 0 to {most}")
 
 
-def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
+def restored_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
     """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
     kinds = {type(fresh.bit_generator).__name__: type(fresh.bit_generator)}
     for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):

@@ -601,7 +601,7 @@ class Run:
         checkpoint.require_count("share", share, float)
         if share > 1 or (pending is not None and set(pending) != {"batch"}):
             raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
-        rng = checkpoint.restore_rng(tree["rng"], self._rng)
+        rng = checkpoint.restored_rng(tree["rng"], self._rng)
         faults = Faults()
         faults.restore(tree["faults"], state.k)
         path = GradientPath.from_tree(arrays["path"], like, state.k)

@@ -538,7 +538,7 @@ class Guarded:
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
-            rng = checkpoint.restore_rng(tree["rng"], self._rng)
+            rng = checkpoint.restored_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])
         if tree["rival"] is not None:
