@@ -332,13 +332,9 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    # Before the forks: whatever is loaded here is not loaded again in every child.
-    loss = pp.logistic_regression(*table(), batch_size=2)
-    pp.minimize(pp.Problem(loss, loss.subsample(2, rng=0)), steps=2, progress=True, safeguard=True)
-    if set(names) & {"run", "mushrooms", "audit", "workers"}:
-        for module in ("labels", "logistic", "page", "study"):
-            importlib.import_module(f"proxyprox.experiments.{module}")
-        importlib.import_module("proxyprox.cli.comparison")
+    for module in ("labels", "logistic", "page", "study"):
+        importlib.import_module(f"proxyprox.experiments.{module}")  # before the forks
+    importlib.import_module("proxyprox.cli.comparison")
     dice = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
@@ -349,6 +345,9 @@ def main() -> None:
         ]
         (place / "tiny.svm").write_text("\n".join(lines) + "\n")
         os.environ["PROXYPROX_DATA"], os.environ["XDG_CACHE_HOME"] = scratch, scratch
+        # Before the forks: whatever is loaded here is not loaded again in every child.
+        loss = pp.logistic_regression(*table(), batch_size=2)
+        pp.minimize(pp.Problem(loss, loss.subsample(2, rng=0)), steps=2, safeguard=True)
         ignored_stays_ignored(place)
         for position, name in enumerate(names):
             share = given.count // len(names) + (position < given.count % len(names))

@@ -51,7 +51,7 @@ class Ledger:
     seconds: float = 0.0
 
     def add(self, paid: Mapping[str, float]) -> None:
-        """Enter what was paid, all of it or nothing should an interrupt come."""
+        """Enter what was paid, all of it or nothing if an interrupt comes."""
         vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
 
     def as_dict(self) -> dict[str, float]:

@@ -166,7 +166,8 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
     """
     array = real_array(argument, value, "a one-dimensional array of numbers")
     fits = array.ndim == 1 and array.shape[0] > 0 and size in (None, array.shape[0])
-    allowed = f"a one-dimensional array of length {size or '1 or more'}"
+    length = f"of length {size or '1 or more'}"
+    allowed = length if array.ndim == 1 else f"a one-dimensional array {length}"
     return _finite(argument, array, allowed, "Flatten it." if array.ndim > 1 else "", fits=fits)
 
 
