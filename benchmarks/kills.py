@@ -345,6 +345,9 @@ def main() -> None:
         ]
         (place / "tiny.svm").write_text("\n".join(lines) + "\n")
         os.environ["PROXYPROX_DATA"], os.environ["XDG_CACHE_HOME"] = scratch, scratch
+        # Before the forks: whatever is loaded here is not loaded again in every child.
+        loss = pp.logistic_regression(*table(), batch_size=2)
+        pp.minimize(pp.Problem(loss, loss.subsample(2, rng=0)), steps=2, safeguard=True)
         ignored_stays_ignored(place)
         for position, name in enumerate(names):
             share = given.count // len(names) + (position < given.count % len(names))

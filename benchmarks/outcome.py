@@ -5,7 +5,7 @@ step sizes (a third of them too large), batches and lengths; each is run with th
 without. A run "fell" if its answer's true loss is not above that of its start, "rose" if it is,
 "diverged" if it is above by more than ten times what there was to gain. Runs that fell must be
 successes; of the others, those with values must not be, and of the diverged ones without values
-all but a few. ``tests/test__outcome.py`` runs a sample of them.
+all but a few. ``tests/test_outcome.py`` runs a sample of them.
 """
 
 from __future__ import annotations

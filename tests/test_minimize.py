@@ -200,7 +200,7 @@ def test_a_non_finite_target_returns_the_last_good_iterate(at, what, tmp_path):
     assert not result.success
     good = pp.minimize(problem(), steps=at, **call).w if at else np.zeros(2)
     assert result.w.tobytes() == good.tobytes()
-    # With the target mended, the same call goes on where it was.
+    # With the target fixed, the same call resumes where it was.
     resumed = pp.minimize(problem(), steps=10, checkpoint=path, **call)
     assert resumed.w.tobytes() == pp.minimize(problem(), steps=10, **call).w.tobytes()
 

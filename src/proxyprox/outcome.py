@@ -13,66 +13,48 @@ changes the two differ, and only what both say counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copied, dot, norm
+from proxyprox._util.arrays import Vector, copied, dot, dtype_name, norm
 from proxyprox.checkpoint import require_array
 from proxyprox.oracles import reported_value
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
 
+# A loss that has grown by twice its size at the start is far above it.
 FAR = 2.0
-"""A loss that has grown by twice its size at the start is far above it."""
-
+# Steps whose typical length has doubled, from the first quarter to the last, became longer.
 LONGER = 2.0
-"""Steps whose typical length has doubled, from the first quarter to the last, became longer."""
-
+# Of 16 steps or more, a random walk nearly always ends within three quarters of their length.
 MANY, STRAIGHT = 16, 0.75
-"""Of 16 steps or more, a random walk ends within three quarters of their length all but always."""
-
+# Steps below this share of the longest one are rounding: a rule may fail there.
 STILL = 1e-6
-"""Steps below this share of the longest one are rounding: a rule may fail there."""
-
+# Two values of a loss that differ by less than this share of their size are equal.
 ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-"""Two values of a loss that differ by less than this share of their size are equal."""
-
+# The relative spacing of numbers.
 PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(float).eps)}
-"""The relative spacing of numbers."""
-
+# How many of the first and of the last answers are remembered.
 FIRST, LAST = 8, 64
-"""How many of the first and of the last answers are remembered."""
-
+# Shares of its parts by which a change must exceed zero: parts cancel, and so may their errors.
 CLEAR, OBVIOUS = 0.1, 0.5
-"""Shares of its parts by which a change must exceed zero: parts cancel, and so may their errors."""
-
+# A gradient ten times as large as at the start: the run did not merely end a little higher.
 GROWN = 10.0
-"""A gradient ten times as large as at the start: the run did not merely end a little higher."""
-
+# By what factors the norm and the slope away from the start have grown in a run that diverges. A
+# run that leaves a saddle point sees its gradients grow too, at first: in short ones more is asked.
 EXPLODED, EXPLODED_SOON = (10.0, 3.0), (100.0, 30.0)
-"""By what factors the norm and the slope away from the start have grown in a run that diverges.
-
-A run that leaves a saddle point sees its gradients grow too, at first: in short ones more is asked.
-"""
-
-MOSTLY, ALL_BUT_FEW = 0.8, 0.95
-"""Shares of slopes that point away from the start; by noise alone half of them do."""
-
+# Shares of slopes that point away from the start; by noise alone half of them do.
+MOSTLY, NEARLY_ALL = 0.8, 0.95
+# Growth that no loss worth minimising explains, whatever direction its gradients have.
 RUNAWAY = 1e6
-"""Growth that no loss worth minimising explains, whatever direction its gradients have."""
-
+# Growth of exact gradients, and the distance in units of max(1, ‖w_0‖), of a run that diverged.
 STEEPER, FARTHER = 1e4, 1e2
-"""Growth of exact gradients, and the distance in units of max(1, ‖w_0‖), of a run that diverged."""
-
+# An answer less than half as far from the start as the points asked about is judged by none.
 CAME_BACK = 0.5
-"""An answer less than half as far from the start as the points asked about is judged by none."""
-
+# Below this share of ‖x_0‖ a run has not moved, but for rounding.
 MOVED = {"float32": 1e-3, "float64": 1e-6}
-"""Below this share of ‖x_0‖ a run has not moved, but for rounding."""
-
 LARGEST = 1e300
 VECTORS = ("start", "start_gradient", "point", "gradient")
 
@@ -95,9 +77,14 @@ class Answer(NamedTuple):
     penalty: float
 
     @property
-    def straight(self) -> float:
-        """The change of the loss since x_0 by the trapezoidal rule on the straight line."""
-        return self.distance * (self.slope + self.start_slope) / 2
+    def line(self) -> float:
+        """The change since x_0 by the trapezoidal rule on the straight line."""
+        return self.distance * (self.slope + self.start_slope) / 2 + self.penalty
+
+    @property
+    def path(self) -> float:
+        """The change since x_0 by the trapezoidal rule along the path."""
+        return self.along + self.penalty
 
     @property
     def parts(self) -> float:
@@ -107,9 +94,8 @@ class Answer(NamedTuple):
 
     def higher(self, share: float) -> bool:
         """Tell whether the line and the path both say, clearly, that the loss is above x_0's."""
-        line, path = self.straight + self.penalty, self.along + self.penalty
-        clear = path > share * (self.varied + abs(self.penalty)) or path > line / 2
-        return line > share * self.parts and path > 0 and clear
+        clear = self.path > share * (self.varied + abs(self.penalty)) or self.path > self.line / 2
+        return self.line > share * self.parts and self.path > 0 and clear
 
 
 @dataclass
@@ -131,23 +117,21 @@ class GradientPath:
         """Enter the answer at a point; the point's array may not change later."""
         self.exact = self.exact and exact
         gradient = copied(gradient)  # an objective may answer the next question in its buffer
-        numbers = [norm(gradient), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        distance = slope = start_slope = along = varied = added = 0.0
         if self.start is None:
             self.start, self.start_gradient = point, gradient
         else:
             before, way = self.last[-1], point - self.start
             distance = norm(way)
+            slope = _product(gradient, way, distance)
+            start_slope = _product(self.start_gradient, way, distance)
             change = _product(self.gradient + gradient, point - self.point) / 2
-            numbers[1:4] = (
-                distance,
-                _product(gradient, way, distance),
-                _product(self.start_gradient, way, distance),
-            )
-            numbers[4:6] = before.along + change, before.varied + abs(change)
+            along, varied = before.along + change, before.varied + abs(change)
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(self.start))
                 # A point outside the penalty's domain says nothing of a rise.
-                numbers[6] = added if math.isfinite(added) else -LARGEST
+                added = added if math.isfinite(added) else -LARGEST
+        numbers = norm(gradient), distance, slope, start_slope, along, varied, added
         answer = Answer(*map(_bounded, numbers))
         self.point, self.gradient = point, gradient
         if len(self.first) < FIRST:
@@ -167,18 +151,18 @@ class GradientPath:
             pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
         late = [one for one in self.last[-max(4, len(moved) // 4) :] if one.distance > 0]
         newest = self.last[-1:] if self.exact else late
-        size, now = self._size(), _median(one.norm for one in newest)
-        away = max(self.last[-1].distance, _median(one.distance for one in newest))
-        dtype = _dtype(answer)
+        size, now = self._size(), _median(newest, "norm")
+        away = max(self.last[-1].distance, _median(newest, "distance"))
+        dtype = dtype_name(answer)
         # A gradient that is zero but for rounding says nothing of where it leads.
-        moves = distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2
-        if not moves:
+        if not (distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2):
             return None
         seen = (
             f"The target's gradient went from {size:.3g} in the first steps to {now:.3g} in norm, "
             f"{away:.3g} away from there"
         )
         steps, grown = len(moved), now >= GROWN * size
+        status = Status.GREW if grown else Status.ABOVE_START
         # Steps to and fro across the minimum pass near the start at every other point.
         near = min(one.distance for one in self.last[-2:])
         rises = (average or distance >= CAME_BACK * near) and (
@@ -187,43 +171,33 @@ class GradientPath:
         back = not average and distance < CAME_BACK * away
         if rises or (not back and self._shoots_up(steps)):
             # An average of the iterates lies nearer: with one curvature its loss rose by less.
-            nearer = _median(one.slope for one in late) * distance / away
+            nearer = _median(late, "slope") * distance / away
             if average and not (grown and nearer + pull > 0):
                 return None
-            rise = max(one.straight + one.penalty for one in self.last[-2:])
-            return Finding(
-                Status.GREW if grown else Status.ABOVE_START,
-                f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}.",
-            )
-        far = distance >= _median(one.distance for one in late) / 4
+            rise = max(one.line for one in self.last[-2:])
+            text = f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}."
+            return Finding(status, text)
+        far = distance >= _median(late, "distance") / 4
         if not average and far and self._bounces(late, moved):
-            status = Status.GREW if grown else Status.ABOVE_START
             return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
-        diverged = now >= RUNAWAY * size and distance >= RUNAWAY * max(here, 1.0)
-        if self.exact and now >= STEEPER * size and distance >= FARTHER * max(here, 1.0):
-            diverged = True
-        if diverged:
+        unit = max(here, 1.0)
+        ran_away = now >= RUNAWAY * size and distance >= RUNAWAY * unit
+        if ran_away or (self.exact and now >= STEEPER * size and distance >= FARTHER * unit):
             return Finding(Status.GREW, f"{seen}, and points further away still.")
         return None
 
     def fell(self) -> bool:
         """Tell whether the last answers show, clearly, that the loss fell."""
         few = self.last[-4:]
-        return (
-            len(few) == 4
-            and _median(one.norm for one in few) < self._size() / 2
-            and all(
-                one.straight + one.penalty < -CLEAR * one.parts and one.along + one.penalty < 0
-                for one in few
-            )
-        )
+        clear = all(one.line < -CLEAR * one.parts and one.path < 0 for one in few)
+        return len(few) == 4 and clear and _median(few, "norm") < self._size() / 2
 
     def as_tree(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        width = len(Answer._fields)
         tree = {name: getattr(self, name) for name in (*VECTORS, "exact")}
         for name in ("first", "last"):
-            tree[name] = np.array(getattr(self, name), dtype=np.float64).reshape(-1, width)
+            numbers = np.array(getattr(self, name), dtype=np.float64)
+            tree[name] = numbers.reshape(-1, len(Answer._fields))
         return tree
 
     @classmethod
@@ -231,33 +205,27 @@ class GradientPath:
         """Return what :meth:`as_tree` returned, checked; None where nothing was followed."""
         if tree is None:
             return None
+        path = cls(exact=bool(tree["exact"]))
         for name in VECTORS:
             if steps or tree[name] is not None:
                 require_array(f"path.{name}", tree[name], w0)
-        if not isinstance(tree["exact"], bool):
-            raise ValueError("path.exact is neither true nor false")
-        answers = {}
-        for name, most in (("first", FIRST), ("last", LAST)):
-            numbers, shape = tree[name], (min(steps, most), len(Answer._fields))
-            if numbers.shape != shape or numbers.dtype != np.float64:
-                raise ValueError(f"path.{name} is not a float64 matrix of shape {shape}")
-            if not np.isfinite(numbers).all():
-                raise ValueError(f"path.{name} holds NaN or an infinity")
-            answers[name] = [Answer._make(row) for row in numbers.tolist()]
-        path = cls(exact=tree["exact"], first=answers["first"], last=answers["last"])
-        for name in VECTORS:
             setattr(path, name, tree[name])
+        for name, most in (("first", FIRST), ("last", LAST)):
+            like = np.empty((min(steps, most), len(Answer._fields)))
+            require_array(f"path.{name}", tree[name], like)
+            setattr(path, name, [Answer._make(row) for row in tree[name].tolist()])
         return path
 
     def _size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
-        norms = [one.norm for one in self.first]
-        return norms[0] if self.exact else min(_median(norms), max(norms[:2]))
+        if self.exact:
+            return self.first[0].norm
+        return min(_median(self.first, "norm"), max(one.norm for one in self.first[:2]))
 
     def _rises(self, steps: int) -> bool:
         """Tell whether the line and the path agree that the last exact answers lie higher."""
         few = self.last[-max(2, min(8, steps // 4)) :]
-        rises = [one.straight + one.penalty for one in self.last[-3:]]
+        rises = [one.line for one in self.last[-3:]]
         # One more step as good as the last must not bring it below the start.
         lasting = 2 * rises[-1] > min(rises[:-1])
         return self.exact and steps > 2 and lasting and all(one.higher(CLEAR) for one in few)
@@ -282,11 +250,11 @@ class GradientPath:
         size = self._size()
         return (
             len(late) >= 4
-            and _median(one.norm for one in late) >= grown * size
-            and _median(one.slope for one in late) >= outward * size
+            and _median(late, "norm") >= grown * size
+            and _median(late, "slope") >= outward * size
             and _outward(late) >= MOSTLY
-            and _median(one.straight + one.penalty for one in late) > 0
-            and (not self.exact or self.last[-1].along + self.last[-1].penalty > 0)
+            and _median(late, "line") > 0
+            and (not self.exact or self.last[-1].path > 0)
         )
 
     def _bounces(self, late: list[Answer], moved: np.ndarray[Any, Any]) -> bool:
@@ -295,11 +263,10 @@ class GradientPath:
         Losses of bounded slope, such as the logistic one, diverge like this: their gradients
         cannot grow, and the trapezoidal rule is far off.
         """
-        steep = _median(one.norm for one in late) >= self._size() * (0.8 if self.exact else 0.5)
-        long = moved[-len(late) :].mean() >= _median(one.distance for one in late) / 2
-        rises = [one.straight + one.penalty > 0 for one in late]
-        above = float(np.mean(rises)) >= (0.75 if self.exact else 0.5)
-        return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= ALL_BUT_FEW)
+        steep = _median(late, "norm") >= self._size() * (0.8 if self.exact else 0.5)
+        long = moved[-len(late) :].mean() >= _median(late, "distance") / 2
+        above = np.mean([one.line > 0 for one in late]) >= (0.75 if self.exact else 0.5)
+        return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= NEARLY_ALL)
 
 
 class Finding(NamedTuple):
@@ -310,20 +277,20 @@ class Finding(NamedTuple):
 
 
 def by_gradients(result: Result) -> Result:
-    """Return the result of a run without values, its status and message mended by gradients."""
+    """Return the result of a run without values, its status and message corrected by gradients."""
     found = result.doubt
     if found is None or not (result.status.success or result.status is Status.RUNNING):
         return result
+    text = f"{found.status.value} {found.text}"
     if result.status is Status.RUNNING:
-        return replace(result, message=f"{result.message} {found.status.value} {found.text}")
-    message = f"{found.status.value} {found.text} {result.message}"
-    return replace(result, status=found.status, message=message)
+        return replace(result, message=f"{result.message} {text}")
+    return replace(result, status=found.status, message=f"{text} {result.message}")
 
 
 def judged(
     result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
 ) -> Result:
-    """Return the result with the losses at its two ends, its status mended by the evidence.
+    """Return the result with the losses at its two ends, its status corrected by the evidence.
 
     The objective's ``value`` is called twice, where it has one and neither a cost nor a privacy
     account that this would have to be entered in. No step ever depends on what it says.
@@ -333,29 +300,20 @@ def judged(
     with np.errstate(over="ignore", invalid="ignore"):
         away, size = norm(result.last - w0), norm(w0)
     status, note = _status(result, away, size, values)
+    lead = result.message if status is result.status else f"{status.value} {result.message}"
+    text = f"{lead} {note}".rstrip()
     if status in (Status.GREW, Status.ABOVE_START) and status is not result.status:
-        advice = _advice(measured=measured, guarded=guarded, far=status is Status.GREW)
-        message = f"{status.value} {note} {result.message} {advice}"
-    else:
-        lead = result.message if status is result.status else f"{status.value} {result.message}"
-        message = f"{lead} {note}".rstrip()
-    return replace(result, values=values, status=status, message=f"{message} {fault}".rstrip())
+        untried = [] if measured else ["A smaller eta", "eta='auto'"]
+        untried += [] if guarded else ["safeguard=True"]
+        helps = f"{' or '.join(untried)} should help. " if untried else ""
+        text = f"{status.value} {note} {result.message} {helps}{ADVICE[status]}"
+    return replace(result, values=values, status=status, message=f"{text} {fault}".rstrip())
 
 
-def _advice(*, measured: bool, guarded: bool, far: bool) -> str:
-    """Return what may help a run that rose, of what is not in use already."""
-    untried = [] if measured else ["A smaller eta", "eta='auto'"]
-    untried += [] if guarded else ["safeguard=True"]
-    helps = " or ".join([", ".join(untried[:-1]), untried[-1]] if untried[1:] else untried)
-    helps = f"{helps} should help. " if helps else ""
-    if not far:
-        return helps + (
-            "From a start near the minimum, noisy gradients lead up too: larger batches help there."
-        )
-    return helps + (
-        "Check the gradient against the value too, with scipy.optimize.check_grad: one of the "
-        "wrong sign looks like this."
-    )
+ADVICE = {
+    Status.GREW: "Check the gradient against the value too, with scipy.optimize.check_grad.",
+    Status.ABOVE_START: "Near the minimum noisy gradients lead up too: larger batches help there.",
+}
 
 
 def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float] | None, str]:
@@ -373,17 +331,16 @@ def _status(
     result: Result, away: float, size: float, values: tuple[float, float] | None
 ) -> tuple[Status, str]:
     """Return the status that the evidence supports, and what was seen where it leaves doubts."""
-    status, trace = result.status, result.trace
+    status, trace, dtype = result.status, result.trace, dtype_name(result.w)
     if not status.success or len(trace) == 0:
         return status, ""
     if values is None and result.doubt is not None:
         return result.doubt.status, result.doubt.text
-    if values is not None and _above(*values, _dtype(result.w)):
+    if values is not None and _above(*values, dtype):
         text = f"The loss was {values[0]:.6g} at the start and is {values[1]:.6g} at the end."
         doubted = result.doubt is not None and result.doubt.status is Status.GREW
         grew = doubted or _grew(trace, away, *values)
         return Status.GREW if grew else Status.ABOVE_START, text
-    dtype = _dtype(result.w)
     still = away <= 10 * ROUNDING[dtype] * size
     failed = not still and _mostly_failed(trace, ROUNDING[dtype] * result.first_gradient)
     fell = result.fell if values is None else values[1] < values[0]
@@ -394,10 +351,8 @@ def _status(
 
 def _above(first: float, last: float, dtype: str) -> bool:
     """Tell whether the last value is above the first by more than rounding."""
-    if not math.isfinite(last):
-        return True
     rounding = ROUNDING[dtype] * max(abs(first), abs(last)) + (10 * PRECISION[dtype]) ** 2
-    return last - first > rounding
+    return not math.isfinite(last) or last - first > rounding
 
 
 def _grew(trace: Trace, away: float, first: float, last: float) -> bool:
@@ -416,14 +371,9 @@ def _grew(trace: Trace, away: float, first: float, last: float) -> bool:
     moved = moved[: 1 + int(np.flatnonzero(moved >= STILL * longest)[-1])]
     quarter = -(-len(moved) // 4)
     longer = np.median(moved[-quarter:]) > LONGER * np.median(moved[:quarter])
-    return bool(longer) or _straight(moved, away)
-
-
-def _straight(moved: np.ndarray[Any, Any], away: float) -> bool:
-    """Tell whether many steps led to a point all but as far away as they were long."""
-    if not moved.any():
-        return False
-    shares = moved / moved.max()
+    if longer or not moved.any():
+        return bool(longer)
+    shares = moved / longest
     # As many steps of one length would count as much: of these a random walk gets √n far.
     many = shares.sum() ** 2 / (shares**2).sum() >= MANY
     return bool(many and away > STRAIGHT * moved.sum())
@@ -453,13 +403,9 @@ def _bounded(number: float) -> float:
     return 0.0 if math.isnan(number) else min(max(number, -LARGEST), LARGEST)
 
 
-def _median(numbers: Iterable[float]) -> float:
-    return float(np.median(list(numbers)))
+def _median(answers: list[Answer], name: str) -> float:
+    return float(np.median([getattr(one, name) for one in answers]))
 
 
 def _outward(answers: list[Answer]) -> float:
     return float(np.mean([one.slope > 0 for one in answers]))
-
-
-def _dtype(w: Vector) -> str:
-    return str(w.dtype).rsplit(".", 1)[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Ledger:
     seconds: float = 0.0
 
     def add(self, paid: Mapping[str, float]) -> None:
-        """Enter what was paid, all of it or nothing should an interrupt come."""
+        """Enter what was paid, all of it or nothing if an interrupt comes."""
         vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
 
     def as_dict(self) -> dict[str, float]:
@@ -81,12 +81,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check that there is a limit, and that each is positive."""
-        limits = {field.name: getattr(self, field.name) for field in fields(self)}
-        if all(limit is None for limit in limits.values()):
-            raise ValueError(f"Budget must limit something: give one of {', '.join(limits)}.")
+        limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        if not limits:
+            raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")
         for name, limit in limits.items():
-            if limit is not None:
-                positive(f"Budget.{name}", limit, "Leave it out for no limit.")
+            positive(f"Budget.{name}", limit, "Leave it out for no limit.")
 
     def exceeded(self, ledger: Ledger, ahead: dict[str, float]) -> str | None:
         """Return the limit that the next step would exceed, or None.
@@ -98,15 +97,11 @@ class Budget:
         ahead : dict
             What the next step will use for certain, by field name.
         """
-        for field in fields(self):
-            limit = getattr(self, field.name)
-            if limit is None:
-                continue
-            used = getattr(ledger, field.name)
-            coming = ahead.get(field.name, 0.0)
+        for name, limit in vars(self).items():
+            used, coming = getattr(ledger, name), ahead.get(name, 0.0)
             # Of what is not known ahead (time, proxy work), reaching the limit is enough.
-            if used + coming > limit or (coming == 0.0 and used >= limit):
-                return field.name
+            if limit is not None and (used + coming > limit or (coming == 0 and used >= limit)):
+                return name
         return None
 
 
@@ -115,8 +110,7 @@ def as_budget(budget: Any) -> Budget | None:
     if budget is None or isinstance(budget, Budget):
         return budget
     if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
-        allowed = "a Budget, or a number of target gradients"
-        raise TypeError(message("budget", budget, allowed))
+        raise TypeError(message("budget", budget, "a Budget, or a number of target gradients"))
     return Budget(target_gradients=whole("budget", budget))
 
 
@@ -138,9 +132,6 @@ class StepRecord(NamedTuple):
     target_gradients: int
     proxy_gradients: int
     seconds: float
-
-
-_WHOLE = ("k", "inner_steps", "target_gradients", "proxy_gradients")
 
 
 class Trace:
@@ -174,7 +165,8 @@ class Trace:
             # Of None, bool makes False: a masked entry is neither.
             none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
             return np.ma.array(flags, mask=none) if any(none) else flags
-        return np.array(entries, dtype=int if column in _WHOLE else float)
+        counts = ("k", "inner_steps", "target_gradients", "proxy_gradients")
+        return np.array(entries, dtype=int if column in counts else float)
 
     def to_array(self) -> np.ndarray[Any, Any]:
         """Return all columns as one float64 matrix."""
@@ -274,35 +266,31 @@ class Result:
 
     def __str__(self) -> str:
         paid = self.ledger
-        proxy = ", ".join(
-            counted(count, name)
-            for name, count in (
-                ("gradient", paid.proxy_gradients),
-                ("sampled gradient", paid.proxy_sampled_gradients),
-                ("value", paid.proxy_values),
-                ("Hessian product", paid.proxy_hvps),
-                ("Hessian", paid.proxy_hessians),
-                ("closed-form solve", paid.proxy_solves),
-            )
-            if count
-        )
-        target = counted(paid.target_gradients, "gradient"), counted(paid.target_samples, "sample")
-        lines = [
-            self.message,
-            f"  outer steps   {self.steps:,}"
-            + (self._inner_rule() if self.stop and len(self.trace) else ""),
-            f"  target paid   {', '.join(target)}",
-            f"  proxy used    {proxy or 'nothing'}",
-            f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
-            *([f"  inner solver  {self.inner}"] if self.inner else []),
-            *([f"  inner rule    {self.stop}"] if self.stop else []),
-        ]
+        counts = {
+            "gradient": paid.proxy_gradients,
+            "sampled gradient": paid.proxy_sampled_gradients,
+            "value": paid.proxy_values,
+            "Hessian product": paid.proxy_hvps,
+            "Hessian": paid.proxy_hessians,
+            "closed-form solve": paid.proxy_solves,
+        }
+        used = ", ".join(counted(count, name) for name, count in counts.items() if count)
+        rule = self._inner_rule() if self.stop and len(self.trace) else ""
+        lines = [self.message]
         if self.values is not None:
             first, last = self.values
-            lines.insert(1, f"  loss          {first:.6g} at the start, {last:.6g} at the end")
-        if self.safeguard is not None:
-            checks = [f"{check}" for check in self.safeguard.checks]
-            lines += [f"  {'held out' if not k else '':14}{text}" for k, text in enumerate(checks)]
+            lines.append(f"  loss          {first:.6g} at the start, {last:.6g} at the end")
+        lines += [
+            f"  outer steps   {self.steps:,}{rule}",
+            f"  target paid   {counted(paid.target_gradients, 'gradient')}, "
+            f"{counted(paid.target_samples, 'sample')}",
+            f"  proxy used    {used or 'nothing'}",
+            f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
+        ]
+        lines += [f"  inner solver  {self.inner}"] if self.inner else []
+        lines += [f"  inner rule    {self.stop}"] if self.stop else []
+        for k, check in enumerate(() if self.safeguard is None else self.safeguard.checks):
+            lines.append(f"  {'' if k else 'held out':14}{check}")
         return "\n".join(lines)
 
     def _inner_rule(self) -> str:

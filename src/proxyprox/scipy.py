@@ -18,11 +18,7 @@ from proxyprox.result import Status
 
 
 def scipy_method(
-    proxy: Any,
-    *,
-    method: Any,
-    penalty: Any | None = None,
-    **options: Any,
+    proxy: Any, *, method: Any, penalty: Any | None = None, **options: Any
 ) -> Callable[..., scipy.optimize.OptimizeResult]:
     """Return a callable for ``scipy.optimize.minimize(fun, x0, jac=..., method=...)``.
 
@@ -75,16 +71,12 @@ def scipy_method(
         for name in ("bounds", "constraints"):
             given = unused.pop(name, None)
             if given is not None and not (isinstance(given, tuple | list) and len(given) == 0):
-                allowed = "left out: ProxyProx is unconstrained"
-                raise ValueError(message(name, given, allowed))
-        for name in ("hess", "hessp", "disp"):
-            unused.pop(name, None)
-        if unused:
-            raise ValueError(message("options", sorted(unused), "made of maxiter and tol only"))
+                raise ValueError(message(name, given, "left out: ProxyProx is unconstrained"))
+        if unknown := unused.keys() - {"hess", "hessp", "disp"}:
+            raise ValueError(message("options", sorted(unknown), "made of maxiter and tol only"))
         objective = FunctionObjective(
             lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
         )
-
         reached, converged = tol is None, False
 
         def after(step: Step) -> bool:
@@ -96,25 +88,24 @@ def scipy_method(
             return small or asked
 
         # SciPy's option wins over the defaults; a budget alone is an end, too.
-        settings = dict(options)
-        if maxiter is not None:
-            settings["steps"] = maxiter
-        elif settings.get("steps") is None and settings.get("budget") is None:
-            settings["steps"] = 100
-        start = np.asarray(x0, dtype=np.float64)
-        result = minimize(
-            Problem(objective, proxy, penalty), start, method=method, callback=after, **settings
-        )
+        steps = options.get("steps") if maxiter is None else maxiter
+        if steps is None and options.get("budget") is None:
+            steps = 100
+        settings = {**options, "steps": steps}
+        problem, start = Problem(objective, proxy, penalty), np.asarray(x0, dtype=np.float64)
+        result = minimize(problem, start, method=method, callback=after, **settings)
+        text = result.message
         if converged:
-            said = f"The gradient's norm is within tol = {tol:g}."
-            words = result.message.replace(Status.STOPPED_BY_CALLBACK.value, said)
-            result = replace(result, message=words)
+            reason = f"The gradient's norm is within tol = {tol:g}."
+            text = text.replace(Status.STOPPED_BY_CALLBACK.value, reason)
+        result = replace(result, message=text)
+        success = result.success and reached
         return scipy.optimize.OptimizeResult(
             x=result.w,
             fun=float(fun(result.w.copy(), *args)),
             jac=np.array(jac(result.w.copy(), *args)),
-            success=result.success and reached,
-            status=0 if result.success and reached else 1,
+            success=success,
+            status=int(not success),
             message=result.message,
             nit=result.steps,
             njev=result.ledger.target_gradients,

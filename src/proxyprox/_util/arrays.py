@@ -10,20 +10,16 @@ import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 from array_api_compat import array_namespace, is_numpy_array
 
+# One- and two-dimensional floating-point arrays of any array-API library.
 Vector = Any
-"""A one-dimensional floating-point array of any array-API library."""
-
 Matrix = Any
-"""A two-dimensional floating-point array of any array-API library."""
+# Squared norms below this may have lost digits to underflow, in float32 and in float64.
+LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280
 
 
 def namespace(x: Any) -> Any:
     """Return the array-API namespace of ``x`` (NumPy's for a NumPy array)."""
     return np if is_numpy_array(x) else array_namespace(x)
-
-
-LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280
-"""Squared norms below this may have lost digits to underflow, in float32 and in float64."""
 
 
 def dot(x: Vector, y: Vector) -> float:
@@ -38,9 +34,8 @@ def dot(x: Vector, y: Vector) -> float:
 def norm(x: Vector) -> float:
     """Return ‖x‖ as a Python float, right for all finite x: squares do not under- or overflow."""
     squared = float(x @ x)
-    if LEAST_SQUARE <= squared < math.inf:
-        return math.sqrt(squared)
-    if LEAST_SQUARE_64 <= squared < math.inf and x.dtype.itemsize == 8:
+    least = LEAST_SQUARE_64 if squared < LEAST_SQUARE and x.dtype.itemsize == 8 else LEAST_SQUARE
+    if least <= squared < math.inf:
         return math.sqrt(squared)
     if squared == 0 and not bool(x.any()):
         return 0.0
@@ -107,7 +102,7 @@ def zeros_like(x: Vector) -> Vector:
 
 def copied(x: Vector) -> Vector:
     """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
-    if type(x) is np.ndarray or is_numpy_array(x):
+    if is_numpy_array(x):
         return x.copy()
     if hasattr(x, "detach"):
         return x.detach().clone()
@@ -162,15 +157,10 @@ def inverse_positive(matrix: Matrix) -> Matrix | None:
     """Return the symmetric inverse of a positive definite matrix, or None if it is not one."""
     xp = namespace(matrix)
     if xp is np:
-        lower, info = scipy.linalg.lapack.get_lapack_funcs(("potrf",), (matrix,))[0](
-            matrix, lower=True
-        )
-        if info != 0:
-            return None
-        inverse, info = scipy.linalg.lapack.get_lapack_funcs(("potri",), (matrix,))[0](
-            lower, lower=True
-        )
-        if info != 0:
+        potrf, potri = scipy.linalg.lapack.get_lapack_funcs(("potrf", "potri"), (matrix,))
+        lower, failed = potrf(matrix, lower=True)
+        inverse, singular = (matrix, 1) if failed else potri(lower, lower=True)
+        if singular:
             return None
         below = np.tril(inverse, -1)
         return below + below.T + np.diag(np.diag(inverse))

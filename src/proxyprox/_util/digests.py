@@ -7,7 +7,7 @@ import dis
 import functools
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -16,9 +16,6 @@ import scipy.sparse
 from array_api_compat import is_array_api_obj
 
 from proxyprox._util.arrays import to_numpy
-
-BLOCK = 1 << 22
-"""Entries that are hashed at a time: no copy of the data is made."""
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:
@@ -40,26 +37,21 @@ def data_digest(X: Any) -> str:
     X : array, DataFrame or CSR matrix
         Inputs; their precision and memory layout do not matter.
     """
-    found = hashlib.blake2b(digest_size=8)
-    found.update(repr(("csr" if scipy.sparse.issparse(X) else "dense", *X.shape)).encode())
+    parts: list[Any]
     if scipy.sparse.issparse(X):
-        X = X if X.has_sorted_indices else X.sorted_indices()
-        for part, kind in ((X.indptr, np.int64), (X.indices, np.int64), (X.data, np.float64)):
-            _update(found, part, kind)
+        kind, X = "csr", X if X.has_sorted_indices else X.sorted_indices()
+        parts = [X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data.astype(np.float64)]
     else:
-        X = np.asarray(X)
+        kind, X = "dense", np.asarray(X)
         try:
-            _update(found, X, np.float64)
+            parts = [np.ascontiguousarray(X, dtype=np.float64)]
         except (TypeError, ValueError):
             # Text, which a Pipeline makes numbers of.
-            found.update(repr(X.tolist()).encode())
+            parts = [repr(X.tolist()).encode()]
+    found = hashlib.blake2b(repr((kind, *X.shape)).encode(), digest_size=8)
+    for part in parts:
+        found.update(part)
     return found.hexdigest()
-
-
-def _update(found: Any, array: Any, kind: Any) -> None:
-    step = max(1, BLOCK // max(1, int(np.prod(array.shape[1:]))))
-    for start in range(0, len(array), step):
-        found.update(np.ascontiguousarray(array[start : start + step], dtype=kind))
 
 
 def fingerprint(loss: Any) -> str | None:
@@ -77,24 +69,20 @@ def combined(kind: str, losses: Any, *settings: Any) -> str | None:
 
 def digest(*items: Any) -> str:
     """Return a digest of arrays, sparse matrices, numbers and texts, in their order."""
-    state = hashlib.blake2b(digest_size=16)
+    state: Any = hashlib.blake2b(digest_size=16)
     for item in items:
+        arrays = [item] if is_array_api_obj(item) and not isinstance(item, np.generic) else []
         if scipy.sparse.issparse(item):
             rows = item.tocsr()
             state.update(f"sparse {rows.shape}".encode())
-            for part in (rows.data, rows.indices, rows.indptr):
-                _add(state, part)
-        elif is_array_api_obj(item) and not isinstance(item, np.generic):
-            _add(state, to_numpy(item))
-        else:
+            arrays = [rows.data, rows.indices, rows.indptr]
+        elif not arrays:
             state.update(f"{type(item).__name__} {item!r};".encode())
+        for array in map(to_numpy, arrays):
+            state.update(f"{array.dtype.str} {array.shape};".encode())
+            # As bytes, without a copy of what is contiguous already.
+            state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
     return state.hexdigest()
-
-
-def _add(state: Any, array: np.ndarray[Any, Any]) -> None:
-    state.update(f"{array.dtype.str} {array.shape};".encode())
-    # As bytes, without a copy of what is contiguous already.
-    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def code_digest(item: Any) -> str:
@@ -116,33 +104,28 @@ def code_digest(item: Any) -> str:
 
 def _code_parts(item: Any, seen: set[int]) -> Iterator[Any]:
     plain = (type(None), bool, int, float, complex, str, bytes, type(...), np.generic)
+    parts: Iterable[Any] = ()
     if isinstance(item, plain) or is_array_api_obj(item):
         yield item
-    elif isinstance(item, tuple):
-        yield f"{len(item)} items"
-        for part in item:
-            yield from _code_parts(part, seen)
-    elif isinstance(item, frozenset):
-        yield sorted(map(repr, item))
+        return
+    if isinstance(item, (tuple, frozenset)):
+        parts = item if isinstance(item, tuple) else sorted(map(repr, item))
     elif isinstance(item, MethodType):
-        yield f"method of {type(item.__self__).__qualname__}"
-        yield from _code_parts(item.__func__, seen)
+        parts = type(item.__self__).__qualname__, item.__func__
     elif isinstance(item, functools.partial):
-        keywords = tuple(sorted(item.keywords.items()))
-        yield from _code_parts(("partial", item.func, item.args, keywords), seen)
+        parts = item.func, item.args, tuple(sorted(item.keywords.items()))
     elif isinstance(item, CodeType):
-        yield from (item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names)
-        yield from (item.co_code, item.co_exceptiontable)
-        yield from _code_parts(item.co_consts, seen)
+        called = item.co_argcount, item.co_kwonlyargcount, item.co_flags, item.co_names
+        parts = called, item.co_code, item.co_exceptiontable, item.co_consts
     elif isinstance(item, FunctionType) and id(item) not in seen:
         seen.add(id(item))
         code, keywords = item.__code__, tuple(sorted((item.__kwdefaults__ or {}).items()))
         constants = tuple(None if part == item.__doc__ else part for part in code.co_consts)
         around = tuple(_surroundings(item))
-        parts = (code.replace(co_consts=constants), item.__defaults__, keywords, around)
-        yield from _code_parts(parts, seen)
-    else:
-        yield f"a {type(item).__qualname__}"
+        parts = code.replace(co_consts=constants), item.__defaults__, keywords, around
+    yield f"{type(item).__qualname__} of {len(tuple(parts))}"
+    for part in parts:
+        yield from _code_parts(part, seen)
 
 
 def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -162,6 +145,6 @@ def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _names(code: CodeType, *operations: str) -> set[str]:
     """Return the names that operations of a function, or of those inside it, refer to."""
-    inside = (part for part in code.co_consts if isinstance(part, CodeType))
     found = {str(op.argval) for op in dis.get_instructions(code) if op.opname in operations}
+    inside = (part for part in code.co_consts if isinstance(part, CodeType))
     return found.union(*(_names(part, *operations) for part in inside))

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import platform
 import secrets
 import stat
 import sys
 import threading
-import time
 import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from proxyprox._util.signals import critical, protected
@@ -30,9 +29,6 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
-
-
-_DAY = 86_400.0
 
 
 @contextlib.contextmanager
@@ -65,32 +61,36 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ...     (Path(folder) / "a.bin").read_bytes()
     b'whole'
     """
-    try:
+    older = None
+    with contextlib.suppress(FileNotFoundError):
         older = os.stat(path)
-    except FileNotFoundError:
-        older = None
     if older is not None and not stat.S_ISREG(older.st_mode):
         with open(path, "wb") as file:  # a folder is refused here
             yield file
         return
-    final = _resolved(path)
+    final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
-    _remove_orphans(final)
-    temporary = _beside(final, f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    _remove_abandoned(final)
+    temporary = _beside(final, f"{secrets.token_hex(8)}.part")
     # Private until it is complete if the older file may be, else as the umask has it.
-    file = open(os.fspath(temporary), "xb", opener=None if older is None else _private)  # noqa: SIM115
+    mode = 0o666 if older is None else 0o600
+    file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     try:
         with file:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                _lock(file.fileno())
             yield file
             file.flush()
             if older is not None:
-                _keep_access(file.fileno(), temporary, older)
+                with contextlib.suppress(OSError, AttributeError):  # not ours to give, or Windows
+                    os.chown(temporary, older.st_uid, older.st_gid)
+                with contextlib.suppress(OSError):  # some file systems have no permissions
+                    os.chmod(temporary, stat.S_IMODE(older.st_mode))
             os.fsync(file.fileno())
         os.replace(temporary, final)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(final.parent)
 
@@ -157,91 +157,24 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
-    """Return the file that a path means, all symbolic links followed, whether it exists or not."""
-    final = Path(os.path.realpath(path))
-    if final.is_symlink():
-        raise OSError(errno.ELOOP, "The symbolic link leads back to itself", os.fspath(path))
-    return final
-
-
 def _beside(final: Path, ending: str) -> Path:
     """Return the hidden path of a file that belongs to `final`, whose name may be of any length."""
-    name = final.name
-    if len(os.fsencode(name)) > 180:
-        name = f"{name[:40]}~{zlib.crc32(os.fsencode(name)):08x}"
-    return final.with_name(f".{name}.{ending}")
+    return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
 
 
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
-
-
-def _keep_access(descriptor: int, temporary: Path, older: os.stat_result) -> None:
-    """Give a new file the owner, group and permissions of the one that it replaces."""
-    if hasattr(os, "fchown"):
-        new = os.fstat(descriptor)
-        if new.st_gid != older.st_gid:
-            with contextlib.suppress(OSError):
-                os.fchown(descriptor, -1, older.st_gid)
-        if new.st_uid != older.st_uid:
-            with contextlib.suppress(OSError):
-                os.fchown(descriptor, older.st_uid, -1)
-    with contextlib.suppress(OSError):  # some file systems have no permissions
-        os.chmod(temporary, stat.S_IMODE(older.st_mode))
-
-
-# -- what killed processes have left ---------------------------------------------------------------
-
-_looked_for: set[Path] = set()
-
-
-def _remove_orphans(final: Path) -> None:
-    """Remove, once in a process, temporary files of `final` whose process is gone."""
-    if final in _looked_for:
-        return
-    _looked_for.add(final)
-    start = _beside(final, "").name
-    with contextlib.suppress(OSError):
-        for name in os.listdir(final.parent):
-            if name.startswith(start) and name.endswith(".part"):
-                orphan = final.parent / name
-                with contextlib.suppress(OSError, ValueError):
-                    if _is_orphan(orphan, name[len(start) : -len(".part")]):
-                        orphan.unlink()
-
-
-def _is_orphan(path: Path, owner: str) -> bool:
-    """Tell by a temporary file's owner, ``[host-]pid-token``, whether nobody writes it any more."""
-    *host, pid, _ = owner.split("-")
-    if host in ([], [_host()]) and not _is_alive(int(pid)):
-        return True
-    # Another machine's process, or a number that was given to another process since.
-    return time.time() - path.stat().st_mtime > _DAY
-
-
-def _is_alive(pid: int) -> bool:
-    if sys.platform == "win32":  # os.kill would end it there
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-def _host() -> str:
-    """Return a short name of this machine: process numbers are unique on one only."""
-    return f"{zlib.crc32(os.fsencode(platform.node())):08x}"
+def _remove_abandoned(final: Path) -> None:
+    """Remove temporary files that nobody holds a lock on: their processes were killed."""
+    for part in final.parent.glob(f"{glob.escape(_beside(final, '').name)}*.part"):
+        with contextlib.suppress(OSError), open(part, "r+b") as file:
+            _lock(file.fileno())
+            part.unlink()
 
 
 # -- locks -----------------------------------------------------------------------------------------
 
 
 class LockedError(OSError):
-    """Another process, or another part of this one, writes the same thing, or nobody can."""
+    """Another process, or another part of this one, writes the same thing."""
 
 
 class locked:  # noqa: N801 - used like a function
@@ -260,8 +193,9 @@ class locked:  # noqa: N801 - used like a function
     Raises
     ------
     LockedError
-        If it is being written: the message names the path and the process. Also if the lock's file
-        cannot be made.
+        If it is being written: the message names the path and the process.
+    OSError
+        If the lock's file cannot be made.
 
     Examples
     --------
@@ -282,84 +216,60 @@ class locked:  # noqa: N801 - used like a function
 
     def __enter__(self) -> None:
         with critical():
-            final = _resolved(self._path)
+            final = Path(os.path.realpath(self._path))
             file = final / ".lock" if final.is_dir() else _beside(final, "lock")
-            held = _locks.get(file)
-            if held is not None and self._again and held[1] == threading.get_ident():
+            _, thread = _locks.get(file, (None, None))
+            if thread is not None and self._again and thread == threading.get_ident():
                 return
-            if held is not None:
+            if thread is not None:
                 raise _in_use(self._path, "this process already")
-            _locks[file] = _acquired(file, self._path), threading.get_ident()
+            _locks[file] = _acquire(file, self._path), threading.get_ident()
             self._file = file
 
     @protected
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with critical():
-            if self._file is not None:
-                descriptor, _ = _locks.pop(self._file, (None, 0))
-                if descriptor is not None:
-                    _release(descriptor, self._file)
-                self._file = None
+            file, self._file = self._file, None
+            descriptor, _ = (None, None) if file is None else _locks.pop(file, (None, None))
+            if file is None or descriptor is None:
+                return
+            # Removed before it is unlocked, or the next process's file would be removed; Windows
+            # removes no open file, and the next process will do it.
+            with contextlib.suppress(OSError):
+                if _is_at(descriptor, file):
+                    file.unlink()
+            os.close(descriptor)
 
 
+# The lock files held by this process: descriptor (None where there are no locks) and thread.
 _locks: dict[Path, tuple[int | None, int]] = {}
-"""The lock files held by this process: descriptor and thread; no descriptor, no lock there."""
 
 
-def _acquired(file: Path, path: str) -> int | None:
+def _acquire(file: Path, path: str) -> int | None:
     """Return the descriptor that holds the lock; None where the file system has no locks."""
     while True:
-        try:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-            descriptor = os.open(file, flags, 0o666)
-        except OSError as error:
-            raise LockedError(
-                f"{path!r} cannot be locked: {file} cannot be made ({error.strerror}). Choose a "
-                "folder that can be written to."
-            ) from error
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         try:
             _lock(descriptor)
-            # Whoever held the lock before has removed the file that was opened here.
-            if not _is_at(descriptor, file):
-                os.close(descriptor)
-                continue
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()} {platform.node()}\n".encode())
         except BlockingIOError:
-            owner = _owner(descriptor)
+            owner = os.read(descriptor, 300).decode(errors="replace")
             os.close(descriptor)
-            raise _in_use(path, owner) from None
+            raise _in_use(path, owner or "another process") from None
         except OSError as error:
             os.close(descriptor)
-            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
-                raise
+            file.unlink(missing_ok=True)
             warnings.warn(
                 f"the file system of {path!r} has no locks ({error.strerror}): nothing prevents a "
                 "second process from writing there at the same time.",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-            with contextlib.suppress(OSError):
-                file.unlink()
             return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
-
-
-def _release(descriptor: int, file: Path) -> None:
-    # Removed before it is unlocked, or the next process's file would be removed; Windows removes
-    # no open file, and the next process will do it.
-    with contextlib.suppress(OSError):
         if _is_at(descriptor, file):
-            file.unlink()
-    os.close(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {platform.node()}".encode())
+            return descriptor
+        os.close(descriptor)  # whoever held the lock before has removed the file
 
 
 def _lock(descriptor: int) -> None:
@@ -378,29 +288,15 @@ def _lock(descriptor: int) -> None:
 
 
 def _is_at(descriptor: int, file: Path) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), os.stat(file))
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _in_use(path: str, owner: str) -> LockedError:
     return LockedError(
         f"{path!r} is being written by {owner}. Wait for its end, or choose another path."
     )
-
-
-def _owner(descriptor: int) -> str:
-    """Return what the lock's file says of who holds it, in words."""
-    try:
-        pid, host = os.read(descriptor, 300).decode().split()
-        if host != platform.node():
-            return f"another process ({int(pid)} on {host})"
-        if int(pid) != os.getpid():
-            return f"another process ({int(pid)})"
-    except (OSError, ValueError):  # it has not been written yet
-        return "another process"
-    return "this process already"
 
 
 def _close_in_child() -> None:

@@ -13,16 +13,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util.arrays import copied
 
+# Methods of losses and penalties that are handed vectors.
 VECTORS = frozenset(
     ("value", "gradient", "hvp", "hessian", "solve_shifted", "gradient_from", "prox", "distance")
 )
-"""Methods of losses and penalties that are handed vectors."""
 
 
 def is_ours(part: Any) -> bool:
@@ -57,9 +56,8 @@ def with_copies(function: Any) -> Any:
     A Hessian is answered as it is: nothing here keeps it or writes into it. Batches, which are
     copied where they are handed out, are passed on.
     """
-    if function is None or isinstance(function, _Copying):
-        return function
-    return _Copying(function)
+    given = function is None or isinstance(function, _Copying)
+    return function if given else _Copying(function)
 
 
 class _Copying:
@@ -71,15 +69,12 @@ class _Copying:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         handed = [_vector_copied(argument) for argument in arguments]
-        if named:
-            named = {name: _vector_copied(argument) for name, argument in named.items()}
+        named = {name: _vector_copied(argument) for name, argument in named.items()}
         return _vector_copied(self.__wrapped__(*handed, **named))
 
 
 def _vector_copied(x: Any) -> Any:
-    if type(x) is np.ndarray or is_array_api_obj(x):
-        return copied(x) if x.ndim == 1 else x
-    return x
+    return copied(x) if is_array_api_obj(x) and x.ndim == 1 else x
 
 
 def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
@@ -102,7 +97,7 @@ def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
     if getattr(x, "requires_grad", False):
         # Its graph is the user's.
         return x
-    if is_numpy_array(x) or is_array_api_obj(x):
+    if is_array_api_obj(x):
         if id(x) not in done:
             # The order of a matrix stays: products with it differ in the last bit.
             done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copied(x)

@@ -18,16 +18,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Seconds that a step gets to end after a signal; schedulers kill ten or more after SIGTERM.
 PATIENCE = 3.0
-"""Seconds that a step gets to end after a signal; schedulers kill ten or more after SIGTERM."""
-
+# Signals within so many seconds of the one that raised belong to it: they disturb no saving.
 BURST = 0.3
-"""Signals within so many seconds of the one that raised belong to it: they disturb no saving."""
 
 _PROTECTED: set[CodeType] = set()
 _watch: _Watch | None = None
@@ -48,7 +47,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
-        self.hard = self.soft = 0
+        self.hard, self.soft = 1, 0  # nothing raises before the handlers are set
         self.patience: float | None = None
         self.waiting: list[int] = []
         self.ending: int | None = None
@@ -59,13 +58,13 @@ class _Watch:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             # Ignored signals stay ignored (nohup), and another's handler is left alone.
-            if number is None or signal.getsignal(number) not in _DEFAULTS:
-                continue
-            self.before[number] = signal.getsignal(number)
-            signal.signal(number, self.handle)
+            if number and signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+                self.before[number] = signal.getsignal(number)
+                signal.signal(number, self.handle)
 
     def take_down(self) -> None:
         """Put the default handlers back, unless somebody has set others meanwhile."""
+        self.hard += 1
         for number, handler in self.before.items():
             if signal.getsignal(number) == self.handle:
                 signal.signal(number, handler)
@@ -78,10 +77,17 @@ class _Watch:
             self.waiting.append(number)
         elif self.soft and not self.waiting:
             self.waiting.append(number)
-            if self.patience is not None:
-                self._remind(number, self.patience)
+            if self.patience is not None and hasattr(signal, "pthread_kill"):
+                # Not a threading.Thread, whose locks the interrupted code may hold.
+                _thread.start_new_thread(self._remind, (number, self.patience, self.waiting))
         elif time.monotonic() - self.raised_at >= BURST:
             self.deliver()
+
+    def _remind(self, number: int, patience: float, waiting: list[int]) -> None:
+        """Send the signal again later: a block that is not done by then is broken off."""
+        time.sleep(patience)
+        if _watch is self and self.waiting is waiting:
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def deliver(self) -> None:
         """Raise what the signals mean."""
@@ -95,28 +101,9 @@ class _Watch:
         """Raise what has waited, if nothing is in its way any more."""
         if not self.waiting or self.hard or (self.soft and len(self.waiting) < 2):
             return
-        if time.monotonic() - self.raised_at < BURST:
-            self.waiting = []
-        else:
+        if time.monotonic() - self.raised_at >= BURST:
             self.deliver()
-
-    def _remind(self, number: int, patience: float) -> None:
-        """Send the signal again later: a block that is not done by then is broken off."""
-        waiting = self.waiting
-
-        def remind() -> None:
-            time.sleep(patience)
-            if _watch is self and self.waiting is waiting:
-                if hasattr(signal, "pthread_kill"):  # this wakes a system call, too
-                    signal.pthread_kill(threading.main_thread().ident or 0, number)
-                else:
-                    _thread.interrupt_main(signal.Signals(number))
-
-        # Not a threading.Thread, whose locks the interrupted code may hold.
-        _thread.start_new_thread(remind, ())
-
-
-_DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+        self.waiting = []
 
 
 class ending_signals:  # noqa: N801 - used like a function
@@ -142,28 +129,18 @@ class ending_signals:  # noqa: N801 - used like a function
     @protected
     def __enter__(self) -> None:
         global _watch
-        if _watch is not None:
-            return
-        if threading.current_thread() is not threading.main_thread():
+        if _watch is not None or threading.current_thread() is not threading.main_thread():
             return
         watch = _Watch()
-        watch.hard = 1
-        try:
-            watch.set_up()
-        except ValueError:  # the main thread of another interpreter
-            return
+        watch.set_up()
         self._own = _watch = watch
         if watch.waiting:
-            self.__exit__(None, None, None)
-        watch.hard = 0
+            self.__exit__()
+        else:
+            watch.hard = 0
 
     @protected
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         global _watch
         watch = self._own
         if watch is None:
@@ -171,38 +148,39 @@ class ending_signals:  # noqa: N801 - used like a function
             if outer is not None:
                 outer.due()
             return
-        watch.hard += 1
         watch.take_down()
         self._own = _watch = None
         if watch.ending is not None:
             signal.raise_signal(watch.ending)
-        if watch.waiting and not isinstance(error, KeyboardInterrupt):
+        if watch.waiting and not any(isinstance(part, KeyboardInterrupt) for part in error):
             watch.deliver()
 
 
 class critical:  # noqa: N801 - used like a function
     """Let no signal raise inside the block; one that comes raises at its end."""
 
-    __slots__ = ("_entered",)
+    _counter = "hard"
 
-    def __enter__(self) -> None:
-        self._entered = watch = _of_this_thread()
+    def __init__(self, patience: float | None = None) -> None:
+        self._patience = patience
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._watch = watch = _of_this_thread()
         if watch is not None:
-            watch.hard += 1
+            if not watch.soft:
+                watch.patience = self._patience
+            # The last: what raises before it leaves nothing behind.
+            setattr(watch, self._counter, getattr(watch, self._counter) + 1)
+        return lambda: watch is not None and bool(watch.waiting)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        watch = self._entered
-        if watch is not None:
-            watch.hard -= 1
-            watch.due()
+    @protected
+    def __exit__(self, *error: object) -> None:
+        if self._watch is not None:
+            setattr(self._watch, self._counter, getattr(self._watch, self._counter) - 1)
+            self._watch.due()
 
 
-class step_first:  # noqa: N801 - used like a function
+class step_first(critical):  # noqa: N801 - used like a function
     """Let the first signal wait for the end of the block; a second, or patience, breaks it off.
 
     Parameters
@@ -227,35 +205,10 @@ class step_first:  # noqa: N801 - used like a function
     interrupted
     """
 
-    __slots__ = ("_entered", "_patience")
+    _counter = "soft"
 
     def __init__(self, patience: float | None = PATIENCE) -> None:
-        self._patience = patience
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._entered = watch = _of_this_thread()
-        if watch is None:
-            return lambda: False
-
-        def asked() -> bool:
-            return bool(watch.waiting)
-
-        if not watch.soft:
-            watch.patience = self._patience
-        watch.soft += 1  # the last: what raises before it leaves nothing behind
-        return asked
-
-    @protected
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        watch = self._entered
-        if watch is not None:
-            watch.soft -= 1
-            watch.due()
+        super().__init__(patience)
 
 
 def raise_if_ending() -> None:
@@ -266,10 +219,7 @@ def raise_if_ending() -> None:
 
 
 def _of_this_thread() -> _Watch | None:
-    watch = _watch
-    if watch is None or threading.current_thread() is not threading.main_thread():
-        return None
-    return watch
+    return _watch if threading.current_thread() is threading.main_thread() else None
 
 
 def _forget_in_child() -> None:
@@ -277,7 +227,6 @@ def _forget_in_child() -> None:
     global _watch
     watch, _watch = _watch, None
     if watch is not None:
-        watch.hard += 1
         watch.take_down()
         watch.ending = None
 

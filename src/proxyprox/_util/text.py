@@ -6,19 +6,14 @@ import html
 import math
 import re
 
+# Characters that act on a terminal, or that make text look like other text: C0 without tab and
+# newline, delete and C1, those that change the direction of writing, and tags.
 _UNSEEN = re.compile(
-    "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, delete, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of writing
-    "\u2028\u2029\ufeff"
-    "\U000e0000-\U000e007f"  # tags, which no terminal shows
-    "\ud800-\udfff"
-    "]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
 )
-"""Characters that act on a terminal, or that make text look like other text."""
-
+# How a cell begins that a spreadsheet may compute, with the wide forms of the signs.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a cell begins that a spreadsheet may compute, with the wide forms of the signs."""
 
 
 def printable(text: str) -> str:
@@ -46,9 +41,9 @@ def escape_html(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found.group())
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+    )
 
 
 def without_formula(cell: object) -> object:

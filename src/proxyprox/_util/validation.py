@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import numbers
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from proxyprox._util.arrays import Matrix, Vector, namespace, to_numpy
 from proxyprox._util.text import printable
 
+# What each optional capability is called in messages.
 CAPABILITIES = {
     "value": "values, value(w)",
     "gradient": "gradients, gradient(w)",
@@ -27,7 +30,16 @@ CAPABILITIES = {
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
 }
-"""What each optional capability is called in messages."""
+# The largest whole number up to which floats, JSON and 64-bit integers agree.
+LARGEST_WHOLE = 2**53
+# What to do with an array that holds no real numbers, by the kind of its dtype.
+INSTEAD = {
+    "c": "Take its real part, or real and imaginary part as two columns.",
+    "M": "Subtract a date and divide by np.timedelta64(1, 'D').",
+    "m": "Divide it by np.timedelta64(1, 'D').",
+    "O": "Convert it first: array.astype(float).",
+    **dict.fromkeys("UST", "Convert it first: array.astype(float) if the text is numbers."),
+}
 
 
 class Words(str):
@@ -42,9 +54,7 @@ class Words(str):
 def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
     """Compose the one sentence every error of the package follows."""
     # Arguments may be named after columns, and what is allowed may list a user's classes.
-    return printable(
-        f"{argument} must be {allowed}, got {short(got, 80)}." + (f" {remedy}" if remedy else "")
-    )
+    return printable(f"{argument} must be {allowed}, got {short(got, 80)}. {remedy}".rstrip())
 
 
 def scalar(argument: str, value: Any) -> float:
@@ -58,32 +68,30 @@ def scalar(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
-    number = _number(argument, value, allowed, remedy)
-    if not number > 0 or (math.isinf(number) and not allow_inf):
-        raise ValueError(message(argument, value, allowed, remedy))
-    return number
+    most = math.inf if allow_inf else sys.float_info.max
+    return _number(argument, value, allowed, remedy, lambda x: 0 < x <= most)
 
 
 def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it is a finite number ≥ 0."""
     allowed = "a finite number, zero or more"
-    number = _number(argument, value, allowed, remedy)
-    if not (0 <= number < math.inf):
-        raise ValueError(message(argument, value, allowed, remedy))
-    return number
+    return _number(argument, value, allowed, remedy, lambda x: 0 <= x < math.inf)
 
 
 def fraction(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
-    allowed = "a number in (0, 1]"
-    number = _number(argument, value, allowed, remedy)
-    if not 0 < number <= 1:
-        raise ValueError(message(argument, value, allowed, remedy))
-    return number
+    return _number(argument, value, "a number in (0, 1]", remedy, lambda x: 0 < x <= 1)
 
 
-LARGEST_WHOLE = 2**53
-"""The largest whole number up to which floats, JSON and 64-bit integers agree."""
+def _number(
+    argument: str, value: Any, allowed: str, remedy: str, fits: Callable[[float], bool]
+) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(message(argument, value, allowed, remedy))
+    with contextlib.suppress(OverflowError):
+        if fits(float(value)):
+            return float(value)
+    raise ValueError(message(argument, value, allowed, remedy))
 
 
 def whole(
@@ -94,20 +102,11 @@ def whole(
     exact = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not exact:
         raise TypeError(message(argument, value, allowed, remedy))
-    if value < least:
-        raise ValueError(message(argument, value, allowed, remedy))
     if value > most:
-        raise ValueError(message(argument, value, f"{allowed} and at most {most:,}", remedy))
+        allowed += f" and at most {most:,}"
+    if not least <= value <= most:
+        raise ValueError(message(argument, value, allowed, remedy))
     return int(value)
-
-
-def _number(argument: str, value: Any, allowed: str, remedy: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(message(argument, value, allowed, remedy))
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise ValueError(message(argument, value, allowed, remedy)) from error
 
 
 def flag(argument: str, value: Any) -> bool:
@@ -145,24 +144,40 @@ def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
 
 def listed(argument: str, value: Any, allowed: str) -> list[Any]:
     """Return the entries of a list, a tuple or another collection that is no text."""
-    try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError
-        return list(value)
-    except TypeError as error:
-        raise TypeError(message(argument, value, allowed)) from error
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, (str, bytes)):
+            return list(value)
+    raise TypeError(message(argument, value, allowed))
 
 
 def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
     """Return ``value`` as a finite square matrix of float32 or float64."""
     matrix = real_array(argument, value, "a square matrix of numbers")
-    shape = tuple(matrix.shape)
+    rows, columns = (*matrix.shape, 0, 0)[:2]
+    fits = matrix.ndim == 2 and rows == columns > 0 and size in (None, rows)
     allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
-    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0 or size not in (None, shape[0]):
-        raise ValueError(message(argument, Words(f"an array of shape {shape}"), allowed))
-    matrix = floating(argument, matrix)
-    require_finite(argument, matrix)
-    return matrix
+    return _finite(argument, matrix, allowed, fits=fits)
+
+
+def vector(argument: str, value: Any, size: int | None = None) -> Vector:
+    """Return ``value`` as a finite one-dimensional float32 or float64 array.
+
+    Lists and integers become float64; arrays of other libraries stay what they are.
+    """
+    array = real_array(argument, value, "a one-dimensional array of numbers")
+    fits = array.ndim == 1 and array.shape[0] > 0 and size in (None, array.shape[0])
+    length = f"of length {size or '1 or more'}"
+    allowed = length if array.ndim == 1 else f"a one-dimensional array {length}"
+    return _finite(argument, array, allowed, "Flatten it." if array.ndim > 1 else "", fits=fits)
+
+
+def _finite(argument: str, array: Any, allowed: str, remedy: str = "", *, fits: bool) -> Any:
+    if not fits:
+        got = Words(f"an array of shape {tuple(array.shape)}")
+        raise ValueError(message(argument, got, allowed, remedy))
+    array = floating(argument, array)
+    require_finite(argument, array)
+    return array
 
 
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
@@ -173,66 +188,34 @@ def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: 
     raise TypeError(message(argument, value, allowed, remedy))
 
 
-def vector(argument: str, value: Any, size: int | None = None) -> Vector:
-    """Return ``value`` as a finite one-dimensional float32 or float64 array.
-
-    Lists and integers become float64; arrays of other libraries stay what they are.
-    """
-    value = real_array(argument, value, "a one-dimensional array of numbers")
-    if value.ndim != 1:
-        allowed = "a one-dimensional array"
-        raise ValueError(
-            message(
-                argument, Words(f"an array of shape {tuple(value.shape)}"), allowed, "Flatten it."
-            )
-        )
-    if size is not None and value.shape[0] != size:
-        raise ValueError(
-            message(argument, Words(f"an array of length {value.shape[0]}"), f"of length {size}")
-        )
-    if value.shape[0] == 0:
-        raise ValueError(message(argument, Words("an empty array"), "of length 1 or more"))
-    value = floating(argument, value)
-    require_finite(argument, value)
-    return value
-
-
-INSTEAD = {
-    "c": "Take its real part, or real and imaginary part as two columns.",
-    "M": "Subtract a date and divide by np.timedelta64(1, 'D').",
-    "m": "Divide it by np.timedelta64(1, 'D').",
-    "O": "Convert it first: array.astype(float).",
-    **dict.fromkeys("UST", "Convert it first: array.astype(float) if the text is numbers."),
-}
-"""What to do with an array that holds no real numbers, by the kind of its dtype."""
-
-
 def real_array(argument: str, value: Any, allowed: str = "an array of numbers") -> Any:
     """Return an array of real numbers in place of lists, tables, NumPy arrays and dense tensors.
 
     Nothing is converted that is not a number already: no text, dates, complex or masked entries.
     """
-    value = unmasked(argument, value)
+    given = value = unmasked(argument, value)
     if scipy.sparse.issparse(value):
         remedy = "Pass it dense: .toarray()."
         raise TypeError(message(argument, Words("a sparse matrix"), allowed, remedy))
-    given = value
-    if not is_array_api_obj(value):
-        try:
-            value = np.asarray(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(message(argument, given, allowed)) from error
-        value = _of_objects(argument, value, given, allowed)
-        if value.dtype.kind not in "biuf":
-            remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
-            raise TypeError(message(argument, given, allowed, remedy))
-        return value
-    if is_numpy_array(value):
+    if is_array_api_obj(value) and not is_numpy_array(value):
+        return _tensor(argument, value, allowed)
+    try:
         # As a plain array: matrices have other products.
         value = np.asarray(value)
-        if value.dtype.kind not in "biuf":
-            raise _other_dtype(argument, value.dtype, INSTEAD.get(value.dtype.kind, ""))
-        return value.astype(value.dtype.newbyteorder("="), copy=False)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(message(argument, given, allowed)) from error
+    if not is_numpy_array(given):
+        value = _of_objects(argument, value, given, allowed)
+    if value.dtype.kind not in "biuf":
+        remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
+        if is_numpy_array(given):
+            raise _other_dtype(argument, value.dtype, remedy)
+        raise TypeError(message(argument, given, allowed, remedy))
+    return value.astype(value.dtype.newbyteorder("="), copy=False)
+
+
+def _tensor(argument: str, value: Any, allowed: str) -> Any:
+    """Return a dense tensor of real numbers without its graph: nothing goes back into data."""
     if "complex" in str(value.dtype):
         raise _other_dtype(argument, value.dtype, INSTEAD["c"])
     if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
@@ -240,7 +223,6 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
         raise TypeError(message(argument, Words(f"layout {value.layout}"), allowed, remedy))
     if str(getattr(value, "device", "")) == "meta":
         raise TypeError(message(argument, Words("a tensor without data (meta)"), allowed))
-    # Without its graph: nothing is differentiated through data.
     return value.detach() if getattr(value, "requires_grad", False) else value
 
 
@@ -248,8 +230,7 @@ def unmasked(argument: str, value: Any) -> Any:
     """Return the data of a masked array, refusing one that has entries to be ignored."""
     if not isinstance(value, np.ma.MaskedArray):
         return value
-    hidden = int(np.ma.getmaskarray(value).sum())
-    if hidden:
+    if hidden := int(np.ma.getmaskarray(value).sum()):
         got = Words(f"a masked array with {hidden} masked entries")
         remedy = "Drop those rows, or fill the entries: array.filled(...)."
         raise ValueError(message(argument, got, "an array without masked entries", remedy))
@@ -293,8 +274,8 @@ def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
 
 def require_point(argument: str, w: Any, size: int) -> None:
     """Refuse what is no vector of so many parameters; cheap enough for every call."""
-    if getattr(w, "shape", None) != (size,):
-        shape = getattr(w, "shape", None)
+    shape = getattr(w, "shape", None)
+    if shape != (size,):
         got = w if shape is None else Words(f"an array of shape {tuple(shape)}")
         raise ValueError(message(argument, got, f"a one-dimensional array of length {size}"))
 
@@ -326,9 +307,7 @@ def require_finite(argument: str, array: Any) -> None:
 def has(oracle: Any, capability: str) -> bool:
     """Tell whether an objective or a proxy offers an optional capability."""
     offered = getattr(oracle, capability, None)
-    if offered is None:
-        return False
-    return math.isfinite(offered) if capability == "smoothness" else True
+    return offered is not None and (capability != "smoothness" or math.isfinite(offered))
 
 
 def offers(given: Any, *methods: str) -> bool:
@@ -358,18 +337,14 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     except (TypeError, ValueError):
         return True
     try:
-        signature.bind(*[None] * count)
+        return signature.bind(*[None] * count) is not None
     except TypeError:
         return False
-    return True
 
 
 def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse an optional method that cannot be called as it will be."""
-    called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
-    if function is None:
-        return
-    if not callable(function):
-        raise TypeError(message(name, function, f"a method, called as {called}"))
-    if not takes(function, len(arguments)):
-        raise TypeError(message(name, function, f"callable as {called}"))
+    if function is not None and not (callable(function) and takes(function, len(arguments))):
+        called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
+        how = "callable" if callable(function) else "a method, called"
+        raise TypeError(message(name, function, f"{how} as {called}"))

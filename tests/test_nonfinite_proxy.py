@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.run import Faults
 
 A, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
 TARGET = pp.FunctionObjective(lambda w: A @ w - B, value=lambda w: float(w @ A @ w / 2 - B @ w))
@@ -52,12 +51,6 @@ def test_it_is_remembered_in_a_checkpoint(tmp_path):
     again = pp.minimize(pp.Problem(TARGET, holed()), **call)
     assert again.status is pp.Status.PROXY_NOT_FINITE
     assert "in 8 of 8 steps" in again.message
-
-
-@pytest.mark.parametrize("blocked", [[3, 2], [1, 1], [9], [-1], [True], "ab"])
-def test_what_is_no_list_of_steps_is_refused(blocked):
-    with pytest.raises(ValueError, match="not a list of steps"):
-        Faults().restore({"blocked": blocked, "words": ""}, 5)
 
 
 def test_a_wall_that_the_line_search_turns_back_from_is_no_fault():

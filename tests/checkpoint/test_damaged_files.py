@@ -56,8 +56,13 @@ def advance(run, steps):
 def bits(run):
     """Everything that a run would save, as text that is equal only if all of it is."""
     np.set_printoptions(floatmode="unique")
-    tree = run.state_dict()
-    return repr({**tree, "trace": list(tree["trace"]), "faults": list(tree["faults"]["blocked"])})
+
+    def plain(item):
+        if isinstance(item, dict):
+            return {key: plain(part) for key, part in item.items()}
+        return list(item) if isinstance(item, checkpoint.Prefix) else item
+
+    return repr(plain(run.state_dict()))
 
 
 def refused(path):
@@ -86,19 +91,18 @@ def path(tmp_path):
 
 def parts(path):
     """Return the JSON skeleton and the raw arrays of a file with one save."""
-    payload = path.read_bytes()[len(checkpoint.HEADER) + 16 : -16]
-    length = int.from_bytes(payload[:8], "little")
-    return json.loads(payload[8 : 8 + length]), payload[8 + length :]
+    skeleton, _, raw = path.read_bytes()[len(checkpoint.HEADER) + 12 : -16].partition(b"\n")
+    return json.loads(skeleton), raw
 
 
 def written(path, skeleton, raw=b"", *, length=None):
     """Write a file with one save, as the format is described."""
     text = skeleton if isinstance(skeleton, bytes) else json.dumps(skeleton).encode()
-    payload = (len(text) if length is None else length).to_bytes(8, "little") + text + raw
-    head = struct.pack("<4sQ", b"save", len(payload))
+    payload = text + b"\n" + raw
+    head = struct.pack("<Q", len(payload) if length is None else length)
     frame = head + struct.pack("<I", zlib.crc32(head)) + payload
     digest = hashlib.blake2b(frame, digest_size=16).digest()
-    path.write_bytes(b"proxyprox checkpoint 2\n" + frame + digest)
+    path.write_bytes(b"proxyprox checkpoint 3\n" + frame + digest)
 
 
 def test_the_format_is_as_described(path):
@@ -136,9 +140,9 @@ def test_a_folder_a_missing_file_and_a_pipe(tmp_path):
 def test_files_of_other_versions_say_what_to_do(tmp_path):
     with zipfile.ZipFile(tmp_path / "old", "w") as archive:
         archive.writestr("state.json", "{}")
-    with pytest.raises(pp.CheckpointError, match=r"proxyprox 0\.1.*start again"):
+    with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
         pp.Run.load(tmp_path / "old", problem())
-    (tmp_path / "new").write_bytes(b"proxyprox checkpoint 3\nwhatever")
+    (tmp_path / "new").write_bytes(b"proxyprox checkpoint 2\nwhatever")
     with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
         pp.Run.load(tmp_path / "new", problem())
 
@@ -206,7 +210,7 @@ def test_a_mutated_file_is_refused_or_an_earlier_save(tmp_path):
     states, _ = grown(path)
     data, rng = path.read_bytes(), np.random.default_rng(0)
     found = []
-    for _ in range(int(os.environ.get("PROXYPROX_MUTATIONS", "300"))):
+    for _ in range(int(os.environ.get("PROXYPROX_MUTATIONS", "150"))):
         path.write_bytes(mutated(data, rng))
         found.append(loaded(path))
     assert set(found) <= {None, *states}
@@ -262,16 +266,10 @@ def array(dtype="<f8", shape=(3,), start=0, order="C", library="numpy"):
     return {"$array": [start, dtype, list(shape), order, library]}
 
 
-def nested(levels, tag=None):
-    deep = []
-    for _ in range(levels):
-        deep = {tag: [deep]} if tag else [deep]
-    return deep
-
-
-W = ("state", "$record", 1, "w")
+W = ("state", "$record", 2, 0, 0)
+K = ("state", "$record", 2, 0, 1)
 ROWS = ("trace", "$grown", 1)
-COLUMNS = (*ROWS, "$table", 1)
+TABLE = (*ROWS, "$table")
 SKELETONS = {
     "huge array": at(*W)(array(shape=(10**12,))),
     "product overflows": at(*W)(array(shape=(2**40, 2**40))),
@@ -294,35 +292,34 @@ SKELETONS = {
     "array of nothing": at(*W)({"$array": []}),
     "two tags": at(*W)({"$tuple": [], "$int": "1"}),
     "unknown tag": at(*W)({"$eval": "1"}),
-    "deep lists": at("memory", "deep")(nested(900)),
-    "deep tuples": at("memory", "deep")(nested(400, "$tuple")),
-    "deep configuration": at("config", "method")(nested(400)),
     "unhashable key": at("memory", "x")({"$dict": [[[], 1]]}),
-    "key twice": at("memory", "x")({"$dict": [[1, 1], [1, 2]]}),
-    "bad int": at("state", "$record", 1, "k")({"$int": "three"}),
-    "k of 10**8": at("state", "$record", 1, "k")(10**8),
-    "k enormous": at("state", "$record", 1, "k")({"$int": "0x" + "f" * 10**6}),
+    "k of 10**8": at(*K)(10**8),
+    "k enormous": at(*K)(10**4000),
     "rows not a table": at(*ROWS)(7),
-    "rows of another class": at(*ROWS, "$table", 0)("proxyprox:Result"),
-    "rows without a column": at(*COLUMNS)({}),
-    "rows with a column more": at(*COLUMNS, "more")([1, 2, 3]),
-    "rows of different length": at(*COLUMNS, "eta")([0.5]),
-    "rows of many empties": at(*COLUMNS, "eta")(array(shape=(10**9, 0))),
-    "rows that go on from nowhere": at("trace", "$grown", 0)(3),
-    "rows that go on from before": at("trace", "$grown", 0)(-1),
+    "rows of another class": at(*TABLE, 0)("proxyprox.result:Result"),
+    "rows without columns": at(*TABLE, 1)([]),
+    "rows with another column": at(*TABLE, 1, 0)("more"),
+    "rows of different length": at(*TABLE, 2, 1)([0.5]),
+    "rows of text": at(*TABLE, 2, 1)("0123456789"),
+    "rows of many empties": at(*TABLE, 2)(array(shape=(10**9, 0))),
+    "rows that continue from nowhere": at("trace", "$grown", 0)(3),
+    "rows that continue from before": at("trace", "$grown", 0)(-1),
     "record of a class that is not imported": at("state", "$record", 0)("antigravity:State"),
     "record of a class that is no record": at("state", "$record", 0)("subprocess:Popen"),
     "record of a function": at("state", "$record", 0)("os:system"),
     "record of a module of ours that runs": at("state", "$record", 0)("proxyprox.__main__:x"),
-    "record of another class": at("state", "$record")(["proxyprox:Ledger", {}]),
+    "record of another class": at("state", "$record")(["proxyprox.result:Ledger", [], [[]]]),
     "record of a name that is no name": at("state", "$record", 0)(["os", "system"]),
-    "record with a field more": at("state", "$record", 1, "more")(1),
+    "record with a field more": at("state", "$record", 1, 2)("more"),
+    "no record": at("state", "$record", 2)([]),
     "method is a class of this test": at("config", "method", "class")(f"{__name__}:Evil"),
     "method of another kind": at("config", "method", "class")("os:system"),
-    "method is a rule": at("config", "method")({"class": "proxyprox:SDane", "settings": {}}),
+    "method is a rule": at("config", "method")(
+        {"class": "proxyprox.stopping:SDane", "settings": {}}
+    ),
     "method settings wrong": at("config", "method", "settings")({"b": 1}),
     "method setting text": at("config", "method", "settings", "eta")("big"),
-    "method setting huge": at("config", "method", "settings", "eta")({"$int": "0x" + "f" * 400}),
+    "method setting huge": at("config", "method", "settings", "eta")(10**400),
 }  # fmt: skip
 
 
@@ -380,6 +377,15 @@ def state(**changes):
 
 def ledger(**changes):
     return lambda tree: tree.update(ledger=replace(tree["ledger"], **changes))
+
+
+def blocked(steps):
+    def change(tree):
+        faults = tree["faults"]
+        known = isinstance(faults, dict)
+        tree["faults"] = {**faults, "blocked": steps} if known else replace(faults, blocked=steps)
+
+    return change
 
 
 def put(*keys, value):
@@ -444,7 +450,9 @@ TREES = {
         "bit_generator": "Philox", "state": {"counter": [0] * 4, "key": [0] * 2},
         "buffer": [0] * 4, "buffer_pos": -(10**6), "has_uint32": 0, "uinteger": 0,
     }),
-    "blocked steps to come": put("faults", "blocked", value=[7]),
+    **{f"blocked steps {steps}": blocked(steps) for steps in (
+        [7], [2, 1], [1, 1], [-1], [True], "ab",
+    )},
     "identity as text": put("identity", value="me"),
     "identity without proxy": lambda tree: tree["identity"].pop("proxy"),
     "config text": put("config", value="x"),

@@ -185,7 +185,11 @@ def work(where, number, path):
                 inner=pp.GradientDescent(1.0), stop=pp.Steps(3), steps=10, rng=0, checkpoint=saver,
                 callback=callback, progress=where == "target", safeguard=where == "proxy")
 
-found = {}
+# Before the forks: whatever is loaded here is not loaded eighteen times.
+warm = pp.logistic_regression(np.ones((4, 3)), np.arange(4) % 2, batch_size=2)
+pp.minimize(pp.Problem(warm, warm.subsample(2, rng=0)), steps=2, rng=0, progress=True,
+            checkpoint=pp.Checkpoint(os.path.join(folder, "warm")), safeguard=True)
+children = {}
 for where in ("target", "proxy", "callback", "swallowed", "saving", "saved"):
     for name in ("SIGTERM", "SIGHUP", "SIGINT"):
         path = os.path.join(folder, where + name)
@@ -202,8 +206,9 @@ for where in ("target", "proxy", "callback", "swallowed", "saving", "saved"):
                 print(where, name, repr(error), flush=True)
                 status = 70
             os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        found[where + " " + name] = status
+        children[where + " " + name] = child
+found = {name: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+         for name, child in children.items()}
 print(json.dumps(found))
 """
 
@@ -254,7 +259,7 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     assert rest == set()
 
 
-SETUPS = "plain,seldom,safeguard,run,mushrooms,audit"
+SETUPS = "plain,seldom,safeguard,run"
 
 
 @posix
@@ -263,7 +268,7 @@ def test_runs_killed_at_random_moments_go_on_bit_for_bit():
     if not script.exists():
         pytest.skip("the benchmarks are not part of an installed package")
     ran = subprocess.run(
-        [sys.executable, str(script), "--count", "20", "--seed", "1", "--setups", SETUPS],
+        [sys.executable, str(script), "--count", "5", "--seed", "1", "--setups", SETUPS],
         capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT.parent), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -341,7 +346,7 @@ def test_an_interrupt_between_any_two_lines_leaves_all_arms_whole(tmp_path):
         "steps": 21, "rng": 0, "safeguard": True,
     }  # fmt: skip
     whole = pp.minimize(problem(), **options)
-    for attempt, line in enumerate(range(60, 60_000, 211)):
+    for attempt, line in enumerate(range(60, 60_000, 397)):
         path = tmp_path / f"run{attempt}"
 
         def work(path=path):
