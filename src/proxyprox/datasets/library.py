@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from proxyprox._util.extras import require
 from proxyprox.datasets.tables import COMPRESSIONS, parse_svmlight, read_bytes
 
+# Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it.
 BASE_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-"""Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it."""
 
 DATA_VARIABLE, URL_VARIABLE = "PROXYPROX_DATA", "PROXYPROX_DATA_URL"
 
+# Accepted endings, in the order they are tried.
 SUFFIXES = (".svm.xz", *COMPRESSIONS, "", ".svm", ".libsvm", ".txt", ".svm.bz2", ".svm.gz")
-"""Accepted endings, in the order they are tried."""
-
-RETRIES = 2
 
 
 class DatasetError(OSError):
@@ -193,8 +191,8 @@ def load(
     DatasetNotFoundError
         When the set is nowhere to be found; the message says where it was looked for.
     DatasetCorruptError
-        When a file is damaged or holds something else. A bad file is removed from the cache, and
-        never from ``PROXYPROX_DATA``.
+        When a file is damaged or holds something else. A bad file in the cache is replaced by a
+        download, one in ``PROXYPROX_DATA`` never.
 
     Examples
     --------
@@ -214,7 +212,6 @@ def load(
             "the name of a file without its folder and ending."
         )
     entry = REGISTRY.get(name)
-    home = f" Its public home is {BASE_URL}/{entry.file}." if entry else ""
     folder, cache = user_folder(), cache_folder()
     for place in filter(None, (folder, cache)):
         found = find_in(place, name)
@@ -223,14 +220,13 @@ def load(
         try:
             return _read(found, name, entry, str(found))
         except ValueError as error:
-            remedy = "Replace it, or remove it to let another copy be used."
-            if place is cache:
-                found.unlink(missing_ok=True)
-                remedy = "It has been removed from the cache: load it again with download=True."
             if place is folder or not (download and entry):
+                home = f" Its public home is {BASE_URL}/{entry.file}." if entry else ""
                 raise DatasetCorruptError(
-                    f"{found} is not a good copy of {name!r}: {error}. {remedy}{home}"
+                    f"{found} is not a good copy of {name!r}: {error}. Replace it, or remove it to "
+                    f"let another copy be used.{home}"
                 ) from error
+            found.unlink(missing_ok=True)  # a download replaces it
 
     looked = f"{DATA_VARIABLE} (not set)"
     if folder is not None:
@@ -284,7 +280,7 @@ def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool, timeo
             ) from error
 
     files = pooch.create(
-        cache, f"{url.rpartition('/')[0]}/", registry={entry.file: None}, retry_if_failed=RETRIES
+        cache, f"{url.rpartition('/')[0]}/", registry={entry.file: None}, retry_if_failed=2
     )
     return Path(files.fetch(entry.file, downloader=download))
 

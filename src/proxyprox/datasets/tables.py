@@ -39,13 +39,12 @@ ENDINGS: dict[Format, tuple[str, ...]] = {
 }
 
 EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
-"""Environment variable with the megabytes that a file may become in memory."""
 
+# A file may become 64 MiB, or 200 times its size, in memory: tables compress 5 to 50 times.
 EXPANDED_LEAST, EXPANDED_RATIO = 64 << 20, 200
-"""A file may become 64 MiB, or 200 times its size; tables compress 5 to 50 times."""
 
+# What a column takes before it has an entry: mostly its name.
 NAME_BYTES = 64
-"""What a column takes before it has an entry: mostly its name."""
 
 
 class DataError(ValueError):
@@ -151,7 +150,7 @@ def read_table(
         if kind == "npz":
             return _read_npz(file, label, features, sample_weight)
         frame = read_csv(file, label) if kind == "csv" else _read_parquet(file)
-        return _from_frame(frame, file.name, label, features, sample_weight)
+        return _from_columns(frame, file.name, label, features, sample_weight)
     except MemoryError as error:
         raise DataError(f"{file.name}: the table does not fit into memory.") from error
     except PermissionError as error:
@@ -167,8 +166,6 @@ def _format_of(file: Path) -> Format:
             f"{file.name}: the ending does not tell the format; use one of {endings}, or pass "
             "format=."
         )
-    if name != file and kinds[0] in ("parquet", "npz"):
-        raise DataError(f"{file.name}: decompress this file first; {name.suffix} is compact.")
     return kinds[0]
 
 
@@ -252,6 +249,14 @@ def read_csv(path: Path, text: str | bool | None = None) -> Any:
         ) from error
 
 
+def read_cells(path: Path) -> Any:
+    """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
+    kind = _format_of(path)
+    if kind == "csv":
+        return read_csv(path, text=True).fillna("")
+    return _read_parquet(path).astype(str) if kind == "parquet" else None
+
+
 def _read_parquet(path: Path) -> Any:
     purpose = f"reading {path.name} (Parquet)"
     pd: Any = require("pandas", extra="data", purpose=purpose)
@@ -269,54 +274,72 @@ def _read_parquet(path: Path) -> Any:
     return frame
 
 
-def _from_frame(frame: Any, where: str, label: Name, features: Names, sample_weight: Name) -> Table:
-    used = _choose_features(list(frame.columns), where, label, features, sample_weight)
-    if len(frame) == 0:
+# -- columns ----------------------------------------------------------------------------------
+
+
+def _from_columns(
+    columns: Any, where: str, label: Name, features: Names, sample_weight: Name
+) -> Table:
+    """Return a table from a DataFrame or a dict of arrays."""
+    used = _choose_features(tuple(columns), where, label, features, sample_weight)
+    if len(columns[used[0]]) == 0:
         raise DataError(f"{where}: the table has no rows, only the names of its columns.")
-    X = np.column_stack([_numbers(frame[name], where, name) for name in used])
-    y = None if label is None else _labels(frame[label], where, label)
+    X = np.column_stack([_numbers(columns[name], where, name) for name in used])
+    y = None if label is None else _labels(columns[label], where, label)
     weights = None
     if sample_weight is not None:
-        weights = _numbers(frame[sample_weight], where, sample_weight)
-        _check_weights(weights, where, sample_weight)
+        weights = _numbers(columns[sample_weight], where, sample_weight)
+        if (weights < 0).any() or not weights.any():
+            raise DataError(
+                f"{where}: weights in {sample_weight!r} go from {weights.min():g} to "
+                f"{weights.max():g}; none may be negative, and one must be positive."
+            )
     return Table(X, y, used, len(X), weights)
 
 
-def _floats(column: Any) -> NDArray[np.float64]:
-    """Return a column as numbers, NaN where there is none."""
-    if column.dtype.kind in "biuf":
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.array([_to_number(cell) for cell in column], dtype=np.float64)
+def _floats(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Return cells as numbers, NaN where there is none."""
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    return np.array([_to_number(cell) for cell in cells], dtype=np.float64)
 
 
 def _numbers(column: Any, where: str, name: str) -> NDArray[np.float64]:
     """Return a column as numbers, or name the first cell that is none."""
-    values = _floats(column)
+    cells = np.asarray(column)
+    values = _floats(cells)
     bad = np.flatnonzero(~np.isfinite(values))
     if not bad.size:
         return values
-    shown = "" if column.isna().iloc[bad[0]] else str(column.iloc[bad[0]]).strip()[:40]
-    fault = f"{shown!r} is not a number; encode text as numbers first, or leave the column out of "
-    fault += "'features'"
-    if not shown or shown.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        fault = f"{shown!r} is not finite" if shown else "the cell is empty"
-        fault += "; fill it in or remove the row"
-    raise DataError(f"{where}: row {bad[0] + 1}, column {name!r}: {fault}.")
+    shown = _text(cells[bad[0]])[:40]
+    remedy = "encode text as numbers first, or leave the column out of 'features'"
+    if shown.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
+        shown, remedy = shown or "an empty cell", "fill it in or remove the row"
+    raise DataError(
+        f"{where}: row {bad[0] + 1}, column {name!r}: {shown!r} is not a number; {remedy}."
+    )
 
 
 def _labels(column: Any, where: str, name: str) -> NDArray[Any]:
     """Return labels as numbers if every one of them is a number, else as text."""
-    values = _floats(column)
-    if column.dtype.kind != "b" and np.isfinite(values).all():
+    cells = np.asarray(column)
+    values = _floats(cells)
+    if cells.dtype.kind != "b" and np.isfinite(values).all():
         return values
-    cells = np.array([str(cell).strip() for cell in column], dtype=np.str_)
-    missing = np.flatnonzero(column.isna() | np.isin(np.char.lower(cells), ["", "nan"]))
-    if missing.size:
+    texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
+    missing = np.isin(np.char.lower(texts), ["", "nan"]) | (
+        (cells.dtype.kind == "f") & ~np.isfinite(values)
+    )
+    if missing.any():
         raise DataError(
-            f"{where}: row {missing[0] + 1}, column {name!r}: the label is missing; put rows "
-            "without a label in a file of their own."
+            f"{where}: row {np.argmax(missing) + 1}, column {name!r}: the label is missing; put "
+            "rows without a label in a file of their own."
         )
-    return cells
+    return texts
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else str(cell).strip()
 
 
 def _to_number(cell: Any) -> float:
@@ -326,6 +349,43 @@ def _to_number(cell: Any) -> float:
         return math.nan if "_" in str(cell) else float(cell)
     except (TypeError, ValueError):
         return math.nan
+
+
+def _choose_features(
+    columns: Sequence[str], where: str, label: Name, features: Names, sample_weight: Name
+) -> tuple[str, ...]:
+    """Return the feature columns; refuse names that are absent or asked for twice."""
+    _check_names(columns, where)
+    shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
+    if isinstance(features, str):
+        raise DataError(f"features={features!r} is one string: give a list of column names.")
+    chosen = () if features is None else listed("features", features, "a list of column names")
+    asked = [("label", label), ("sample_weight", sample_weight)]
+    seen = set[str]()
+    for argument, name in [*asked, *(("features", name) for name in chosen)]:
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise TypeError(message(argument, name, "the name of a column, as text"))
+        if name not in columns:
+            near = difflib.get_close_matches(name, columns, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise DataError(
+                f"{where}: no column {name!r} ({argument}).{hint} The columns are {shown}."
+            )
+        if name in seen:
+            raise DataError(f"{where}: the column {name!r} is asked for twice: name it once.")
+        seen.add(name)
+    used = tuple(chosen) if features is not None else tuple(n for n in columns if n not in seen)
+    if not used:
+        raise DataError(f"{where}: no feature column is left of {shown}.")
+    return used
+
+
+def _check_names(columns: Sequence[str], where: str) -> None:
+    name, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise DataError(f"{where}: the column {name!r} appears twice; rename one of them.")
 
 
 # -- svmlight and npz -------------------------------------------------------------------------
@@ -369,7 +429,10 @@ def _read_svmlight(
         raise DataError(f"{file.name}: {error}.") from error
     # One large index makes a table of any width.
     _check_size(file, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
-    return _from_arrays(X, y, None, _numbered_names(X), features, file.name)
+    names = _numbered_names(X)
+    used = _choose_features(names, file.name, None, features, None)
+    X = X if features is None else X[:, [names.index(name) for name in used]]
+    return Table(X, y, used, int(X.shape[0]))
 
 
 def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> Table:
@@ -391,110 +454,25 @@ def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> 
     label = "y" if label is None and "y" in arrays else label
     for argument, name in (("X", "X"), ("label", label), ("sample_weight", sample_weight)):
         if name is not None and name not in arrays:
-            raise DataError(
-                f"{where}: no array {name!r} ({argument}); arrays: {', '.join(held) or 'none'}."
-            )
+            raise DataError(f"{where}: no array {name!r} ({argument}); arrays: {', '.join(held)}.")
     X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
         raise DataError(
             f"{where}: 'X' has shape {X.shape} and type {X.dtype}; a non-empty table of numbers "
             "(2 dimensions) is needed."
         )
-    X = np.ascontiguousarray(X, dtype=np.float64)
     names = tuple(map(str, arrays.get("feature_names", ()))) or _numbered_names(X)
     if len(names) != X.shape[1]:
         raise DataError(f"{where}: {len(names)} feature_names for {X.shape[1]} columns of 'X'.")
-    _check_finite(X, where, names)
-    y, weights = (
-        None if name is None else _vector(arrays[name], where, name, len(X))
-        for name in (label, sample_weight)
-    )
-    if weights is not None:
-        if weights.dtype.kind != "f":
-            raise DataError(f"{where}: {sample_weight!r} has type {weights.dtype}, not numbers.")
-        _check_weights(weights, where, str(sample_weight))
-    return _from_arrays(X, y, weights, names, features, where)
-
-
-def _vector(array: NDArray[Any], where: str, name: str, rows: int) -> NDArray[Any]:
-    if array.shape != (rows,):
-        raise DataError(f"{where}: {name!r} has shape {array.shape}, 'X' has {rows} rows.")
-    if array.dtype.kind in "biuf":
-        array = array.astype(np.float64)
-        _check_finite(array[:, None], where, (name,))
-    return array
-
-
-def _from_arrays(
-    X: Any, y: Any, weights: Any, names: tuple[str, ...], features: Any, where: str
-) -> Table:
-    used = _choose_features(names, where, None, features, None)
-    if features is not None:
-        place = {name: index for index, name in enumerate(names)}
-        X = X[:, [place[name] for name in used]]
-    return Table(X, y, used, int(X.shape[0]), weights)
+    _check_names(names, where)
+    columns = dict(zip(names, X.T, strict=True))
+    for name in filter(None, (label, sample_weight)):
+        array = arrays[name]
+        if array.shape != X.shape[:1]:
+            raise DataError(f"{where}: {name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
+        columns[name] = array.astype(np.float64) if array.dtype.kind == "b" else array
+    return _from_columns(columns, where, label, features, sample_weight)
 
 
 def _numbered_names(X: Any) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
-
-
-# -- columns ----------------------------------------------------------------------------------
-
-
-def _choose_features(
-    columns: Sequence[str], where: str, label: Name, features: Names, sample_weight: Name
-) -> tuple[str, ...]:
-    """Return the feature columns; refuse names that are absent or asked for twice."""
-    _check_names(columns, where)
-    shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
-    if isinstance(features, str):
-        raise DataError(f"features={features!r} is one string: give a list of column names.")
-    chosen = () if features is None else listed("features", features, "a list of column names")
-    asked = [("label", label), ("sample_weight", sample_weight)]
-    seen = set[str]()
-    for argument, name in [*asked, *(("features", name) for name in chosen)]:
-        if name is None:
-            continue
-        if not isinstance(name, str):
-            raise TypeError(message(argument, name, "the name of a column, as text"))
-        if name not in columns:
-            near = difflib.get_close_matches(name, columns, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise DataError(
-                f"{where}: no column {name!r} ({argument}).{hint} The columns are {shown}."
-            )
-        if name in seen:
-            raise DataError(f"{where}: the column {name!r} is asked for twice: name it once.")
-        seen.add(name)
-    used = tuple(chosen) if features is not None else tuple(n for n in columns if n not in seen)
-    if not used:
-        raise DataError(f"{where}: no feature column is left of {shown}.")
-    return used
-
-
-def _check_names(columns: Sequence[str], where: str) -> None:
-    name, count = Counter(columns).most_common(1)[0]
-    if count > 1:
-        raise DataError(f"{where}: the column {name!r} appears twice; rename one of them.")
-
-
-def _check_weights(weights: NDArray[np.float64], where: str, name: str) -> None:
-    bad = np.flatnonzero(weights < 0)
-    if bad.size:
-        raise DataError(
-            f"{where}: row {bad[0] + 1}, column {name!r}: the weight {weights[bad[0]]} is not "
-            "allowed; weights are finite and at least 0."
-        )
-    if not weights.any():
-        raise DataError(f"{where}: every weight in {name!r} is 0; at least one must be positive.")
-
-
-def _check_finite(X: NDArray[np.float64], where: str, names: Sequence[str]) -> None:
-    bad = np.argwhere(~np.isfinite(X))
-    if len(bad):
-        row, column = bad[0]
-        raise DataError(
-            f"{where}: row {row + 1}, column {names[column]!r}: {X[row, column]} is not finite; "
-            "fill it in or remove the row."
-        )
