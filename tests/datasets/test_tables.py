@@ -132,7 +132,9 @@ class TestCsv:
         with pytest.raises(DataError, match=r"row 2, column 'y': the label is missing"):
             read_table(_write(tmp_path, f"a,y\n1,1\n2,{cell}\n"), label="y")
 
-    @pytest.mark.parametrize(("cells", "words"), [(("1", "-1"), "-1.0"), (("0", "0"), "positive")])
+    @pytest.mark.parametrize(
+        ("cells", "words"), [(("1", "-1"), "negative"), (("0", "0"), "positive")]
+    )
     def test_weights(self, tmp_path: Path, cells: tuple[str, str], words: str) -> None:
         path = _write(tmp_path, f"a,w\n1,{cells[0]}\n2,{cells[1]}\n")
         with pytest.raises(DataError, match=words):
@@ -175,7 +177,7 @@ class TestSvmlight:
             (b"red 1:1\n", {}, "not LIBSVM text"),
             (b"", {}, "empty"),
             (b"1 1:nan\n", {}, "not finite"),
-            (b"1 1:1\n", {"label": "y"}, "does not apply to svmlight"),
+            (b"1 1:1\n", {"label": "y"}, "not apply to svmlight"),
             (b"1 1:1\n", {"features": ["x9"]}, "no column 'x9'"),
             (b"1 5:1\n", {"n_features": 2}, "not LIBSVM text"),
         ],
@@ -209,7 +211,7 @@ class TestNpz:
             ({"X": np.array([["a"]])}, {}, "table of numbers"),
             ({"X": np.array([[1, np.nan]])}, {}, "row 1, column 'x2': 'nan'"),
             ({"X": np.eye(2), "y": np.array([1, np.inf])}, {}, "row 2, column 'y'"),
-            ({"X": np.array([[object()]], dtype=object)}, {}, "plain arrays"),
+            ({"X": np.array([[object()]], dtype=object)}, {}, "allow_pickle"),
             ({"X": np.eye(2), "feature_names": ["a"]}, {}, "1 feature_names for 2"),
         ],
     )
@@ -222,11 +224,11 @@ class TestNpz:
 
     def test_not_an_archive(self, tmp_path: Path) -> None:
         (tmp_path / "t.npz").write_bytes(b"rubbish")
-        with pytest.raises(DataError, match="not a readable npz"):
+        with pytest.raises(DataError, match="BadZipFile"):
             read_table(tmp_path / "t.npz")
         with (tmp_path / "u.npz").open("wb") as file:
             np.save(file, np.eye(2))
-        with pytest.raises(DataError, match="savez"):
+        with pytest.raises(DataError, match="BadZipFile"):
             read_table(tmp_path / "u.npz")
 
 
@@ -265,7 +267,7 @@ class TestParquet:
     def test_damaged(self, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
         (tmp_path / "t.parquet").write_bytes(b"rubbish")
-        with pytest.raises(DataError, match="not a readable Parquet"):
+        with pytest.raises(DataError, match=r"t\.parquet"):
             read_table(tmp_path / "t.parquet")
 
 

@@ -293,10 +293,10 @@ def test_a_newer_budget_of_one_process_takes_over(pool, tmp_path):
 HOLDS = """
 import sys
 import numpy as np
-from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+from proxyprox.sklearn import LabelBudget, ProxyRidge
 try:
     LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=sys.argv[1])
-except JournalError as error:
+except OSError as error:
     print(error)
 """
 

@@ -53,36 +53,27 @@ def label(
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="Rows drawn at a time.")] = 10,
-    criterion: Annotated[
-        str, typer.Option(help="How rows are drawn: uniform, uncertainty or leverage.")
-    ] = "uniform",
-    least_gain: Annotated[
-        float | None,
-        typer.Option(help="Stop when 100 more labels would lower the loss by less."),
-    ] = None,
-    show: Annotated[
-        str,
-        typer.Option(help="Columns (CSV) to show you; the others are features, or these words."),
-    ] = "",
-    ignore: Annotated[
-        str, typer.Option(help="Columns that are no features, such as an identifier.")
-    ] = "",
-    answers: Annotated[
-        Path | None, typer.Option(help="File of the answers; default: beside the data.")
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write the labelled rows with their labels to this CSV.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let --export replace a file it did not write.")
-    ] = False,
+    criterion: Annotated[str, typer.Option(help="uniform, uncertainty or leverage.")] = "uniform",
+    least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
+    show: Annotated[str, typer.Option(help="Columns that you are shown.")] = "",
+    ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
+    answers: Annotated[Path | None, typer.Option(help="File of the answers.")] = None,
+    export: Annotated[Path | None, typer.Option(help="CSV file for the labelled rows.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace any export.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     as_json: console.Json = False,
 ) -> None:
     """Label the rows that are worth it, one question at a time.
 
     A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
-    labels would bring, is printed at the end.
+    labels would bring, is printed at the end. --least-gain stops when 100 more labels would lower
+    the loss by less.
+
+    The columns of --show are shown to you, the others are features, except those of --ignore and
+    identifiers such as a column id; if none is left, the words that you are shown are features.
+
+    The answers are kept beside the data unless --answers names another file. --export replaces
+    what an earlier export of these answers wrote, anything else only with --overwrite.
     """
     from proxyprox._util.digests import file_digest
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
@@ -99,17 +90,9 @@ def label(
     check_files(data, file, export)
     terminal = console.stderr()
     about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
-    with LabelBudget(
-        ProxyLogisticRegression(),
-        pool.X,
-        budget=budget,
-        batch_size=batch,
-        criterion=criterion,
-        least_gain=least_gain,
-        path=file,
-        rng=seed,
-        about=about,
-    ) as bought:
+    options = {"criterion": criterion, "least_gain": least_gain, "about": about, "path": file}
+    options |= {"budget": budget, "batch_size": batch, "rng": seed}
+    with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         try:
             if export is not None and not overwrite:
                 check_earlier_export(export, pool.table(bought.labels, export))
@@ -346,15 +329,10 @@ def check_files(data: Path, answers: Path, export: Path | None) -> None:
     """Refuse files that would replace each other, or that cannot be written."""
     if answers.resolve() == data.resolve():
         raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
-    if export is None:
-        return
     taken = (data, answers, answers.with_name(f"{answers.name}.sqlite"))
-    if export.resolve() in [path.resolve() for path in taken]:
-        raise CommandError(
-            f"--export would replace the rows or the answers in {export}: name another file, for "
-            f"example --export {data.stem}-labelled.csv."
-        )
-    if export.is_dir() or not export.parent.is_dir():
+    if export is not None and export.resolve() in [path.resolve() for path in taken]:
+        raise CommandError(f"--export would replace the rows or the answers: {export}.")
+    if export is not None and (export.is_dir() or not export.parent.is_dir()):
         raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
 
 

@@ -14,7 +14,8 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -139,37 +140,49 @@ def read_table(
     kind = _format_of(file) if format is None else format
     if kind not in tuple(ENDINGS):
         raise DataError(f"format={kind!r} is not known: use {', '.join(ENDINGS)}.")
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
-        raise DataError(f"the data file {str(path)!r} {what}; check the path.")
     if n_features is not None and kind != "svmlight":
         raise DataError(f"n_features={n_features} applies to svmlight files, not to {kind}.")
-    try:
+    with _errors_of(file):
         if kind == "svmlight":
             return _read_svmlight(file, label, features, sample_weight, n_features)
         if kind == "npz":
             return _read_npz(file, label, features, sample_weight)
-        frame = read_csv(file, label) if kind == "csv" else _read_parquet(file)
-        return _from_columns(frame, file.name, label, features, sample_weight)
-    except MemoryError as error:
-        raise DataError(f"{file.name}: the table does not fit into memory.") from error
-    except PermissionError as error:
-        raise DataError(f"the data file {str(path)!r} may not be read by this user.") from error
+        frame = _read_csv(file, label) if kind == "csv" else _read_parquet(file)
+        return _from_columns(frame, label, features, sample_weight)
+
+
+def read_cells(path: Path) -> Any:
+    """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
+    kind = _format_of(path)
+    with _errors_of(path):
+        if kind == "csv":
+            return _read_csv(path, text=True).fillna("")
+        return _read_parquet(path).astype(str) if kind == "parquet" else None
+
+
+@contextmanager
+def _errors_of(file: Path) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise DataError(f"the data file {str(file)!r} {what}; check the path.")
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{file.name}: {error}") from error
+    except (EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{file.name} cannot be read: {error!r}.") from error
 
 
 def _format_of(file: Path) -> Format:
     name = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
     kinds = [kind for kind, endings in ENDINGS.items() if name.suffix.lower() in endings]
     if not kinds:
-        endings = ", ".join(ending for group in ENDINGS.values() for ending in group)
         raise DataError(
-            f"{file.name}: the ending does not tell the format; use one of {endings}, or pass "
-            "format=."
+            f"{file.name}: the ending does not tell the format; use one of "
+            f"{', '.join(sum(ENDINGS.values(), ()))}, or pass format=."
         )
     return kinds[0]
-
-
-# -- files ------------------------------------------------------------------------------------
 
 
 def read_bytes(path: Path, suffix: str | None = None) -> bytes:
@@ -181,9 +194,6 @@ def read_bytes(path: Path, suffix: str | None = None) -> bytes:
         with COMPRESSIONS[suffix](path) as file:
             content: bytes = file.read(_size_limit(path) + 1)
     except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
-        # Damage is reported as an OSError without a number, a folder or a full disk with one.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
         raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
     _check_size(path, "the content", len(content))
     return content
@@ -194,7 +204,7 @@ def _size_limit(path: Path) -> int:
     if not given:
         return max(EXPANDED_LEAST, EXPANDED_RATIO * path.stat().st_size)
     if not re.fullmatch(r"\d*\.?\d+", given):
-        raise DataError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
+        raise ValueError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
     return int(float(given) * 1e6)
 
 
@@ -202,98 +212,69 @@ def _check_size(path: Path, what: str, size: int) -> None:
     """Refuse a small file that would fill the memory."""
     limit = _size_limit(path)
     if size > limit:
-        raise DataError(
-            f"{path.name}: {what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of "
-            "proportion to the file; if it is meant to, set the environment variable "
-            f"{EXPAND_VARIABLE} to the megabytes it may take."
+        raise ValueError(
+            f"{what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of proportion "
+            f"to the file; if it is meant to, set {EXPAND_VARIABLE} to the megabytes it may take."
         )
 
 
 # -- CSV and Parquet --------------------------------------------------------------------------
 
 
-def read_csv(path: Path, text: str | bool | None = None) -> Any:
+def _read_csv(path: Path, text: str | bool | None = None) -> Any:
     """Return a CSV file as a DataFrame; cells of the column `text`, True for all, stay text."""
-    where = path.name
-    pd: Any = require("pandas", extra="data", purpose=f"reading {where} (CSV)")
+    pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (CSV)")
+    content = read_bytes(path)
+    first = re.search(rb"\S.*", content)
+    if first is None:
+        raise ValueError("the file is empty; it needs a header and data rows.")
+    options = {"encoding": "utf-8-sig", "index_col": False, "keep_default_na": False}
+    options |= {
+        "low_memory": False,
+        "sep": max(",;\t", key=lambda sep: first[0].count(sep.encode())),
+    }
+    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
+        options["float_precision"] = "round_trip"  # newer releases always are exact
     try:
-        content = read_bytes(path)
-        first = re.search(rb"\S.*", content)
-        if first is None:
-            raise DataError(f"{where}: the file is empty; it needs a header and data rows.")
-        options = {
-            "sep": max(",;\t", key=lambda separator: first[0].count(separator.encode())),
-            "encoding": "utf-8-sig",
-            "index_col": False,
-            "keep_default_na": False,
-            "low_memory": False,
-        }
-        if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
-            options["float_precision"] = "round_trip"  # newer releases always are exact
         head = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, **options)
         columns = [str(cell).strip() for cell in head.iloc[0]]
+        options |= {"names": columns, "dtype": str if text is True else {text: str}}
         if "" in columns or np.isfinite([_to_number(name) for name in columns]).all():
-            shown = ", ".join(map(repr, columns[:4]))
-            raise DataError(f"{where}: the first line must name every column, but has {shown}.")
-        _check_names(columns, where)
-        types = str if text is True else {text: str}
+            raise ValueError(f"the first line must name every column, but has {columns[:4]}.")
+        _check_names(columns)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(io.BytesIO(content), names=columns, header=0, dtype=types, **options)
-    except DataError:
-        raise
-    except (ValueError, Warning) as error:
-        raise DataError(
-            f"{where}: not a table ({str(error).strip()}); save it as UTF-8 text with a header "
-            "line and as many cells in every row."
+            return pd.read_csv(io.BytesIO(content), header=0, **options)
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise ValueError(
+            f"not a table ({str(error).strip()}); save it as UTF-8 text with a header line and as "
+            "many cells in every row."
         ) from error
-
-
-def read_cells(path: Path) -> Any:
-    """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
-    kind = _format_of(path)
-    if kind == "csv":
-        return read_csv(path, text=True).fillna("")
-    return _read_parquet(path).astype(str) if kind == "parquet" else None
 
 
 def _read_parquet(path: Path) -> Any:
     purpose = f"reading {path.name} (Parquet)"
     pd: Any = require("pandas", extra="data", purpose=purpose)
     parquet: Any = require("pyarrow.parquet", extra="data", purpose=purpose)
-    try:
-        shape = parquet.read_metadata(path)
-        what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
-        _check_size(path, what, 8 * shape.num_rows * shape.num_columns)
-        frame = pd.read_parquet(path)
-    except DataError:
-        raise
-    except Exception as error:  # pyarrow's errors have no public base of their own
-        raise DataError(f"{path.name}: not a readable Parquet file ({error}).") from error
-    frame.columns = [str(name) for name in frame.columns]
-    return frame
+    shape = parquet.read_metadata(path)
+    what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
+    _check_size(path, what, 8 * shape.num_rows * shape.num_columns)
+    return pd.read_parquet(path).rename(columns=str)
 
 
-# -- columns ----------------------------------------------------------------------------------
-
-
-def _from_columns(
-    columns: Any, where: str, label: Name, features: Names, sample_weight: Name
-) -> Table:
+def _from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
     """Return a table from a DataFrame or a dict of arrays."""
-    used = _choose_features(tuple(columns), where, label, features, sample_weight)
+    used = _choose_features(tuple(columns), label, features, sample_weight)
     if len(columns[used[0]]) == 0:
-        raise DataError(f"{where}: the table has no rows, only the names of its columns.")
-    X = np.column_stack([_numbers(columns[name], where, name) for name in used])
-    y = None if label is None else _labels(columns[label], where, label)
-    weights = None
-    if sample_weight is not None:
-        weights = _numbers(columns[sample_weight], where, sample_weight)
-        if (weights < 0).any() or not weights.any():
-            raise DataError(
-                f"{where}: weights in {sample_weight!r} go from {weights.min():g} to "
-                f"{weights.max():g}; none may be negative, and one must be positive."
-            )
+        raise ValueError("the table has no rows, only the names of its columns.")
+    X = np.column_stack([_numbers(columns[name], name) for name in used])
+    y = None if label is None else _labels(columns[label], label)
+    weights = None if sample_weight is None else _numbers(columns[sample_weight], sample_weight)
+    if weights is not None and ((weights < 0).any() or not weights.any()):
+        raise ValueError(
+            f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}; none "
+            "may be negative, and one must be positive."
+        )
     return Table(X, y, used, len(X), weights)
 
 
@@ -304,7 +285,7 @@ def _floats(cells: NDArray[Any]) -> NDArray[np.float64]:
     return np.array([_to_number(cell) for cell in cells], dtype=np.float64)
 
 
-def _numbers(column: Any, where: str, name: str) -> NDArray[np.float64]:
+def _numbers(column: Any, name: str) -> NDArray[np.float64]:
     """Return a column as numbers, or name the first cell that is none."""
     cells = np.asarray(column)
     values = _floats(cells)
@@ -315,25 +296,21 @@ def _numbers(column: Any, where: str, name: str) -> NDArray[np.float64]:
     remedy = "encode text as numbers first, or leave the column out of 'features'"
     if shown.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
         shown, remedy = shown or "an empty cell", "fill it in or remove the row"
-    raise DataError(
-        f"{where}: row {bad[0] + 1}, column {name!r}: {shown!r} is not a number; {remedy}."
-    )
+    raise ValueError(f"row {bad[0] + 1}, column {name!r}: {shown!r} is not a number; {remedy}.")
 
 
-def _labels(column: Any, where: str, name: str) -> NDArray[Any]:
+def _labels(column: Any, name: str) -> NDArray[Any]:
     """Return labels as numbers if every one of them is a number, else as text."""
     cells = np.asarray(column)
     values = _floats(cells)
     if cells.dtype.kind != "b" and np.isfinite(values).all():
         return values
     texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
-    missing = np.isin(np.char.lower(texts), ["", "nan"]) | (
-        (cells.dtype.kind == "f") & ~np.isfinite(values)
-    )
+    missing = np.isin(np.char.lower(texts), ["", "nan", "inf", "-inf"])
     if missing.any():
-        raise DataError(
-            f"{where}: row {np.argmax(missing) + 1}, column {name!r}: the label is missing; put "
-            "rows without a label in a file of their own."
+        raise ValueError(
+            f"row {np.argmax(missing) + 1}, column {name!r}: the label is missing; put rows "
+            "without a label in a file of their own."
         )
     return texts
 
@@ -352,40 +329,37 @@ def _to_number(cell: Any) -> float:
 
 
 def _choose_features(
-    columns: Sequence[str], where: str, label: Name, features: Names, sample_weight: Name
+    columns: Sequence[str], label: Name, features: Names, sample_weight: Name
 ) -> tuple[str, ...]:
     """Return the feature columns; refuse names that are absent or asked for twice."""
-    _check_names(columns, where)
+    _check_names(columns)
     shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
     if isinstance(features, str):
-        raise DataError(f"features={features!r} is one string: give a list of column names.")
+        raise ValueError(f"features={features!r} is one string: give a list of column names.")
     chosen = () if features is None else listed("features", features, "a list of column names")
     asked = [("label", label), ("sample_weight", sample_weight)]
+    asked = [pair for pair in asked if pair[1] is not None]
     seen = set[str]()
     for argument, name in [*asked, *(("features", name) for name in chosen)]:
-        if name is None:
-            continue
         if not isinstance(name, str):
             raise TypeError(message(argument, name, "the name of a column, as text"))
         if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise DataError(
-                f"{where}: no column {name!r} ({argument}).{hint} The columns are {shown}."
-            )
+            raise ValueError(f"no column {name!r} ({argument}).{hint} The columns are {shown}.")
         if name in seen:
-            raise DataError(f"{where}: the column {name!r} is asked for twice: name it once.")
+            raise ValueError(f"the column {name!r} is asked for twice: name it once.")
         seen.add(name)
     used = tuple(chosen) if features is not None else tuple(n for n in columns if n not in seen)
     if not used:
-        raise DataError(f"{where}: no feature column is left of {shown}.")
+        raise ValueError(f"no feature column is left of {shown}.")
     return used
 
 
-def _check_names(columns: Sequence[str], where: str) -> None:
+def _check_names(columns: Sequence[str]) -> None:
     name, count = Counter(columns).most_common(1)[0]
     if count > 1:
-        raise DataError(f"{where}: the column {name!r} appears twice; rename one of them.")
+        raise ValueError(f"the column {name!r} appears twice; rename one of them.")
 
 
 # -- svmlight and npz -------------------------------------------------------------------------
@@ -397,8 +371,6 @@ def parse_svmlight(
     """Return svmlight text as a CSR matrix and its labels."""
     from sklearn.datasets import load_svmlight_file
 
-    if not text.strip():
-        raise ValueError("the file is empty")
     try:
         X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
     except (ValueError, OverflowError, IndexError) as error:
@@ -406,7 +378,7 @@ def parse_svmlight(
             f"not LIBSVM text, 'label index:value …' on each line ({error})"
         ) from error
     if 0 in X.shape:
-        raise ValueError("no row with a feature in it")
+        raise ValueError("it is empty: no row with a feature in it")
     if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
         raise ValueError("it holds a value that is not finite")
     return X, y
@@ -415,63 +387,48 @@ def parse_svmlight(
 def _read_svmlight(
     file: Path, label: Name, features: Names, sample_weight: Name, n_features: int | None
 ) -> Table:
-    for argument, value in (("label", label), ("sample_weight", sample_weight)):
-        if value is not None:
-            raise DataError(
-                f"{file.name}: {argument}={value!r} does not apply to svmlight, where the label is "
-                "the first entry of each line and rows carry no weight: leave it out."
-            )
-    try:
-        X, y = parse_svmlight(read_bytes(file), n_features)
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"{file.name}: {error}.") from error
+    if label is not None or sample_weight is not None:
+        raise ValueError(
+            f"label={label!r} and sample_weight={sample_weight!r} do not apply to svmlight, where "
+            "the label is the first entry of each line and rows carry no weight: leave them out."
+        )
+    X, y = parse_svmlight(read_bytes(file), n_features)
     # One large index makes a table of any width.
     _check_size(file, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
     names = _numbered_names(X)
-    used = _choose_features(names, file.name, None, features, None)
+    used = _choose_features(names, None, features, None)
     X = X if features is None else X[:, [names.index(name) for name in used]]
     return Table(X, y, used, int(X.shape[0]))
 
 
 def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> Table:
-    where = path.name
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
-        with np.load(path, allow_pickle=False) as found:
-            held = list(found.files)
-            wanted = {"X", "y", "feature_names", label, sample_weight}
-            arrays = {name: found[name] for name in held if name in wanted}
-    except (DataError, MemoryError, PermissionError):
-        raise
-    except Exception as error:  # zipfile, zlib and numpy's parser of headers have many of their own
-        raise DataError(
-            f"{where}: not a readable npz file of plain arrays ({error}); np.savez(path, X=…, y=…) "
-            "writes one."
-        ) from error
+    with zipfile.ZipFile(path) as archive:
+        _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
+    with np.load(path, allow_pickle=False) as found:
+        held = list(found.files)
+        wanted = {"X", "y", "feature_names", label, sample_weight}
+        arrays = {name: found[name] for name in held if name in wanted}
     label = "y" if label is None and "y" in arrays else label
     for argument, name in (("X", "X"), ("label", label), ("sample_weight", sample_weight)):
         if name is not None and name not in arrays:
-            raise DataError(f"{where}: no array {name!r} ({argument}); arrays: {', '.join(held)}.")
+            raise ValueError(f"no array {name!r} ({argument}); arrays: {', '.join(held)}.")
     X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-        raise DataError(
-            f"{where}: 'X' has shape {X.shape} and type {X.dtype}; a non-empty table of numbers "
+        raise ValueError(
+            f"'X' has shape {X.shape} and type {X.dtype}; a non-empty table of numbers "
             "(2 dimensions) is needed."
         )
     names = tuple(map(str, arrays.get("feature_names", ()))) or _numbered_names(X)
     if len(names) != X.shape[1]:
-        raise DataError(f"{where}: {len(names)} feature_names for {X.shape[1]} columns of 'X'.")
-    _check_names(names, where)
+        raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
+    _check_names(names)
     columns = dict(zip(names, X.T, strict=True))
     for name in filter(None, (label, sample_weight)):
         array = arrays[name]
         if array.shape != X.shape[:1]:
-            raise DataError(f"{where}: {name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
+            raise ValueError(f"{name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
         columns[name] = array.astype(np.float64) if array.dtype.kind == "b" else array
-    return _from_columns(columns, where, label, features, sample_weight)
+    return _from_columns(columns, label, features, sample_weight)
 
 
 def _numbered_names(X: Any) -> tuple[str, ...]:

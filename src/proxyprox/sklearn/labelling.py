@@ -8,7 +8,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import validation as check
 from proxyprox._util.digests import data_digest, text_digest
-from proxyprox._util.files import LockedError, locked
+from proxyprox._util.files import locked
 from proxyprox._util.isolation import copied_tree
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
@@ -171,7 +171,7 @@ TABLE = (
 
 
 class JournalError(ValueError):
-    """A journal is in use, belongs to other data or settings, or holds what cannot be used."""
+    """A journal is closed, belongs to other data or settings, or holds what cannot be used."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(printable(text))
@@ -205,24 +205,18 @@ class Journal:
             old_lines = enumerate(old.split(b"\n")[:-1], start=1)
             lines = [(f"line {number} of {path}", line) for number, line in old_lines]
             path = path.with_name(f"{path.name}.sqlite")
-        self.path, self._lock = path, locked(path)
+        self.path, self._place = path, Path(os.path.realpath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._place = Path(os.path.realpath(path))
         key = os.getpid(), self._place
         if key in _OPEN:
             _OPEN[key].close()
-        try:
-            self._lock.__enter__()
-        except LockedError as error:
-            raise JournalError(str(error)) from error
-        _OPEN[key] = self
-        try:
+        with ExitStack() as opened:
+            opened.enter_context(locked(path))
             path.touch()
             with self._transaction() as database:
                 self._begin(database, lines, json.loads(json.dumps(settings)), take)
-        except BaseException:
-            self.close()
-            raise
+            self._held = opened.pop_all()
+        _OPEN[key] = self
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all or none of them; when this returns, they are on disk."""
@@ -238,7 +232,7 @@ class Journal:
         """Let another process have the file."""
         if _OPEN.get((os.getpid(), self._place)) is self:
             del _OPEN[os.getpid(), self._place]
-            self._lock.__exit__(None, None, None)
+            self._held.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
