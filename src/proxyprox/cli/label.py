@@ -90,7 +90,12 @@ def label(
     check_files(data, file, export)
     terminal = console.stderr()
     about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
-    options = {"criterion": criterion, "least_gain": least_gain, "about": about, "path": file}
+    options: dict[str, Any] = {
+        "criterion": criterion,
+        "least_gain": least_gain,
+        "about": about,
+        "path": file,
+    }
     options |= {"budget": budget, "batch_size": batch, "rng": seed}
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         try:
@@ -249,7 +254,7 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
         terminal.print()
         say(terminal, f"Row {row + 1}, label {number + 1} of {bought.budget}", style="bold")
         say(terminal, pool.text_of(row))
-        found = []
+        found: list[Any] = []
         while len(found) != 1:
             # Not by a prompt of typer's, which puts a blank on standard output.
             terminal.print(console.plain(f"{choices}: "), end="", soft_wrap=True)

@@ -28,7 +28,8 @@ from proxyprox._util.text import printable
 from proxyprox._util.validation import file_path, listed, message
 
 Format = Literal["csv", "parquet", "svmlight", "npz"]
-Name, Names = str | None, Sequence[str] | None
+Name = str | None
+Names = Sequence[str] | None
 
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
