@@ -224,7 +224,7 @@ def test_cache_folder_of_each_system(
 
 @pytest.mark.parametrize("name", ["", "../tiny", "a/b", ".tiny", "a\\b"])
 def test_names_are_not_paths(cache: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is not the name of a data set"):
+    with pytest.raises(ValueError, match="is not a known data set"):
         load(name)
 
 

@@ -206,14 +206,9 @@ def load(
     >>> data.X.shape, data.y.tolist()
     ((2, 3), [1.0, -1.0])
     """
-    if not name or name.startswith(".") or Path(name).name != name or "\\" in name:
-        raise ValueError(
-            f"name={name!r} is not the name of a data set: give one of {', '.join(REGISTRY)}, or "
-            "the name of a file without its folder and ending."
-        )
     entry = REGISTRY.get(name)
     folder, cache = user_folder(), cache_folder()
-    for place in filter(None, (folder, cache)):
+    for place in filter(None, (folder, cache) if Path(name).name == name else ()):
         found = find_in(place, name)
         if found is None:
             continue
@@ -228,16 +223,15 @@ def load(
                 ) from error
             found.unlink(missing_ok=True)  # a download replaces it
 
-    looked = f"{DATA_VARIABLE} (not set)"
-    if folder is not None:
-        looked = f"{folder} ({DATA_VARIABLE}{'' if folder.is_dir() else ', no such folder'})"
+    exists = folder is not None and folder.is_dir()
+    looked = f"{folder} ({DATA_VARIABLE}{'' if exists else ', not set or no such folder'})"
     if entry is None:
         near = difflib.get_close_matches(name, REGISTRY, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"name={name!r} is not a known data set ({', '.join(REGISTRY)}), and neither {looked} "
-            f"nor {cache} has a file of that name.{hint} Put {name}.svm (LIBSVM format) in the "
-            f"folder that {DATA_VARIABLE} names to load your own."
+            f"name={name!r} is not a known data set ({', '.join(REGISTRY)}).{hint} To load your "
+            f"own, put {name}.svm (LIBSVM format) in the folder that {DATA_VARIABLE} names: it is "
+            f"neither in {looked} nor in {cache}."
         )
     base = (base_url or os.environ.get(URL_VARIABLE, "").strip() or BASE_URL).rstrip("/")
     url = check_url(f"{base}/{entry.file}")
@@ -266,22 +260,21 @@ def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool, timeo
     def refuse_plain_http(response: Any, **_: Any) -> None:
         check_url(urljoin(response.url, response.headers.get("location", "")))
 
+    options = {"timeout": timeout, "hooks": {"response": refuse_plain_http}}
+    http = pooch.HTTPDownloader(progressbar=progress, **options)
+
     def download(url: str, file: str, manager: Any) -> None:
-        http = pooch.HTTPDownloader(
-            progressbar=progress, timeout=timeout, hooks={"response": refuse_plain_http}
-        )
         http(url, file, manager)
         try:
             _read(Path(file), name, entry, url, suffix=Path(entry.file).suffix)
         except ValueError as error:
             raise DatasetCorruptError(
-                f"what {url} sent is not {name!r}: {error}. Nothing was kept. If the address is "
-                f"right, try again later, or put a good copy in a folder named by {DATA_VARIABLE}."
+                f"what {url} sent is not {name!r}: {error}. Nothing was kept: try again later, or "
+                f"put a good copy in a folder named by {DATA_VARIABLE}."
             ) from error
 
-    files = pooch.create(
-        cache, f"{url.rpartition('/')[0]}/", registry={entry.file: None}, retry_if_failed=2
-    )
+    base, registry = url.removesuffix(entry.file), {entry.file: None}
+    files = pooch.create(cache, base, registry=registry, retry_if_failed=2)
     return Path(files.fetch(entry.file, downloader=download))
 
 
@@ -292,12 +285,11 @@ def _read(
     text = read_bytes(path, suffix)
     if entry is None:
         X, y = parse_svmlight(text)
-        return Dataset(X, y, name, int(X.shape[1]), source)
-    if entry.sha256 is not None and (got := content_digest(text)) != entry.sha256:
-        raise ValueError(
-            f"its content has SHA-256 {got}, expected {entry.sha256} ({len(text):,} bytes read)"
-        )
-    X, y = parse_svmlight(text, entry.features, zero_based=False)
-    if X.shape[0] != entry.rows:
-        raise ValueError(f"it has {X.shape[0]:,} rows, expected {entry.rows:,}")
-    return Dataset(X, y, name, entry.features, source)
+    else:
+        digest = content_digest(text)
+        if entry.sha256 not in (None, digest):
+            raise ValueError(f"its content has SHA-256 {digest}, expected {entry.sha256}")
+        X, y = parse_svmlight(text, entry.features, zero_based=False)
+        if X.shape[0] != entry.rows:
+            raise ValueError(f"it has {X.shape[0]:,} rows, expected {entry.rows:,}")
+    return Dataset(X, y, name, int(X.shape[1]), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import math
@@ -217,6 +218,7 @@ class Journal:
                 self._begin(database, lines, json.loads(json.dumps(settings)), take)
             self._held = opened.pop_all()
         _OPEN[key] = self
+        atexit.register(self.close)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all or none of them; when this returns, they are on disk."""
