@@ -143,7 +143,7 @@ def test_an_export_replaces_only_its_own_earlier_table(rows: Path, tmp_path: Pat
     assert len(target.read_text().splitlines()) == 4
     # The same columns, but rows labelled elsewhere.
     mine = "a,b,note,label\n1,2,by hand,up\n"
-    for content in (mine, "notes of mine\n", "\x00"):
+    for content in (mine, "notes of mine\n", "\n", "\x00"):
         target.write_text(content)
         done = label(rows, "up\n\n", "--export", str(target))
         assert done.exit_code == 2

@@ -90,13 +90,8 @@ def label(
     check_files(data, file, export)
     terminal = console.stderr()
     about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
-    options: dict[str, Any] = {
-        "criterion": criterion,
-        "least_gain": least_gain,
-        "about": about,
-        "path": file,
-    }
-    options |= {"budget": budget, "batch_size": batch, "rng": seed}
+    options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
+    options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         try:
             if export is not None and not overwrite:
@@ -174,25 +169,21 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     try:
         cells = read_cells(path)
         if show and cells is None:
-            raise CommandError(
-                f"--show needs a CSV or Parquet file, got {path.name}: leave it out."
-            )
+            raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
         columns = list(read_table(path).feature_names if cells is None else cells)
         for option, names in (("--show", show), ("--ignore", ignore)):
             absent = [name for name in names if name not in columns]
             if absent:
-                raise CommandError(
-                    f"{option} names the column {absent[0]!r}, but {path.name} has "
-                    f"{_first(columns)}."
-                )
+                there = f"{path.name} has {_first(columns)}"
+                raise CommandError(f"{option} names the column {absent[0]!r}, but {there}.")
         ids = [] if cells is None else [name for name in cells if _is_identifier(cells[name])]
         left = [name for name in dict.fromkeys([*ignore, *ids]) if name not in show]
         without = f" Left out: {_first(left)}." if left else ""
         features = [name for name in columns if name not in (*show, *left)]
         if not features:
-            X, words = _words([" ".join(row) for row in cells[show].to_numpy()], path)
-            note = f"Features: the words of {_first(show)}.{without}"
-            return Pool(X, words, cells, show, note)
+            texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
+            X, words = _words(texts, path)
+            return Pool(X, words, cells, show, f"Features: the words of {_first(show)}.{without}")
         X = read_table(path, features=features).X
     except DataError as error:
         # Python has arguments for the format and the features, the command line has options.
@@ -203,10 +194,8 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
         raise CommandError(text) from error
     note = f"Features: {_first(features)}.{without}"
     if show:
-        note += (
-            f" The words of {_first(show)} are shown but not used; with all other columns in "
-            "--ignore they are the features."
-        )
+        note += f" The words of {_first(show)} are shown but not used; with all other columns in "
+        note += "--ignore they are the features."
     return Pool(X, features, cells, show, note)
 
 
@@ -291,10 +280,8 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
     """Return what was bought and what it is worth."""
     counts = Counter(map(str, bought.labels.values()))
     shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    labels = (
-        f"1 label ({shares}) is" if bought.spent == 1 else f"{bought.spent} labels ({shares}) are"
-    )
-    sentences = [f"{labels} in {bought.path}."]
+    noun, verb = ("label", "is") if bought.spent == 1 else ("labels", "are")
+    sentences = [f"{bought.spent} {noun} ({shares}) {verb} in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
         model = bought.fit()
@@ -345,10 +332,10 @@ def check_earlier_export(target: Path, table: str) -> None:
     """Refuse to replace a file that an earlier export of these answers cannot have written."""
     found = target.read_bytes().decode("utf-8", "replace") if target.is_file() else ""
     # Answers are only added or corrected: rows of an earlier export are among those of now.
-    earlier, now = (
-        {line.rpartition(_separator(target))[0] for line in text.splitlines()}
-        for text in (found, table)
-    )
+    tables = [
+        csv.reader(io.StringIO(text), delimiter=_separator(target)) for text in (found, table)
+    ]
+    earlier, now = ({tuple(row[:-1]) for row in rows} for rows in tables)
     if not earlier <= now:
         raise CommandError(
             f"--export would replace {target}, which holds something other than rows labelled "

@@ -99,8 +99,10 @@ def cache_folder() -> Path:
     return home / "proxyprox"
 
 
-def find_in(folder: Path, name: str) -> Path | None:
+def find_in(folder: Path | None, name: str) -> Path | None:
     """Return the first file of `folder` that holds set `name`, or None."""
+    if folder is None or Path(name).name != name:
+        return None
     candidates = (folder / f"{name}{suffix}" for suffix in SUFFIXES)
     return next((path for path in candidates if path.is_file()), None)
 
@@ -208,7 +210,7 @@ def load(
     """
     entry = REGISTRY.get(name)
     folder, cache = user_folder(), cache_folder()
-    for place in filter(None, (folder, cache) if Path(name).name == name else ()):
+    for place in (folder, cache):
         found = find_in(place, name)
         if found is None:
             continue

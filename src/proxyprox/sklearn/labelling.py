@@ -461,7 +461,9 @@ class LabelBudget:
         self._fitted: Any = None
         self._seed = check.whole("rng", rng, 0)
         self._classes = (about or {}).get("classes")
-        self._journal = None if path is None else self._open_journal(Path(path), criterion, about)
+        self._journal: Journal | None = None
+        if path is not None:
+            self._journal = self._open_journal(Path(path), criterion, about)
         self.path = None if self._journal is None else self._journal.path
 
     def _open_journal(self, path: Path, criterion: Any, about: Mapping[str, Any] | None) -> Journal:
@@ -470,7 +472,7 @@ class LabelBudget:
         settings |= {"floor": self.floor, **(about or {})}
         if "data" not in settings:
             settings |= {"data": data_digest(self.X), "columns": int(np.prod(self.X.shape[1:]))}
-        return Journal(path, settings, self._take)
+        return Journal(path, settings, lambda entry: self._record([entry]))
 
     def close(self) -> None:
         """Let another process have the file of answers; this object buys no more of them."""
@@ -631,10 +633,6 @@ class LabelBudget:
             self._journal.append(entries)
         for entry in entries:
             self._count(entry)
-
-    def _take(self, entry: Entry) -> None:
-        self._check(entry)
-        self._count(entry)
 
     def _check(self, entry: Entry) -> None:
         if "draw" in entry:
