@@ -104,11 +104,9 @@ def label(
                 write_export(export, pool.table(bought.labels, export))
             found = summary(bought, export if bought.spent else None)
         except KeyboardInterrupt:
-            raise CommandError(
-                f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same command "
-                "resumes from there.",
-                console.INTERRUPTED,
-            ) from None
+            text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
+            text += "command resumes from there."
+            raise CommandError(text, console.INTERRUPTED) from None
     if as_json:
         console.emit(found)
     else:
@@ -162,10 +160,7 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     from proxyprox.datasets.tables import DataError, read_cells, read_table
 
     if str(path) == "-":
-        raise CommandError(
-            "label needs the rows in a file, because the answers come from standard input: name a "
-            "CSV, Parquet, svmlight or npz file instead of '-'."
-        )
+        raise CommandError("label needs the rows in a file: standard input brings the answers.")
     try:
         cells = read_cells(path)
         if show and cells is None:
@@ -188,10 +183,8 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     except DataError as error:
         # Python has arguments for the format and the features, the command line has options.
         text = str(error).replace(", or pass format=.", ".")
-        text = text.replace(
-            "leave the column out of 'features'", "list the column in --show or in --ignore, too"
-        )
-        raise CommandError(text) from error
+        here = "list the column in --show or in --ignore, too"
+        raise CommandError(text.replace("leave the column out of 'features'", here)) from error
     note = f"Features: {_first(features)}.{without}"
     if show:
         note += f" The words of {_first(show)} are shown but not used; with all other columns in "
@@ -337,10 +330,8 @@ def check_earlier_export(target: Path, table: str) -> None:
     ]
     earlier, now = ({tuple(row[:-1]) for row in rows} for rows in tables)
     if not earlier <= now:
-        raise CommandError(
-            f"--export would replace {target}, which holds something other than rows labelled "
-            "here: name another file, or add --overwrite."
-        )
+        what = f"{target}, which holds something other than rows labelled here"
+        raise CommandError(f"--export would replace {what}: name another file, or add --overwrite.")
 
 
 def write_export(target: Path, table: str) -> None:
@@ -350,11 +341,8 @@ def write_export(target: Path, table: str) -> None:
     try:
         atomic_write_bytes(target, table.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise CommandError(
-            f"--export cannot write {target}: {error.strerror}. The answers are kept, and so is "
-            "an earlier export.",
-            console.BAD_RUN,
-        ) from error
+        text = f"--export cannot write {target}: {error.strerror}. All answers are kept."
+        raise CommandError(text, console.BAD_RUN) from error
 
 
 def _separator(target: Path) -> str:

@@ -272,10 +272,8 @@ def _from_columns(columns: Any, label: Name, features: Names, sample_weight: Nam
     y = None if label is None else _labels(columns[label], label)
     weights = None if sample_weight is None else _numbers(columns[sample_weight], sample_weight)
     if weights is not None and ((weights < 0).any() or not weights.any()):
-        raise ValueError(
-            f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}; none "
-            "may be negative, and one must be positive."
-        )
+        got = f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}"
+        raise ValueError(f"{got}; none may be negative, and one must be positive.")
     return Table(X, y, used, len(X), weights)
 
 
@@ -309,10 +307,8 @@ def _labels(column: Any, name: str) -> NDArray[Any]:
     texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
     missing = np.isin(np.char.lower(texts), ["", "nan", "inf", "-inf"])
     if missing.any():
-        raise ValueError(
-            f"row {np.argmax(missing) + 1}, column {name!r}: the label is missing; put rows "
-            "without a label in a file of their own."
-        )
+        place = f"row {np.argmax(missing) + 1}, column {name!r}"
+        raise ValueError(f"{place}: the label is missing; put such rows in a file of their own.")
     return texts
 
 
@@ -375,9 +371,8 @@ def parse_svmlight(
     try:
         X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
     except (ValueError, OverflowError, IndexError) as error:
-        raise ValueError(
-            f"not LIBSVM text, 'label index:value …' on each line ({error})"
-        ) from error
+        text = f"not LIBSVM text, 'label index:value …' on each line ({error})"
+        raise ValueError(text) from error
     if 0 in X.shape:
         raise ValueError("it is empty: no row with a feature in it")
     if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
@@ -389,10 +384,8 @@ def _read_svmlight(
     file: Path, label: Name, features: Names, sample_weight: Name, n_features: int | None
 ) -> Table:
     if label is not None or sample_weight is not None:
-        raise ValueError(
-            f"label={label!r} and sample_weight={sample_weight!r} do not apply to svmlight, where "
-            "the label is the first entry of each line and rows carry no weight: leave them out."
-        )
+        what = f"label={label!r} and sample_weight={sample_weight!r}"
+        raise ValueError(f"{what} do not apply to svmlight, whose lines begin with the label.")
     X, y = parse_svmlight(read_bytes(file), n_features)
     # One large index makes a table of any width.
     _check_size(file, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
@@ -415,10 +408,8 @@ def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> 
             raise ValueError(f"no array {name!r} ({argument}); arrays: {', '.join(held)}.")
     X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-        raise ValueError(
-            f"'X' has shape {X.shape} and type {X.dtype}; a non-empty table of numbers "
-            "(2 dimensions) is needed."
-        )
+        what = f"'X' has shape {X.shape} and type {X.dtype}"
+        raise ValueError(f"{what}; a non-empty table of numbers (2 dimensions) is needed.")
     names = tuple(map(str, arrays.get("feature_names", ()))) or _numbered_names(X)
     if len(names) != X.shape[1]:
         raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")

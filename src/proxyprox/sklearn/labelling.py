@@ -49,10 +49,7 @@ def pool_of(X: Any, estimator: Any) -> Any:
     model, piped = last_step(estimator), isinstance(estimator, Pipeline)
     # A search hands the proxy on to the model that it tries.
     if not isinstance(getattr(model, "estimator", model), ProxyGLM):
-        remedy = (
-            "Put transformers before one of them by make_pipeline, with the model as last step, "
-            "or transform X first."
-        )
+        remedy = "Put transformers before it by make_pipeline, or transform X first."
         allowed = "one of this package's estimators, or a Pipeline that ends in one"
         raise TypeError(message("estimator", type(model).__name__, allowed, remedy))
     if hasattr(X, "tocsr"):
@@ -335,12 +332,9 @@ def answers_of(labels: Any, estimator: Any) -> list[Any]:
         none = is_missing(answer) or (classifier and str(answer).strip() == "")
         if classifier and not none and is_mark(answer, mark):
             none = True
-            warnings.warn(
-                f"The answer {mark!r} marks a row without a label: such rows count as declined. If "
-                "it is a class, give LabelBudget an estimator with unlabelled=None.",
-                UserWarning,
-                stacklevel=3,
-            )
+            text = f"The answer {mark!r} marks a row without a label, which counts as declined. "
+            text += "If it is a class, give LabelBudget an estimator with unlabelled=None."
+            warnings.warn(text, UserWarning, stacklevel=3)
         found.append(None if none else answer)
     return found
 
@@ -519,8 +513,8 @@ class LabelBudget:
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
         answers = answers_of(labels, last_step(self.estimator))
         if len(numbers) != len(answers):
-            got = f"{len(answers)} labels"
-            raise ValueError(message("labels", got, f"one for each of the {len(numbers)} rows"))
+            allowed = f"one for each of the {len(numbers)} rows"
+            raise ValueError(message("labels", f"{len(answers)} labels", allowed))
         known = self.labels.keys() | self.declined | set(self._open)
         strange = [row for row in numbers if row not in known]
         if strange:
