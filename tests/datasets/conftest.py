@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyprox.datasets import library as _load
-from proxyprox.datasets import library as _registry
-from proxyprox.datasets.tables import content_digest
+from proxyprox.datasets import library
 
 TEXT = b"".join(b"%d 1:%d 3:0.5 \n" % (1 + i % 2, i + 1) for i in range(20))
 
@@ -29,6 +27,7 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    pytest.importorskip("pooch")
     state = Server()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,12 +58,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("PROXYPROX_DATA", raising=False)
     monkeypatch.delenv("PROXYPROX_DATA_URL", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("time.sleep", lambda _: None)
     entries = {
-        "tiny": _registry.Entry("tiny", "tiny", 20, 3, content_digest(TEXT)),
-        "packed": _registry.Entry("packed", "packed.bz2", 20, 3),
+        "tiny": library.Entry("tiny", 20, 3, library.content_digest(TEXT)),
+        "packed": library.Entry("packed.bz2", 20, 3),
     }
-    monkeypatch.setattr(_load, "REGISTRY", entries)
+    monkeypatch.setattr(library, "REGISTRY", entries)
     return tmp_path / "cache" / "proxyprox"
 
 

@@ -2,157 +2,348 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import csv
+import io
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxyprox.cli.console import INTERRUPTED, CommandError, Json, examples, guarded
+from proxyprox.cli import console
+from proxyprox.cli.console import CommandError, say
 
 if TYPE_CHECKING:
-    from proxyprox.cli.labelling import Questions
     from proxyprox.sklearn import LabelBudget
 
-EPILOG = examples(
+EPILOG = console.examples(
     "proxyprox label mail.csv --classes spam,ham --show text --budget 200",
     "proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty",
-    "proxyprox label rows.csv --classes yes,no --export labelled.csv",
+    "proxyprox label rows.csv --classes yes,no --ignore id --export labelled.csv",
     "",
     "Every answer is on disk before the next question. Type a class, the beginning of its name or "
     "its number, b to answer the last one again, q or Enter alone to stop; the same command "
-    "goes on where it stopped. One process at a time has the file of answers, an SQLite database.",
+    "resumes where it stopped, after Ctrl-C too. Rows are counted from 1. One process at a time "
+    "has the file of answers, an SQLite database, which counts rows from 0 as Python does.",
     "",
     "In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no "
     "spreadsheet takes it for a formula; numbers stay as they are.",
 )
 
+# How many features of a row are shown, how many words become features, and how many columns a
+# sentence names.
+SHOWN, WORDS, NAMED = 12, 5000, 8
 
-@guarded
+# What may be typed in place of a class, unless a class is called so.
+BACK, STOP = ("b", "back", "<"), ("", "q", "quit")
+HOW = (
+    "Type a class, the beginning of its name or its number; b or < answers the last question "
+    "again, q or Enter alone stops."
+)
+
+
+@console.guarded
 def label(
     data: Annotated[Path, typer.Argument(help="Rows to label: CSV, Parquet, svmlight or npz.")],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="Rows drawn at a time.")] = 10,
-    criterion: Annotated[
-        str, typer.Option(help="How rows are drawn: uniform, uncertainty or leverage.")
-    ] = "uniform",
-    least_gain: Annotated[
-        float | None,
-        typer.Option(help="Stop when 100 more labels would lower the loss by less."),
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns (CSV) to show you, separated by commas; the others are features, or "
-            "these words."
-        ),
-    ] = None,
-    answers: Annotated[
-        Path | None, typer.Option(help="File of the answers; default: beside the data.")
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write the labelled rows with their labels to this CSV.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let --export replace a file it did not write.")
-    ] = False,
+    criterion: Annotated[str, typer.Option(help="uniform, uncertainty or leverage.")] = "uniform",
+    least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
+    show: Annotated[str, typer.Option(help="Columns that you are shown.")] = "",
+    ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
+    answers: Annotated[Path | None, typer.Option(help="File of the answers.")] = None,
+    export: Annotated[Path | None, typer.Option(help="CSV file for the labelled rows.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace any export.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    as_json: Json = False,
+    as_json: console.Json = False,
 ) -> None:
     """Label the rows that are worth it, one question at a time.
 
     A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
-    labels would bring, is printed at the end.
+    labels would bring, is printed at the end. --least-gain stops when 100 more labels would lower
+    the loss by less.
+
+    The columns of --show are shown to you, the others are features, except those of --ignore and
+    identifiers such as a column id; if none is left, the words that you are shown are features.
+
+    The answers are kept beside the data unless --answers names another file. --export replaces
+    what an earlier export of these answers wrote, anything else only with --overwrite.
     """
     from proxyprox._util.digests import file_digest
-    from proxyprox.cli.console import emit, say, stderr, stdout
-    from proxyprox.cli.labelling import (
-        Questions,
-        answers_file,
-        read_pool,
-        refuse_foreign,
-        refuse_losing,
-        same_file,
-        summary,
-    )
-    from proxyprox.cli.labelling import export as write_table
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
-    names = tuple(name.strip() for name in classes.split(",") if name.strip())
+    names = _split(classes)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
-    pool = read_pool(data, show)
-    file = answers_file(data, answers)
-    if same_file(file, data):
-        raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
-    if export is not None:
-        refuse_losing(export, data, file)
-    bought = LabelBudget(
-        ProxyLogisticRegression(),
-        pool.X,
-        budget=budget,
-        batch_size=batch,
-        criterion=criterion,
-        least_gain=least_gain,
-        path=file,
-        rng=seed,
-        about={"classes": sorted(names), "data": file_digest(data), "show": show},
-    )
-    with bought, _kept(bought):
-        file = bought.path or file
-        if export is not None:
-            refuse_losing(export, data, file)
-            if not overwrite:
-                refuse_foreign(export, data, pool, bought.labels)
-        console = stderr()
-        say(console, pool.told)
-        if bought.spent:
-            say(console, f"{bought.spent} answers are in {file} already.")
-        asked = Questions(console, pool, names)
-        if bought.finished is None:
-            asked.explain()
-        _ask_and_tell(bought, asked)
-        if export is not None and bought.spent:
-            write_table(export, data, pool, bought.labels)
-        found: dict[str, Any] = summary(bought, file, export)
+    pool = read_pool(data, _split(show), _split(ignore))
+    file = answers or data.with_name(f"{data.name}.labels.sqlite")
+    if answers is None and not file.exists():
+        # Version 0.1 put its answers there.
+        old = file.with_suffix(".jsonl")
+        file = old if old.is_file() else file
+    check_files(data, file, export)
+    terminal = console.stderr()
+    about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
+    options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
+    options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
+    with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
+        try:
+            if export is not None and not overwrite:
+                check_earlier_export(export, pool.table(bought.labels, export))
+            say(terminal, pool.note)
+            if bought.spent:
+                say(terminal, f"{bought.spent} answers are in {bought.path} already.")
+            ask_and_tell(bought, pool, names)
+            if export is not None and bought.spent:
+                write_export(export, pool.table(bought.labels, export))
+            found = summary(bought, export if bought.spent else None)
+        except KeyboardInterrupt:
+            text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
+            text += "command resumes from there."
+            raise CommandError(text, console.INTERRUPTED) from None
     if as_json:
-        emit(found)
+        console.emit(found)
     else:
         for text in found["sentences"]:
-            say(stdout(), text)
+            say(console.stdout(), text)
 
 
-def _ask_and_tell(bought: LabelBudget, asked: Questions) -> None:
+# -- the rows -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows to be labelled: features, the cells of a CSV, and what is shown of each row."""
+
+    X: Any
+    names: Sequence[str]
+    cells: Any
+    shown: Sequence[str]
+    note: str
+
+    def text_of(self, row: int) -> str:
+        """Return a row as a person sees it."""
+        if self.shown:
+            return "\n".join(f"{name}: {self.cells[name].iloc[row]}" for name in self.shown)
+        values = self._features(row)
+        order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
+        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
+
+    def table(self, labels: dict[int, Any], target: Path) -> str:
+        """Return the labelled rows as CSV or TSV, safe to open in a spreadsheet."""
+        from proxyprox._util.text import without_formula
+
+        names = list(self.names if self.cells is None else self.cells)
+        lines = [[*names, "label" if "label" not in names else "label_"]]
+        for row in sorted(labels):
+            cells = self._features(row) if self.cells is None else self.cells.iloc[row]
+            lines.append([*cells, labels[row]])
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=_separator(target))
+        writer.writerows([without_formula(cell) for cell in line] for line in lines)
+        return text.getvalue()
+
+    def _features(self, row: int) -> list[float]:
+        values = self.X[[row]]
+        values = values.toarray() if hasattr(values, "toarray") else values
+        return values.ravel().tolist()  # type: ignore[no-any-return]
+
+
+def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
+    """Read rows; if no column is left to be a feature, the words of `show` are the features."""
+    from proxyprox.datasets.tables import DataError, read_cells, read_table
+
+    if str(path) == "-":
+        raise CommandError("label needs the rows in a file: standard input brings the answers.")
+    try:
+        cells = read_cells(path)
+        if show and cells is None:
+            raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
+        columns = list(read_table(path).feature_names if cells is None else cells)
+        for option, names in (("--show", show), ("--ignore", ignore)):
+            absent = [name for name in names if name not in columns]
+            if absent:
+                there = f"{path.name} has {_first(columns)}"
+                raise CommandError(f"{option} names the column {absent[0]!r}, but {there}.")
+        ids = [] if cells is None else [name for name in cells if _is_identifier(cells[name])]
+        left = [name for name in dict.fromkeys([*ignore, *ids]) if name not in show]
+        without = f" Left out: {_first(left)}." if left else ""
+        features = [name for name in columns if name not in (*show, *left)]
+        if not features:
+            texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
+            X, words = _words(texts, path)
+            return Pool(X, words, cells, show, f"Features: the words of {_first(show)}.{without}")
+        X = read_table(path, features=features).X
+    except DataError as error:
+        # Python has arguments for the format and the features, the command line has options.
+        text = str(error).replace(", or pass format=.", ".")
+        here = "list the column in --show or in --ignore, too"
+        raise CommandError(text.replace("leave the column out of 'features'", here)) from error
+    note = f"Features: {_first(features)}.{without}"
+    if show:
+        note += f" The words of {_first(show)} are shown but not used; with all other columns in "
+        note += "--ignore they are the features."
+    return Pool(X, features, cells, show, note)
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _is_identifier(cells: Any) -> bool:
+    """Tell by its name and its values whether a column only identifies the rows."""
+    name = re.fullmatch(r"(.*[_ ])?(id|uuid|index|row|nr|no)", cells.name, re.IGNORECASE)
+    return name is not None and cells.is_unique
+
+
+def _words(documents: list[str], path: Path) -> tuple[Any, list[str]]:
+    """Return how often words occur in texts, and the words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
+    try:
+        X = vectorizer.fit_transform(documents)
+    except ValueError:
+        raise CommandError(f"{path.name} has neither numbers nor words to learn from.") from None
+    return X, vectorizer.get_feature_names_out().tolist()
+
+
+# -- the questions ------------------------------------------------------------------------------
+
+
+def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
     """Ask until the budget is spent or the person has had enough."""
-    from proxyprox.cli.labelling import Back
-
+    terminal = console.stderr()
+    if bought.finished is None:
+        say(terminal, f"{HOW} Rows are counted from 1.")
+    choices = "  ".join(f"{i} {name}" for i, name in enumerate(classes, start=1))
     last: int | None = next(reversed(bought.labels), None)
     again: int | None = None
     while again is not None or bought.finished is None:
         row = int(bought.ask()[0]) if again is None else again
         number = list(bought.labels).index(row) if row in bought.labels else bought.spent
-        answer = asked.answer(row, number + 1, bought.budget)
-        if answer is None:
+        terminal.print()
+        say(terminal, f"Row {row + 1}, label {number + 1} of {bought.budget}", style="bold")
+        say(terminal, pool.text_of(row))
+        found: list[Any] = []
+        while len(found) != 1:
+            # Not by a prompt of typer's, which puts a blank on standard output.
+            terminal.print(console.plain(f"{choices}: "), end="", soft_wrap=True)
+            line = sys.stdin.readline()
+            if not (line.endswith("\n") and sys.stdin.isatty()):
+                terminal.print()  # nobody has pressed Enter at a terminal
+            found = meanings(line.strip(), classes)
+            if len(found) != 1:
+                say(terminal, f"{line.strip()!r} is none of them, or more than one. {HOW}")
+        if found == [STOP]:
             return
-        if isinstance(answer, Back):
-            if last is None:
-                asked.say("There is no last question yet.")
+        if found != [BACK]:
+            bought.tell(row, found[0])
+            last, again = row, None
+        elif last is None:
+            say(terminal, "There is no last question yet.")
+        else:
             again = last
-            continue
-        bought.tell(row, answer)
-        last, again = row, None
 
 
-@contextmanager
-def _kept(bought: LabelBudget) -> Iterator[None]:
-    """Tell a person who interrupts what is not lost; at a question Ctrl-C only ends the asking."""
+def meanings(typed: str, classes: list[str]) -> list[Any]:
+    """Return the classes that may be meant, or BACK or STOP."""
+    lower = typed.lower()
+    number = int(typed) if typed.isdecimal() else 0
+    by_number = classes[number - 1 : number] if number else []
+    same = [name for name in classes if name.lower() == lower]
+    begun = [name for name in classes if name.lower().startswith(lower)]
+    words = [word for word in (BACK, STOP) if lower in word]
+    exact = [typed] if typed in classes else by_number
+    return exact or same or words or begun
+
+
+def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
+    """Return what was bought and what it is worth."""
+    counts = Counter(map(str, bought.labels.values()))
+    shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+    noun, verb = ("label", "is") if bought.spent == 1 else ("labels", "are")
+    sentences = [f"{bought.spent} {noun} ({shares}) {verb} in {bought.path}."]
+    gain, mean = math.inf, None
+    if len(counts) > 1:
+        model = bought.fit()
+        gain = bought.expected_gain()
+        found = model.mean_prediction(bought.X)
+        if isinstance(found.estimate, float):
+            mean = {"class": str(model.classes_[1]), "estimate": found.estimate}
+            mean |= {"low": found.low, "high": found.high}
+            sentences.append(
+                f"Of all rows {found.estimate:.1%} are expected to be {mean['class']} "
+                f"(95 % interval {found.low:.1%} to {found.high:.1%})."
+            )
+    if gain < math.inf:
+        sentences.append(
+            f"Another {bought.ahead} labels are expected to lower the log-loss by {gain:.2g}."
+        )
+    sentences.append(bought.finished or "The same command resumes from here.")
+    if bought.spent:
+        where = "For a table of the labelled rows: the same command with --export labelled.csv."
+        sentences.append(where if exported is None else f"The labelled rows are in {exported}.")
+    return {
+        "answers": str(bought.path),
+        "exported": None if exported is None else str(exported),
+        "labels": bought.spent,
+        "classes": dict(counts),
+        "expected_gain": gain if gain < math.inf else None,
+        "mean": mean,
+        "finished": bought.finished,
+        "sentences": sentences,
+    }
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def check_files(data: Path, answers: Path, export: Path | None) -> None:
+    """Refuse files that would replace each other, or that cannot be written."""
+    if answers.resolve() == data.resolve():
+        raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
+    taken = (data, answers, answers.with_name(f"{answers.name}.sqlite"))
+    if export is not None and export.resolve() in [path.resolve() for path in taken]:
+        raise CommandError(f"--export would replace the rows or the answers: {export}.")
+    if export is not None and (export.is_dir() or not export.parent.is_dir()):
+        raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
+
+
+def check_earlier_export(target: Path, table: str) -> None:
+    """Refuse to replace a file that an earlier export of these answers cannot have written."""
+    found = target.read_bytes().decode("utf-8", "replace") if target.is_file() else ""
+    # Answers are only added or corrected: rows of an earlier export are among those of now.
+    tables = [
+        csv.reader(io.StringIO(text), delimiter=_separator(target)) for text in (found, table)
+    ]
+    earlier, now = ({tuple(row[:-1]) for row in rows} for rows in tables)
+    if not earlier <= now:
+        what = f"{target}, which holds something other than rows labelled here"
+        raise CommandError(f"--export would replace {what}: name another file, or add --overwrite.")
+
+
+def write_export(target: Path, table: str) -> None:
+    """Write a table; the file appears whole or stays what it was."""
+    from proxyprox._util.files import atomic_write_bytes
+
     try:
-        yield
-    except KeyboardInterrupt:
-        raise CommandError(
-            f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same command goes "
-            "on from there.",
-            INTERRUPTED,
-        ) from None
+        atomic_write_bytes(target, table.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        text = f"--export cannot write {target}: {error.strerror}. All answers are kept."
+        raise CommandError(text, console.BAD_RUN) from error
+
+
+def _separator(target: Path) -> str:
+    return "\t" if target.suffix.lower() == ".tsv" else ","

@@ -5,15 +5,16 @@ public home. `read_table` reads CSV, Parquet, svmlight and npz files with messag
 row and the column at fault.
 """
 
-from proxyprox.datasets.library import Dataset, cache_folder, load, names
-from proxyprox.datasets.tables import (
-    DataError,
+from proxyprox.datasets.library import (
+    Dataset,
     DatasetCorruptError,
     DatasetError,
     DatasetNotFoundError,
-    Table,
-    read_table,
+    cache_folder,
+    load,
+    names,
 )
+from proxyprox.datasets.tables import DataError, Table, read_table
 
 __all__ = [
     "DataError",

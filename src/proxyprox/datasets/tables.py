@@ -1,31 +1,24 @@
-"""Tables from files: CSV, Parquet, svmlight and npz, checked column by column.
-
-CSV with errors that name the cell.
-
-The standard library reads every file and words every error. pandas, where installed, is only a
-fast lane for files without a flaw: at the first irregularity its answer is thrown away.
-"""
+"""Tables from files: CSV and Parquet through pandas, svmlight through scikit-learn, and npz."""
 
 from __future__ import annotations
 
 import bz2
-import csv
 import difflib
 import gzip
-import hashlib
-import importlib
 import io
 import lzma
 import math
 import os
+import re
+import warnings
 import zipfile
 import zlib
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +27,27 @@ from proxyprox._util.extras import require
 from proxyprox._util.text import printable
 from proxyprox._util.validation import file_path, listed, message
 
+Format = Literal["csv", "parquet", "svmlight", "npz"]
+Name = str | None
+Names = Sequence[str] | None
+
+COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
+
+ENDINGS: dict[Format, tuple[str, ...]] = {
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet", ".pq"),
+    "svmlight": (".svm", ".svmlight", ".libsvm"),
+    "npz": (".npz",),
+}
+
+EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
+
+# A file may become 64 MiB, or 200 times its size, in memory: tables compress 5 to 50 times.
+EXPANDED_LEAST, EXPANDED_RATIO = 64 << 20, 200
+
+# What a column takes before it has an entry: mostly its name.
+NAME_BYTES = 64
+
 
 class DataError(ValueError):
     """A user's table cannot be used; the message says where the trouble is and what to do."""
@@ -41,18 +55,6 @@ class DataError(ValueError):
     def __init__(self, text: str = "") -> None:
         # Names of files and columns are a stranger's, and messages end up on a terminal.
         super().__init__(printable(text))
-
-
-class DatasetError(OSError):
-    """A public data set could not be provided."""
-
-
-class DatasetNotFoundError(DatasetError, FileNotFoundError):
-    """The set is in none of the places looked at and could not be downloaded."""
-
-
-class DatasetCorruptError(DatasetError):
-    """A file was found, but it is damaged or not the set it is named after."""
 
 
 @dataclass(frozen=True)
@@ -80,729 +82,6 @@ class Table:
     sample_weight: NDArray[np.float64] | None = None
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Column names by what they are used for."""
-
-    features: tuple[str, ...]
-    label: str | None
-    sample_weight: str | None
-
-
-def assign_roles(
-    columns: Sequence[str],
-    *,
-    where: str,
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-) -> Roles:
-    """Decide which column is what, or say which one is missing.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Columns the file has.
-    where : str
-        File name for messages.
-    label, sample_weight : str or None
-        Columns asked for.
-    features : sequence of str or None
-        Input columns; None takes every column that is not label or weight.
-
-    Raises
-    ------
-    DataError
-        For a duplicate, missing or doubly used column.
-    """
-    repeated = [name for name, count in Counter(columns).items() if count > 1]
-    if repeated:
-        raise DataError(f"{where}: the column {repeated[0]!r} appears twice; rename one of them.")
-    if isinstance(features, str):
-        raise DataError(f"features={features!r} is one string: give a list of column names.")
-    names = columns if features is None else listed("features", features, "a list of column names")
-    given = [("label", label), ("sample_weight", sample_weight)]
-    for argument, name in [*given, *(("features", name) for name in names)]:
-        if name is not None and not isinstance(name, str):
-            raise TypeError(message(argument, name, "the name of a column, as text"))
-    for argument, name in given:
-        if name is not None and name not in columns:
-            raise DataError(missing_column(where, argument, name, columns))
-    others = (label, sample_weight)
-    if features is None:
-        chosen = tuple(name for name in columns if name not in others)
-    else:
-        chosen = tuple(names)
-        for name in chosen:
-            if name not in columns:
-                raise DataError(missing_column(where, "features", name, columns))
-            if name in others or chosen.count(name) > 1:
-                raise DataError(
-                    f"{where}: the column {name!r} is asked for twice (label={label!r}, "
-                    f"sample_weight={sample_weight!r}, features={list(chosen)}): name it once."
-                )
-    if label is not None and label == sample_weight:
-        raise DataError(f"{where}: label and sample_weight are both {label!r}: name two columns.")
-    if not chosen:
-        raise DataError(f"{where}: no feature column is left; the columns are {_listed(columns)}.")
-    return Roles(chosen, label, sample_weight)
-
-
-def missing_column(where: str, argument: str, name: str, columns: Sequence[str]) -> str:
-    """Word the message for a column that is not there."""
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{where}: no column {name!r} ({argument}).{hint} The columns are {_listed(columns)}."
-
-
-def _listed(columns: Sequence[str], limit: int = 20) -> str:
-    shown = ", ".join(repr(name) for name in columns[:limit])
-    more = len(columns) - limit
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def to_number(cell: str) -> float | None:
-    """Read a cell as a number, None if it is text.
-
-    Examples
-    --------
-    >>> to_number(" 2.5 "), to_number("red"), to_number("1_000")
-    (2.5, None, None)
-    """
-    if "_" in cell:  # Python's digit grouping is not a number in a data file
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def as_labels(cells: Sequence[str]) -> NDArray[Any]:
-    """Turn label cells into numbers when every one of them is a number, else keep the text.
-
-    Examples
-    --------
-    >>> as_labels(["1", "-1"]).tolist(), as_labels(["yes", "1"]).tolist()
-    ([1.0, -1.0], ['yes', '1'])
-    """
-    numbers = [to_number(cell) for cell in cells]
-    if all(number is not None and np.isfinite(number) for number in numbers):
-        return np.array(numbers, dtype=np.float64)
-    return np.array(cells, dtype=np.str_)
-
-
-def check_weights(
-    weights: NDArray[np.float64] | None, where: str, name: str | None
-) -> NDArray[np.float64] | None:
-    """Return `weights` if none is negative or not finite and one is positive."""
-    if weights is None:
-        return None
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if bad.size:
-        row = int(bad[0])
-        raise DataError(
-            f"{where}: row {row + 1}, column {name!r}: the weight {weights[row]} is not allowed; "
-            "weights are finite and at least 0."
-        )
-    if not weights.any():
-        raise DataError(f"{where}: every weight in {name!r} is 0; at least one must be positive.")
-    return weights
-
-
-_DELIMITERS = ",;\t"
-
-
-def read_csv(
-    path: Path,
-    *,
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-) -> Table:
-    """Read a CSV file with a header row; the delimiter is a comma, a semicolon or a tab.
-
-    Parameters
-    ----------
-    path : Path
-        File, possibly compressed.
-    label, features, sample_weight
-        See `proxyprox.datasets.read_table`.
-
-    Raises
-    ------
-    DataError
-        For anything that is not a table of numbers with a header.
-    """
-    text = _decode(path)
-    delimiter = _delimiter(text)
-    header = _header(text, delimiter, path.name)
-    roles = assign_roles(
-        header, where=path.name, label=label, features=features, sample_weight=sample_weight
-    )
-    table = _with_pandas(text, delimiter, header, roles)
-    if table is None:
-        table = _with_csv(text, delimiter, header, roles, path.name)
-    check_weights(table.sample_weight, path.name, roles.sample_weight)
-    return table
-
-
-def _decode(path: Path) -> str:
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8 text."
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path.name}: {error}.") from error
-    if not text.strip():
-        raise DataError(f"{path.name}: the file is empty; a header row and data rows are needed.")
-    if "\0" in text:
-        raise DataError(f"{path.name}: it holds NUL bytes, so it is not a CSV text file.")
-    return text
-
-
-def _delimiter(text: str) -> str:
-    first = next(line for line in text.splitlines() if line.strip())
-    return max(_DELIMITERS, key=first.count)  # a comma where none of them occurs
-
-
-def _rows(text: str, delimiter: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        for row in reader:
-            if row:  # blank lines
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{where}: line {reader.line_num} is not CSV: {error}.") from error
-
-
-def _header(text: str, delimiter: str, where: str) -> list[str]:
-    line, cells = next(_rows(text, delimiter, where))
-    header = [cell.strip() for cell in cells]
-    if all(to_number(cell) is not None for cell in header):
-        raise DataError(
-            f"{where}: line {line} holds only numbers ({', '.join(header[:4])}…): the first line "
-            "must name the columns."
-        )
-    for position, name in enumerate(header, start=1):
-        if not name:
-            raise DataError(f"{where}: column {position} has no name in the header line.")
-    return header
-
-
-def _with_csv(text: str, delimiter: str, header: list[str], roles: Roles, where: str) -> Table:
-    place = {name: index for index, name in enumerate(header)}
-    wanted = [place[name] for name in roles.features]
-    label = place[roles.label] if roles.label is not None else None
-    weight = place[roles.sample_weight] if roles.sample_weight is not None else None
-    values, weights, labels = array("d"), array("d"), list[str]()
-    count = 0
-    rows = _rows(text, delimiter, where)
-    next(rows)
-    for line, cells in rows:
-        count += 1
-        if len(cells) != len(header):
-            raise DataError(
-                f"{where}: row {count} (line {line}) has {len(cells)} cells, the header has "
-                f"{len(header)}; check for a missing or stray {delimiter!r}."
-            )
-        for index in wanted:
-            values.append(_number(cells[index], where, count, line, header[index]))
-        if weight is not None:
-            weights.append(_number(cells[weight], where, count, line, header[weight]))
-        if label is not None:
-            labels.append(_label(cells[label], where, count, line, header[label]))
-    if count == 0:
-        raise DataError(f"{where}: there is a header but no data row below it.")
-    X = np.frombuffer(values, dtype=np.float64).reshape(count, len(wanted)).copy()
-    sample_weight = np.array(weights, dtype=np.float64) if weight is not None else None
-    y = as_labels(labels) if label is not None else None
-    return Table(X, y, roles.features, count, sample_weight)
-
-
-def _number(cell: str, where: str, row: int, line: int, column: str) -> float:
-    place = f"{where}: row {row} (line {line}), column {column!r}"
-    if not cell.strip():
-        raise DataError(f"{place}: the cell is empty; fill it in or remove the row.")
-    number = to_number(cell)
-    if number is None:
-        raise DataError(
-            f"{place}: {_short(cell)} is not a number; encode text as numbers first, or leave the "
-            "column out of 'features'."
-        )
-    if not math.isfinite(number):
-        raise DataError(f"{place}: {_short(cell)} is not finite; fill it in or remove the row.")
-    return number
-
-
-def _label(cell: str, where: str, row: int, line: int, column: str) -> str:
-    stripped = cell.strip()
-    if not stripped or stripped.lower() == "nan":
-        raise DataError(
-            f"{where}: row {row} (line {line}), column {column!r}: the label is missing; put rows "
-            "without a label in a file of their own."
-        )
-    return stripped
-
-
-def _short(cell: str) -> str:
-    return repr(cell if len(cell) <= 40 else cell[:40] + "…")
-
-
-def _with_pandas(text: str, delimiter: str, header: list[str], roles: Roles) -> Table | None:
-    """Read with pandas; None without pandas or when anything looks odd."""
-    try:
-        pd: Any = importlib.import_module("pandas")
-    except ImportError:
-        return None
-    dtypes: dict[str, Any] = {} if roles.label is None else {roles.label: "str"}
-    try:
-        frame = pd.read_csv(
-            io.StringIO(text),
-            sep=delimiter,
-            names=header,
-            header=0,
-            dtype=dtypes,
-            index_col=False,
-            keep_default_na=False,
-            na_values=[],
-            float_precision="round_trip",
-            on_bad_lines="error",
-        )
-        numeric = [*roles.features]
-        if roles.sample_weight is not None:
-            numeric.append(roles.sample_weight)
-        if not all(frame[name].dtype.kind in "if" for name in numeric):
-            return None
-        X = np.ascontiguousarray(frame[list(roles.features)].to_numpy(dtype=np.float64))
-        weights = _column(frame, roles.sample_weight)
-        labels = [] if roles.label is None else [str(cell).strip() for cell in frame[roles.label]]
-    except Exception:  # whatever it stumbled on, the slow reader will word it
-        return None
-    finite = np.isfinite(X).all() and (weights is None or np.isfinite(weights).all())
-    if not len(X) or not finite or any(cell.lower() in ("", "nan") for cell in labels):
-        return None
-    y = as_labels(labels) if roles.label is not None else None
-    return Table(X, y, roles.features, len(X), weights)
-
-
-def _column(frame: Any, name: str | None) -> NDArray[np.float64] | None:
-    return None if name is None else np.array(frame[name], dtype=np.float64)
-
-
-COMPRESSIONS = (".xz", ".bz2", ".gz")
-
-EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
-"""Environment variable with the megabytes that a file may become in memory."""
-
-EXPANDED_LEAST, EXPANDED_RATIO = 64 << 20, 200
-"""A file may become 64 MiB, or 200 times its size; tables compress 5 to 50 times."""
-
-CHUNK = 1 << 20
-DICTIONARY = 512 << 20
-
-
-def read_bytes(path: Path, *, name: str | None = None) -> bytes:
-    """Read a file, decompressed if its name ends in ``.xz``, ``.bz2`` or ``.gz``.
-
-    Parameters
-    ----------
-    path : Path
-        File to read.
-    name : str, optional
-        Name that decides the compression, where `path` is a temporary one.
-
-    Returns
-    -------
-    content : bytes
-        The decompressed content.
-
-    Raises
-    ------
-    ValueError
-        When the compressed stream is damaged, ends too early, or expands to more than
-        `expansion_limit` allows.
-    """
-    suffix = Path(name or path.name).suffix.lower()
-    if suffix not in COMPRESSIONS:
-        return path.read_bytes()
-    limit = expansion_limit(path)
-    try:
-        with path.open("rb") as file:
-            found = bytearray()
-            for part in _expanded(file, suffix):
-                found += part
-                if len(found) > limit:
-                    break
-    # bz2 reports damage as a bare OSError, without a number.
-    except (lzma.LZMAError, EOFError, OSError, ValueError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
-    if len(found) > limit:
-        raise ValueError(too_large("the content", limit))
-    return bytes(found)
-
-
-def expansion_limit(path: Path) -> int:
-    """Return how many bytes a file may become in memory, so that no small file fills it."""
-    given = os.environ.get(EXPAND_VARIABLE, "").strip()
-    if not given:
-        return max(EXPANDED_LEAST, EXPANDED_RATIO * path.stat().st_size)
-    try:
-        limit = int(float(given) * 1e6)
-    except (ValueError, OverflowError):
-        limit = 0
-    if limit <= 0:
-        raise ValueError(f"{EXPAND_VARIABLE} must be a positive number of megabytes, got {given!r}")
-    return limit
-
-
-def too_large(what: str, limit: int) -> str:
-    """Word the message for a small file that would fill the memory."""
-    return (
-        f"{what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of proportion to "
-        f"the file; if it is meant to, set the environment variable {EXPAND_VARIABLE} to the "
-        "megabytes it may take"
-    )
-
-
-def _expanded(file: IO[bytes], suffix: str) -> Iterator[bytes]:
-    """Yield the decompressed content in pieces of bounded size; streams may follow each other."""
-    if suffix == ".gz":
-        with gzip.GzipFile(fileobj=file) as stream:
-            while part := stream.read(CHUNK):
-                yield part
-        return
-    held = file.read(CHUNK)
-    whole = 0
-    while held:
-        # The limit is for the dictionary that the header of an xz file may ask for.
-        decoder: Any = (
-            lzma.LZMADecompressor(memlimit=DICTIONARY) if suffix == ".xz" else bz2.BZ2Decompressor()
-        )
-        try:
-            while not decoder.eof:
-                if decoder.needs_input and not held:
-                    held = file.read(CHUNK)
-                    if not held:
-                        raise EOFError("it ends too early")
-                yield decoder.decompress(held, CHUNK)
-                held = b""
-        except (lzma.LZMAError, OSError):
-            if whole:
-                return  # what follows a whole stream is padding
-            raise
-        whole += 1
-        held = decoder.unused_data or file.read(CHUNK)
-
-
-def content_digest(text: bytes) -> str:
-    r"""SHA-256 of the text with line ends and trailing blanks made uniform.
-
-    Copies of a set differ in a final newline or in CRLF without differing in content, so every
-    line is stripped on the right and ended by one newline before hashing.
-
-    Parameters
-    ----------
-    text : bytes
-        Decompressed content.
-
-    Returns
-    -------
-    digest : str
-        64 hexadecimal digits.
-
-    Examples
-    --------
-    >>> content_digest(b"1 1:2 \r\n") == content_digest(b"1 1:2")
-    True
-    """
-    digest = hashlib.sha256()
-    for line in text.splitlines():
-        digest.update(line.rstrip() + b"\n")
-    return digest.hexdigest()
-
-
-def parse(
-    text: bytes, *, features: int | None = None, one_based: bool = False
-) -> tuple[Any, NDArray[np.float64]]:
-    r"""Parse svmlight text into a CSR matrix and its labels.
-
-    Parameters
-    ----------
-    text : bytes
-        Decompressed content.
-    features : int, optional
-        Number of columns; the largest index seen when omitted.
-    one_based : bool
-        True when indices are known to start at 1; otherwise it is guessed from the content.
-
-    Returns
-    -------
-    X : csr matrix of float64
-    y : array of float64
-        Labels as in the file.
-
-    Raises
-    ------
-    ValueError
-        When the text is empty or not svmlight.
-
-    Examples
-    --------
-    >>> X, y = parse(b"+1 1:0.5 3:2\n-1 2:1\n")
-    >>> X.shape, y.tolist()
-    ((2, 3), [1.0, -1.0])
-    """
-    from sklearn.datasets import load_svmlight_file
-
-    if not text.strip():
-        raise ValueError("the file is empty")
-    try:
-        X, y = load_svmlight_file(
-            io.BytesIO(text),
-            n_features=features,
-            dtype=np.float64,
-            zero_based=False if one_based else "auto",
-        )
-    except (ValueError, OverflowError, IndexError) as error:
-        raise ValueError(
-            f"not LIBSVM text, 'label index:value …' on each line ({error})"
-        ) from error
-    if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError("no row with a feature in it")
-    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
-        raise ValueError("it holds a value that is not finite")
-    return X, y
-
-
-def read_parquet(
-    path: Path,
-    *,
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-) -> Table:
-    """Read a Parquet file; needs the ``data`` extra.
-
-    Parameters
-    ----------
-    path : Path
-        File.
-    label, features, sample_weight
-        See `proxyprox.datasets.read_table`.
-    """
-    purpose = f"reading {path.name} (Parquet)"
-    require("pyarrow", extra="data", purpose=purpose)
-    pd = require("pandas", extra="data", purpose=purpose)
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-        shape = parquet.read_metadata(path)
-        limit = expansion_limit(path)
-        if 8 * shape.num_rows * shape.num_columns > limit:
-            what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
-            raise DataError(f"{path.name}: {too_large(what, limit)}.")
-        frame = pd.read_parquet(path)
-    except DataError:
-        raise
-    except Exception as error:  # pyarrow's errors have no public base of their own
-        raise DataError(f"{path.name}: not a readable Parquet file ({error}).") from error
-    columns = [str(name) for name in frame.columns]
-    frame.columns = columns
-    roles = assign_roles(
-        columns, where=path.name, label=label, features=features, sample_weight=sample_weight
-    )
-    if len(frame) == 0:
-        raise DataError(f"{path.name}: the table has no rows.")
-    X = np.column_stack([_numeric(frame[name], path.name, name) for name in roles.features])
-    y = None if roles.label is None else _labels(frame[roles.label], path.name, roles.label)
-    weights = None
-    if roles.sample_weight is not None:
-        weights = _numeric(frame[roles.sample_weight], path.name, roles.sample_weight)
-    check_weights(weights, path.name, roles.sample_weight)
-    return Table(X, y, roles.features, len(X), weights)
-
-
-def _numeric(series: Any, where: str, name: str) -> NDArray[np.float64]:
-    missing = np.flatnonzero(series.isna().to_numpy())
-    if missing.size:
-        raise DataError(
-            f"{where}: row {int(missing[0]) + 1}, column {name!r}: the cell is empty; fill it in "
-            "or remove the row."
-        )
-    try:
-        if series.dtype.kind in "mM":
-            raise TypeError("a date")
-        values = np.asarray(series.to_numpy(dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        row, value = next(
-            ((i, v) for i, v in enumerate(series, start=1) if not isinstance(v, int | float)),
-            (1, series.iloc[0]),
-        )
-        raise DataError(
-            f"{where}: row {row}, column {name!r}: {value!r} is not a number; encode it as numbers "
-            "first, or leave the column out of 'features'."
-        ) from error
-    _check_finite(values[:, None], where, (name,))
-    return values
-
-
-def _labels(series: Any, where: str, name: str) -> NDArray[Any]:
-    missing = np.flatnonzero(series.isna().to_numpy())
-    if missing.size:
-        raise DataError(
-            f"{where}: row {int(missing[0]) + 1}, column {name!r}: the label is missing; put rows "
-            "without a label in a file of their own."
-        )
-    if series.dtype.kind in "iuf":
-        return np.asarray(series.to_numpy(dtype=np.float64))
-    return as_labels([str(value) for value in series])
-
-
-def read_npz(
-    path: Path,
-    *,
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-) -> Table:
-    """Read arrays ``X`` (and ``y``, ``sample_weight``, ``feature_names``) from an npz file.
-
-    Parameters
-    ----------
-    path : Path
-        File; objects (pickles) in it are refused.
-    label : str or None
-        Name of the label array; None takes ``y`` if there.
-    features : sequence of str or None
-        Columns to keep, by ``feature_names`` or ``x1, x2, …``.
-    sample_weight : str or None
-        Name of the weight array.
-    """
-    where = path.name
-    try:
-        arrays, held = _npz_arrays(path, {"X", "y", "feature_names", label, sample_weight})
-    except (DataError, PermissionError):
-        raise
-    except Exception as error:  # zipfile, zlib and numpy's parser of headers have many of their own
-        raise DataError(f"{where}: not a readable npz file of plain arrays ({error}).") from error
-    there = ", ".join(held) or "none"
-    if "X" not in arrays:
-        raise DataError(f"{where}: no array 'X' in it (arrays: {there}); np.savez(path, X=…, y=…).")
-    X = arrays["X"]
-    if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-        raise DataError(
-            f"{where}: 'X' has shape {X.shape} and type {X.dtype}; a non-empty table of numbers "
-            "(2 dimensions) is needed."
-        )
-    X = np.ascontiguousarray(X, dtype=np.float64)
-    names = tuple(str(name) for name in arrays.get("feature_names", ()))
-    names = names or tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
-    if len(names) != X.shape[1]:
-        raise DataError(f"{where}: {len(names)} feature_names for {X.shape[1]} columns of 'X'.")
-    for argument, name in (("label", label), ("sample_weight", sample_weight)):
-        if name is not None and name not in arrays:
-            raise DataError(f"{where}: no array {name!r} ({argument}); arrays: {there}.")
-    label = "y" if label is None and "y" in arrays else label
-    y = None if label is None else _vector(arrays[label], where, label, len(X))
-    if y is not None and y.dtype.kind in "biuf":
-        y = y.astype(np.float64)
-        _check_finite(y[:, None], where, (str(label),))
-    weights = None
-    if sample_weight is not None:
-        vector = _vector(arrays[sample_weight], where, sample_weight, len(X))
-        if vector.dtype.kind not in "biuf":
-            raise DataError(f"{where}: {sample_weight!r} has type {vector.dtype}, not numbers.")
-        weights = check_weights(vector.astype(np.float64), where, sample_weight)
-    _check_finite(X, where, names)
-    X, names = select_features(X, names, features, where)
-    return Table(X, y, names, len(X), weights)
-
-
-def _npz_arrays(
-    path: Path, wanted: set[str | None]
-) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-    """Return the wanted arrays of an npz file and the names of all, nothing larger than it says."""
-    with path.open("rb") as start:
-        if start.read(6) == b"\x93NUMPY":
-            raise DataError(f"{path.name}: one array, not an npz archive; save with np.savez(X=…).")
-    found: dict[str, NDArray[Any]] = {}
-    limit, total = expansion_limit(path), 0
-    with zipfile.ZipFile(path) as archive:
-        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        for name in wanted & members.keys():
-            info = members[str(name)]
-            with archive.open(info) as file:
-                shape, dtype = _npy_header(file)
-            count = math.prod(shape)
-            # numpy takes the memory that the header asks for before it reads any of it.
-            if count * max(dtype.itemsize, 1) > info.file_size:
-                raise ValueError(f"{name!r} holds less than its shape {shape} says")
-            total += count * max(dtype.itemsize, 8)
-            if total > limit:
-                raise DataError(f"{path.name}: {too_large(f'{name!r}, of shape {shape},', limit)}.")
-            with archive.open(info) as file:
-                found[str(name)] = np.lib.format.read_array(file, allow_pickle=False)
-    return found, tuple(members)
-
-
-def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"an array in format {version[0]}.{version[1]}")
-    first = version == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
-
-
-def _vector(array: NDArray[Any], where: str, name: str, rows: int) -> NDArray[Any]:
-    if array.shape != (rows,):
-        raise DataError(f"{where}: {name!r} has shape {array.shape}, 'X' has {rows} rows.")
-    return array
-
-
-def _check_finite(X: NDArray[np.float64], where: str, names: Sequence[str]) -> None:
-    bad = np.argwhere(~np.isfinite(X))
-    if len(bad):
-        row, column = (int(i) for i in bad[0])
-        raise DataError(
-            f"{where}: row {row + 1}, column {names[column]!r}: {X[row, column]} is not finite; "
-            "fill it in or remove the row."
-        )
-
-
-def select_features(
-    X: Any, names: tuple[str, ...], features: Sequence[str] | None, where: str
-) -> tuple[Any, tuple[str, ...]]:
-    """Keep the columns of `X` that `features` names, in that order; None keeps all."""
-    roles = assign_roles(names, where=where, label=None, features=features, sample_weight=None)
-    if features is None:
-        return X, names
-    place = {name: index for index, name in enumerate(names)}
-    return X[:, [place[name] for name in roles.features]], roles.features
-
-
-Format = Literal["csv", "parquet", "svmlight", "npz"]
-
-_BY_SUFFIX: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".npz": "npz",
-}
-
-
-NAME_BYTES = 64
-"""What a column takes before it has an entry: mostly its name."""
-
-
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -819,9 +98,10 @@ def read_table(
     path : path-like
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.parquet``, ``.pq``,
         ``.svm``, ``.svmlight``, ``.libsvm``, ``.npz``; CSV and svmlight also with ``.xz``,
-        ``.bz2`` or ``.gz`` behind it. A file that would take more than 64 MiB in memory and more
-        than 200 times its size is refused; the environment variable ``PROXYPROX_EXPAND_MB`` sets
-        another limit.
+        ``.bz2`` or ``.gz`` behind it. CSV is UTF-8 text with a header line and commas,
+        semicolons or tabs between the cells. A file that would take more than 64 MiB in memory
+        and more than 200 times its size is refused; the environment variable
+        ``PROXYPROX_EXPAND_MB`` sets another limit.
     label : str, optional
         Label column (npz: array). Without it CSV and Parquet rows are unlabelled, an npz gives
         its array ``y`` if it has one, and svmlight rows always carry their label.
@@ -842,9 +122,10 @@ def read_table(
     Raises
     ------
     DataError
-        When the file cannot be used; the message names the row, the column and the value.
+        When the file cannot be used; the message names the row, counted from 1, the column and
+        the value.
     MissingExtraError
-        For Parquet without the ``data`` extra.
+        For CSV and Parquet without the ``data`` extra.
 
     Examples
     --------
@@ -858,60 +139,289 @@ def read_table(
     """
     file = file_path("path", path).expanduser()
     kind = _format_of(file) if format is None else format
-    if not isinstance(kind, str) or kind not in set(_BY_SUFFIX.values()):
-        raise DataError(f"format={kind!r} is not known: use csv, parquet, svmlight or npz.")
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
-        raise DataError(f"the data file {str(path)!r} {what}; check the path.")
+    if kind not in tuple(ENDINGS):
+        raise DataError(f"format={kind!r} is not known: use {', '.join(ENDINGS)}.")
     if n_features is not None and kind != "svmlight":
         raise DataError(f"n_features={n_features} applies to svmlight files, not to {kind}.")
-    try:
+    with _errors_of(file):
         if kind == "svmlight":
             return _read_svmlight(file, label, features, sample_weight, n_features)
-        reader = {"csv": read_csv, "parquet": read_parquet, "npz": read_npz}[kind]
-        return reader(file, label=label, features=features, sample_weight=sample_weight)
-    except MemoryError as error:
-        raise DataError(f"{file.name}: the table does not fit into memory.") from error
-    except PermissionError as error:
-        raise DataError(f"the data file {str(path)!r} may not be read by this user.") from error
+        if kind == "npz":
+            return _read_npz(file, label, features, sample_weight)
+        frame = _read_csv(file, label) if kind == "csv" else _read_parquet(file)
+        return _from_columns(frame, label, features, sample_weight)
+
+
+def read_cells(path: Path) -> Any:
+    """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
+    kind = _format_of(path)
+    with _errors_of(path):
+        if kind == "csv":
+            return _read_csv(path, text=True).fillna("")
+        return _read_parquet(path).astype(str) if kind == "parquet" else None
+
+
+@contextmanager
+def _errors_of(file: Path) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise DataError(f"the data file {str(file)!r} {what}; check the path.")
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{file.name}: {error}") from error
+    except (EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{file.name} cannot be read: {error!r}.") from error
 
 
 def _format_of(file: Path) -> Format:
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-        if suffixes and _BY_SUFFIX.get(suffixes[-1]) in ("parquet", "npz"):
-            raise DataError(f"{file.name}: decompress this file first; {suffixes[-1]} is compact.")
-    kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
-    if kind is None:
+    name = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
+    kinds = [kind for kind, endings in ENDINGS.items() if name.suffix.lower() in endings]
+    if not kinds:
         raise DataError(
             f"{file.name}: the ending does not tell the format; use one of "
-            f"{', '.join(_BY_SUFFIX)}, or pass format=."
+            f"{', '.join(sum(ENDINGS.values(), ()))}, or pass format=."
         )
-    return kind
+    return kinds[0]
+
+
+def read_bytes(path: Path, suffix: str | None = None) -> bytes:
+    """Return a file's content, decompressed if its ending (or `suffix`) says so."""
+    suffix = path.suffix.lower() if suffix is None else suffix
+    if suffix not in COMPRESSIONS:
+        return path.read_bytes()
+    try:
+        with COMPRESSIONS[suffix](path) as file:
+            content: bytes = file.read(_size_limit(path) + 1)
+    except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
+    _check_size(path, "the content", len(content))
+    return content
+
+
+def _size_limit(path: Path) -> int:
+    given = os.environ.get(EXPAND_VARIABLE, "").strip()
+    if not given:
+        return max(EXPANDED_LEAST, EXPANDED_RATIO * path.stat().st_size)
+    if not re.fullmatch(r"\d*\.?\d+", given):
+        raise ValueError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
+    return int(float(given) * 1e6)
+
+
+def _check_size(path: Path, what: str, size: int) -> None:
+    """Refuse a small file that would fill the memory."""
+    limit = _size_limit(path)
+    if size > limit:
+        raise ValueError(
+            f"{what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of proportion "
+            f"to the file; if it is meant to, set {EXPAND_VARIABLE} to the megabytes it may take."
+        )
+
+
+# -- CSV and Parquet --------------------------------------------------------------------------
+
+
+def _read_csv(path: Path, text: str | bool | None = None) -> Any:
+    """Return a CSV file as a DataFrame; cells of the column `text`, True for all, stay text."""
+    pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (CSV)")
+    content = read_bytes(path)
+    first = re.search(rb"\S.*", content)
+    if first is None:
+        raise ValueError("the file is empty; it needs a header and data rows.")
+    options = {"encoding": "utf-8-sig", "index_col": False, "keep_default_na": False}
+    options |= {
+        "low_memory": False,
+        "sep": max(",;\t", key=lambda sep: first[0].count(sep.encode())),
+    }
+    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
+        options["float_precision"] = "round_trip"  # newer releases always are exact
+    try:
+        head = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, **options)
+        columns = [str(cell).strip() for cell in head.iloc[0]]
+        options |= {"names": columns, "dtype": str if text is True else {text: str}}
+        if "" in columns or np.isfinite([_to_number(name) for name in columns]).all():
+            raise ValueError(f"the first line must name every column, but has {columns[:4]}.")
+        _check_names(columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(io.BytesIO(content), header=0, **options)
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise ValueError(
+            f"not a table ({str(error).strip()}); save it as UTF-8 text with a header line and as "
+            "many cells in every row."
+        ) from error
+
+
+def _read_parquet(path: Path) -> Any:
+    purpose = f"reading {path.name} (Parquet)"
+    pd: Any = require("pandas", extra="data", purpose=purpose)
+    parquet: Any = require("pyarrow.parquet", extra="data", purpose=purpose)
+    shape = parquet.read_metadata(path)
+    what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
+    _check_size(path, what, 8 * shape.num_rows * shape.num_columns)
+    return pd.read_parquet(path).rename(columns=str)
+
+
+def _from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
+    """Return a table from a DataFrame or a dict of arrays."""
+    used = _choose_features(tuple(columns), label, features, sample_weight)
+    if len(columns[used[0]]) == 0:
+        raise ValueError("the table has no rows, only the names of its columns.")
+    X = np.column_stack([_numbers(columns[name], name) for name in used])
+    y = None if label is None else _labels(columns[label], label)
+    weights = None if sample_weight is None else _numbers(columns[sample_weight], sample_weight)
+    if weights is not None and ((weights < 0).any() or not weights.any()):
+        got = f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}"
+        raise ValueError(f"{got}; none may be negative, and one must be positive.")
+    return Table(X, y, used, len(X), weights)
+
+
+def _floats(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Return cells as numbers, NaN where there is none."""
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    return np.array([_to_number(cell) for cell in cells], dtype=np.float64)
+
+
+def _numbers(column: Any, name: str) -> NDArray[np.float64]:
+    """Return a column as numbers, or name the first cell that is none."""
+    cells = np.asarray(column)
+    values = _floats(cells)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if not bad.size:
+        return values
+    shown = _text(cells[bad[0]])[:40]
+    remedy = "encode text as numbers first, or leave the column out of 'features'"
+    if shown.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
+        shown, remedy = shown or "an empty cell", "fill it in or remove the row"
+    raise ValueError(f"row {bad[0] + 1}, column {name!r}: {shown!r} is not a number; {remedy}.")
+
+
+def _labels(column: Any, name: str) -> NDArray[Any]:
+    """Return labels as numbers if every one of them is a number, else as text."""
+    cells = np.asarray(column)
+    values = _floats(cells)
+    if cells.dtype.kind != "b" and np.isfinite(values).all():
+        return values
+    texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
+    missing = np.isin(np.char.lower(texts), ["", "nan", "inf", "-inf"])
+    if missing.any():
+        place = f"row {np.argmax(missing) + 1}, column {name!r}"
+        raise ValueError(f"{place}: the label is missing; put such rows in a file of their own.")
+    return texts
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else str(cell).strip()
+
+
+def _to_number(cell: Any) -> float:
+    """Return a cell as a number, NaN if it is none."""
+    try:
+        # Python's digit grouping is not a number in a data file.
+        return math.nan if "_" in str(cell) else float(cell)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _choose_features(
+    columns: Sequence[str], label: Name, features: Names, sample_weight: Name
+) -> tuple[str, ...]:
+    """Return the feature columns; refuse names that are absent or asked for twice."""
+    _check_names(columns)
+    shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
+    if isinstance(features, str):
+        raise ValueError(f"features={features!r} is one string: give a list of column names.")
+    chosen = () if features is None else listed("features", features, "a list of column names")
+    asked = [("label", label), ("sample_weight", sample_weight)]
+    asked = [pair for pair in asked if pair[1] is not None]
+    seen = set[str]()
+    for argument, name in [*asked, *(("features", name) for name in chosen)]:
+        if not isinstance(name, str):
+            raise TypeError(message(argument, name, "the name of a column, as text"))
+        if name not in columns:
+            near = difflib.get_close_matches(name, columns, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"no column {name!r} ({argument}).{hint} The columns are {shown}.")
+        if name in seen:
+            raise ValueError(f"the column {name!r} is asked for twice: name it once.")
+        seen.add(name)
+    used = tuple(chosen) if features is not None else tuple(n for n in columns if n not in seen)
+    if not used:
+        raise ValueError(f"no feature column is left of {shown}.")
+    return used
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    name, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"the column {name!r} appears twice; rename one of them.")
+
+
+# -- svmlight and npz -------------------------------------------------------------------------
+
+
+def parse_svmlight(
+    text: bytes, n_features: int | None = None, zero_based: bool | str = "auto"
+) -> tuple[Any, NDArray[np.float64]]:
+    """Return svmlight text as a CSR matrix and its labels."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
+    except (ValueError, OverflowError, IndexError) as error:
+        text = f"not LIBSVM text, 'label index:value …' on each line ({error})"
+        raise ValueError(text) from error
+    if 0 in X.shape:
+        raise ValueError("it is empty: no row with a feature in it")
+    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
+        raise ValueError("it holds a value that is not finite")
+    return X, y
 
 
 def _read_svmlight(
-    file: Path,
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-    n_features: int | None,
+    file: Path, label: Name, features: Names, sample_weight: Name, n_features: int | None
 ) -> Table:
-    for argument, value in (("label", label), ("sample_weight", sample_weight)):
-        if value is not None:
-            raise DataError(
-                f"{file.name}: {argument}={value!r} does not apply to svmlight, where the label is "
-                "the first entry of each line and rows carry no weight: leave it out."
-            )
-    try:
-        X, y = parse(read_bytes(file), features=n_features)
-        limit = expansion_limit(file)
-        if NAME_BYTES * X.shape[1] > limit:
-            # One large index makes a table of any width.
-            raise ValueError(too_large(f"a table of {X.shape[1]:,} columns", limit))
-    except ValueError as error:
-        raise DataError(f"{file.name}: {error}.") from error
-    names = tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
-    X, names = select_features(X, names, features, file.name)
-    return Table(X, y, names, int(X.shape[0]))
+    if label is not None or sample_weight is not None:
+        what = f"label={label!r} and sample_weight={sample_weight!r}"
+        raise ValueError(f"{what} do not apply to svmlight, whose lines begin with the label.")
+    X, y = parse_svmlight(read_bytes(file), n_features)
+    # One large index makes a table of any width.
+    _check_size(file, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
+    names = _numbered_names(X)
+    used = _choose_features(names, None, features, None)
+    X = X if features is None else X[:, [names.index(name) for name in used]]
+    return Table(X, y, used, int(X.shape[0]))
+
+
+def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> Table:
+    with zipfile.ZipFile(path) as archive:
+        _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
+    with np.load(path, allow_pickle=False) as found:
+        held = list(found.files)
+        wanted = {"X", "y", "feature_names", label, sample_weight}
+        arrays = {name: found[name] for name in held if name in wanted}
+    label = "y" if label is None and "y" in arrays else label
+    for argument, name in (("X", "X"), ("label", label), ("sample_weight", sample_weight)):
+        if name is not None and name not in arrays:
+            raise ValueError(f"no array {name!r} ({argument}); arrays: {', '.join(held)}.")
+    X = arrays["X"]
+    if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
+        what = f"'X' has shape {X.shape} and type {X.dtype}"
+        raise ValueError(f"{what}; a non-empty table of numbers (2 dimensions) is needed.")
+    names = tuple(map(str, arrays.get("feature_names", ()))) or _numbered_names(X)
+    if len(names) != X.shape[1]:
+        raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
+    _check_names(names)
+    columns = dict(zip(names, X.T, strict=True))
+    for name in filter(None, (label, sample_weight)):
+        array = arrays[name]
+        if array.shape != X.shape[:1]:
+            raise ValueError(f"{name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
+        columns[name] = array.astype(np.float64) if array.dtype.kind == "b" else array
+    return _from_columns(columns, label, features, sample_weight)
+
+
+def _numbered_names(X: Any) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(1, X.shape[1] + 1))
