@@ -188,7 +188,7 @@ def described(error: BaseException) -> tuple[str, int]:
         place = f"{error.filename}: " if error.filename is not None else ""
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
-    if type(error).__name__ == "WorkerLostError":  # by name: its module is slow to import
+    if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
         return (
             "A worker process was ended from outside, perhaps for want of memory. What is "
             "finished is kept: repeat the command, if need be with --workers 1."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from proxyprox.cli.console import (
     stdout,
     tell_path,
 )
+
+if TYPE_CHECKING:
+    from proxyprox.study.config import StudyConfig
 
 EPILOG = examples(
     "proxyprox run --example > my.toml",
@@ -60,78 +63,80 @@ def run(
 
     Without --output the folder is runs/ and the name of the configuration.
     """
-    from proxyprox.experiments.study_config import EXAMPLE
+    from proxyprox.study import config as settings
 
     if example:
-        typer.echo(EXAMPLE, nl=False)
+        typer.echo(settings.example(), nl=False)
         return
     if config is None:
         raise CommandError(
             "which configuration? Begin with: proxyprox run --example > my.toml, then "
             "proxyprox run my.toml"
         )
-    _run(config, output or Path("runs") / config.stem, command_line(context), workers, as_json)
+    run_study(
+        settings.read_config(config), config.parent.absolute(), f"proxyprox: {config.name}",
+        folder=output or Path("runs") / config.stem, command=command_line(context),
+        workers=workers, as_json=as_json,
+    )  # fmt: skip
 
 
-def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli.comparison import output_folder
+def run_study(
+    config: StudyConfig, base: Path, title: str, *, folder: Path, command: str,
+    workers: int | None, as_json: bool, intro: str = "",
+) -> None:  # fmt: skip
+    """Compare the methods of a configuration, and write the weights of one of them."""
+    from proxyprox.cli.comparison import Experiment, output_folder, publish, run_experiment
+    from proxyprox.report.summary import last_rows
+    from proxyprox.study import problem
 
+    wanted = config.run.weights
     with output_folder(folder):
-        _fitted(path, folder, command, workers, as_json)
+        # The records do not depend on which weights are written: another choice may use them.
+        config = replace(config, run=replace(config.run, weights="method"))
+        config = problem.prepare(config, base)
+        study = problem.load_study(config, base)
+        curves = {curve.method: curve for curve in study.curves()}
+        main = next(iter(curves))
+        shown = asdict(replace(config, run=replace(config.run, weights=wanted)))
+        experiment = Experiment(
+            title=title,
+            config=config,
+            curves=list(curves.values()),
+            run_job=partial(problem.run_job, base=base, keep=folder.absolute()),
+            seeds=config.run.seeds,
+            tuning_budget=config.run.tuning_budget,
+            budget=config.run.target_gradients,
+            shown={**shown, "facts": study.facts()},
+            notes=study.notes(),
+            main=main,
+            remarks=lambda rows: [problem.method_to_write(main, wanted, last_rows(rows))[-1]],
+        )
+        common: dict[str, Any] = {"folder": folder, "command": command, "as_json": as_json}
+        outcome = run_experiment(experiment, workers=workers, **common)
 
+        def weights(rows: Any) -> dict[str, Any]:
+            method, lowest, _ = problem.method_to_write(main, wanted, last_rows(rows))
+            eta = outcome.etas[curves[method].panel, method]
+            answer = problem.fit(study, base, folder, curves[method], eta)
+            files = problem.write_weights(folder, study, answer)
+            return {
+                "lowest": lowest,
+                "weights_of": method,
+                "weights": list(map(str, files)),
+                "status": answer["message"],
+                "success": answer["success"],
+                "eta": eta,
+            }
 
-def _fitted(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli.comparison import Contest, conduct, present
-    from proxyprox.experiments import study as own_data
-    from proxyprox.experiments.study import prediction_rule, whose, write_weights
-    from proxyprox.experiments.study_config import read_config
-    from proxyprox.experiments.summary import end_points
-
-    settings, base = read_config(path), path.parent.absolute()
-    wanted = settings.run.weights
-    # The records do not depend on whose weights are written: another choice may use them.
-    settings = replace(settings, run=replace(settings.run, weights="method"))
-    settings = own_data.prepare(settings, base)
-    entries = own_data.entries(settings, base)
-    main = entries[0].method
-    shown = asdict(settings)
-    shown["run"]["weights"] = wanted
-    contest = Contest(
-        title=f"proxyprox: {path.name}",
-        config=settings,
-        entries=entries,
-        play=partial(own_data.run_job, base=base, keep=folder.absolute()),
-        seeds=settings.run.seeds,
-        tuning_budget=settings.run.tuning_budget,
-        budget=settings.run.target_gradients,
-        shown={**shown, "facts": own_data.facts(settings, base)},
-        notes=own_data.notes(settings, base),
-        main=main,
-        remarks=lambda rows: [whose(main, wanted, end_points(rows))[-1]],
-    )
-    done = conduct(contest, folder=folder, workers=workers, command=command, as_json=as_json)
-    chosen, lowest, _ = whose(main, wanted, end_points(done.rows))
-    entry = next(entry for entry in entries if entry.method == chosen)
-    eta = done.outcome.chosen[entry.panel, entry.method]
-    answer = own_data.fit(settings, base, folder, entry, eta)
-    weights = write_weights(folder, settings, own_data.study(settings, base), answer)
-    more = {
-        "lowest": lowest,
-        "weights_of": chosen,
-        "weights": [str(file) for file in weights],
-        "status": answer["message"],
-        "success": answer["success"],
-        "eta": eta,
-    }
-    present(done, as_json=as_json, more=more)
+        done = publish(experiment, outcome, **common, intro=intro, more=weights)
+    method = done["weights_of"]
     if not as_json:
-        tell_path(stdout(), f"Weights ({chosen}): {weights[0]} and {weights[1].name}")
-        say(stdout(), prediction_rule(settings, own_data.study(settings, base)))
-    if not answer["success"]:
-        size = f"{eta:g}" if isinstance(eta, float | int) else eta
+        tell_path(stdout(), f"Weights ({method}): {done['weights'][0]} and weights.npz")
+        say(stdout(), problem.prediction_rule(study))
+    if not done["success"]:
         say(
             stderr(),
-            f"Error: {chosen} did not end well (eta = {size}). {answer['message']} The "
+            f"Error: {method} did not end well (eta = {done['eta']}). {done['status']} The "
             "weights written are what it ended with, marked as not usable.",
             style="bold red",
         )
