@@ -4,42 +4,59 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.special
 import scipy.stats
+import typer
+from rich.table import Table
 from sklearn import datasets as built_in
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
+from experiments.shared import (
+    Experiment,
+    Json,
+    NoDownload,
+    Output,
+    Seeds,
+    Workers,
+    examples,
+    guarded,
+    listed,
+    start,
+)
 from proxyprox import (
     SGD,
     Problem,
     ProxyProx,
-    datasets,
     logistic_regression,
     minimize,
     softmax_regression,
 )
+from proxyprox import datasets as libsvm
 from proxyprox._util.validation import message, whole
-from proxyprox.experiments.figures import save_figures
-from proxyprox.experiments.page import write_report
-from proxyprox.experiments.records import Point
-from proxyprox.experiments.summary import Row, summarise, write_summary
-from proxyprox.experiments.tournament import Entry, Job
+from proxyprox.cli.comparison import output_folder, run_experiment
+from proxyprox.cli.console import command_line, emit, plain, say, stdout
+from proxyprox.report.figures import save_figures
+from proxyprox.report.page import write_report
+from proxyprox.report.records import Point
+from proxyprox.report.summary import Row, summarise, write_summary
 from proxyprox.sklearn import ProxyLogisticRegression
+from proxyprox.study.compare import Curve, Job
 
 OURS = "ProxyLogisticRegression"
-YARDSTICK = "LogisticRegressionCV"
+BASELINE = "LogisticRegressionCV"
 BY_LOSS = "LogisticRegressionCV, by log-loss"
 SELF = "SelfTrainingClassifier"
 ONE_PASS_SGD = "SGD, one pass"
@@ -49,12 +66,12 @@ DISTILLED = "the teacher's answers alone"
 PPI_TUNED = "ppi_py, tuned power"
 
 ALONE = (
-    (OURS, 3.0), (YARDSTICK, 1.0), (BY_LOSS, 1.0), (SELF, 1.0), (ONE_PASS_SGD, 0.5),
+    (OURS, 3.0), (BASELINE, 1.0), (BY_LOSS, 1.0), (SELF, 1.0), (ONE_PASS_SGD, 0.5),
     (ONE_PASS, 4.0),
 )  # fmt: skip
 """Methods without a teacher, with their rough cost."""
 
-TAUGHT = ((OURS_TAUGHT, 6.0), (OURS, 3.0), (YARDSTICK, 1.0), (BY_LOSS, 1.0), (DISTILLED, 1.0))
+TAUGHT = ((OURS_TAUGHT, 6.0), (OURS, 3.0), (BASELINE, 1.0), (BY_LOSS, 1.0), (DISTILLED, 1.0))
 PPI = ((PPI_TUNED, 4.0),)
 
 ONE_PASS_BATCH = 5
@@ -86,9 +103,9 @@ def loss_of(method: str, drawn: Any, *, seed: int) -> float:
         Randomness of the fit.
     """
     with warnings.catch_warnings():
-        # Yardsticks that stop at their iteration limit are scored as they are.
+        # Baselines that stop at their iteration limit are scored as they are.
         warnings.simplefilter("ignore")
-        probabilities = _fitted(method, drawn, seed)
+        probabilities = _probabilities(method, drawn, seed)
     smallest = math.exp(-WORST)
     clipped = np.clip(probabilities, smallest, None)
     clipped = clipped / clipped.sum(axis=1, keepdims=True)
@@ -96,20 +113,20 @@ def loss_of(method: str, drawn: Any, *, seed: int) -> float:
     return float(-np.mean(np.log(clipped[np.arange(len(codes)), codes])))
 
 
-def _fitted(method: str, drawn: Any, seed: int) -> Array:
+def _probabilities(method: str, drawn: Any, seed: int) -> Array:
     X, y, X_test = drawn.X, drawn.y, drawn.X_test
     if method == OURS:
         model: Any = ProxyLogisticRegression(random_state=seed).fit(X, y, X_proxy=drawn.X_proxy)
     elif method == OURS_TAUGHT:
         model = ProxyLogisticRegression(random_state=seed)
         model.fit(X, y, X_proxy=drawn.X_proxy, y_proxy=drawn.answers)
-    elif method in (YARDSTICK, BY_LOSS):
+    elif method in (BASELINE, BY_LOSS):
         scoring = "neg_log_loss" if method == BY_LOSS else None
         folds = min(5, int(np.min(np.unique(y, return_counts=True)[1])))
         model = LogisticRegressionCV(cv=folds, scoring=scoring, max_iter=1000).fit(X, y)
     elif method == SELF:
         model = SelfTrainingClassifier(LogisticRegression(max_iter=1000))
-        model.fit(*_marked(drawn))
+        model.fit(*_with_unknown(drawn))
     elif method == DISTILLED:
         model = LogisticRegression(max_iter=1000)
         model.fit(drawn.X_proxy, drawn.answers[len(y) :])
@@ -120,13 +137,13 @@ def _fitted(method: str, drawn: Any, seed: int) -> Array:
     return model.predict_proba(X_test)
 
 
-def _marked(drawn: Any) -> tuple[Any, Array]:
+def _with_unknown(drawn: Any) -> tuple[Any, Array]:
     codes = np.searchsorted(drawn.classes, drawn.y)
     unknown = np.full(drawn.X_proxy.shape[0], -1)
-    return _stacked(drawn.X, drawn.X_proxy), np.concatenate([codes, unknown])
+    return _stack(drawn.X, drawn.X_proxy), np.concatenate([codes, unknown])
 
 
-def _stacked(*parts: Any) -> Any:
+def _stack(*parts: Any) -> Any:
     if hasattr(parts[0], "tocsr"):
         import scipy.sparse
 
@@ -183,13 +200,13 @@ def _one_pass(method: str, drawn: Any, seed: int) -> Array:
     classes = tuple(drawn.classes.tolist())
     build = logistic_regression if len(classes) == 2 else softmax_regression
     target = build(drawn.X, drawn.y, classes=classes, intercept=True)
-    proxy = target.label_free(_stacked(drawn.X, drawn.X_proxy))
+    proxy = target.label_free(_stack(drawn.X, drawn.X_proxy))
     n = len(drawn.y)
     cut = n - max(1, n // 5)
-    first, held = np.arange(min(cut, TRIAL)), np.arange(cut, n)
-    check = target.rows(held)
+    first, last = np.arange(min(cut, TRIAL)), np.arange(cut, n)
+    check = target.rows(last)
 
-    def passed(eta: float, rows: Array) -> Array:
+    def one_pass(eta: float, rows: Array) -> Array:
         loss = _OnePass(target.rows(rows), len(rows))
         rule: Any = SGD(eta) if method == ONE_PASS_SGD else ProxyProx(eta)
         problem = Problem(loss) if method == ONE_PASS_SGD else Problem(loss, proxy)
@@ -197,8 +214,8 @@ def _one_pass(method: str, drawn: Any, seed: int) -> Array:
         return minimize(problem, method=rule, steps=steps, rng=seed).last
 
     unit = 1 / target.smoothness
-    best = min(ETAS[method], key=lambda eta: _finite(check.value(passed(eta * unit, first))))
-    w = passed(best * unit, np.arange(n)).reshape(target.design.width, -1)
+    best = min(ETAS[method], key=lambda eta: _finite(check.value(one_pass(eta * unit, first))))
+    w = one_pass(best * unit, np.arange(n)).reshape(target.design.width, -1)
     z = np.asarray(drawn.X_test @ w[:-1]) + w[-1]
     if z.shape[1] == 1:
         return np.hstack([scipy.special.expit(-z), scipy.special.expit(z)])
@@ -261,19 +278,19 @@ class Draw:
     classes: Array
 
 
-def entries(config: Config) -> list[Entry]:
+def curves(config: Config) -> list[Curve]:
     """Return the curves of all panels."""
-    curves = []
+    found: list[Curve] = []
     for name in config.datasets:
-        curves += [Entry(name, method, None, (None,), effort) for method, effort in ALONE]
+        found += [Curve(name, method, None, (None,), effort) for method, effort in ALONE]
     for name in config.taught:
         if len(np.unique(_data(name)[1])) != 2:
             raise ValueError(message("taught", name, "a set of two classes"))
         with_ppi = [*TAUGHT, *(PPI if find_spec("ppi_py") else ())]
         for teacher in TEACHERS:
             panel = f"{name}, {teacher} teacher"
-            curves += [Entry(panel, method, None, (None,), effort) for method, effort in with_ppi]
-    return curves
+            found += [Curve(panel, method, None, (None,), effort) for method, effort in with_ppi]
+    return found
 
 
 def run_job(config: Config, job: Job) -> list[Point]:
@@ -288,7 +305,7 @@ def run_job(config: Config, job: Job) -> list[Point]:
         begun = time.process_time()
         loss = loss_of(job.method, drawn, seed=job.seed)
         seconds = time.process_time() - begun
-        # A method without an answer (see label_methods) leaves a gap, not a number.
+        # A method without an answer leaves a gap, not a number.
         known = loss if math.isfinite(loss) else None
         points.append({"labels": labels, "test_loss": known, "seconds": seconds})
     return points
@@ -303,7 +320,7 @@ def draw(name: str, labels: int, seed: int, flip: float | None = None) -> Draw:
     """Draw test rows (a third), labelled rows and the proxy's rows.
 
     The labelled rows of a smaller number are among those of a larger one, and every class has two
-    labels at least, because without them the yardsticks cannot cross-validate.
+    labels at least, because without them the baselines cannot cross-validate.
 
     Parameters
     ----------
@@ -323,14 +340,14 @@ def draw(name: str, labels: int, seed: int, flip: float | None = None) -> Draw:
     classes = np.unique(y)
     first = np.concatenate([pool[y[pool] == c][:2] for c in classes])
     pool = np.concatenate([first, pool[~np.isin(pool, first)]])
-    bought = pool[: max(labels, len(first))]
-    rest = pool[len(bought) :]
+    labelled = pool[: max(labels, len(first))]
+    rest = pool[len(labelled) :]
     answers = None
     if flip is not None:
-        rows = np.concatenate([bought, rest])
+        rows = np.concatenate([labelled, rest])
         wrong = rng.random(len(y))[rows] < flip
         answers = np.where(wrong, classes.sum() - y[rows], y[rows])
-    return Draw(X[bought], y[bought], answers, X[rest], X[test], y[test], classes)
+    return Draw(X[labelled], y[labelled], answers, X[rest], X[test], y[test], classes)
 
 
 def facts(config: Config) -> dict[str, str]:
@@ -343,7 +360,7 @@ def fetch(config: Config, *, download: bool, progress: bool) -> None:
     """Find every set before there are workers, so that one that is missing is one message."""
     for name in dict.fromkeys((*config.datasets, *config.taught)):
         if name not in BUILT_IN:
-            datasets.load(name, download=download, progress=progress)
+            libsvm.load(name, download=download, progress=progress)
 
 
 @lru_cache(maxsize=2)
@@ -352,10 +369,17 @@ def _data(name: str) -> tuple[Any, Array]:
         X, y = getattr(built_in, f"load_{name}")(return_X_y=True)
         # Scaled by all inputs, which cost no labels.
         return StandardScaler().fit_transform(X), y
-    data = datasets.load(name)
+    data = libsvm.load(name)
     return data.X, np.unique(data.y, return_inverse=True)[1]
 
 
+EPILOG = examples(
+    "python -m experiments.labels",
+    "python -m experiments.labels --datasets breast_cancer,wine --taught none --seeds 3",
+    "python -m experiments.labels --datasets none --taught a9a --labels 50,200,1000",
+    "",
+    "Ctrl-C keeps what is finished; the same command resumes.",
+)
 WORDS = {"labels": "labels bought", "test_loss": "test log-loss", "seconds": "seconds of a fit"}
 AXES = ("labels", "seconds")
 DIFFERENCES = (
@@ -374,7 +398,7 @@ NOTES = (
 
 
 def differences(records: Sequence[Point]) -> list[Row]:
-    """Return paired differences of test losses, ours minus each yardstick's, with 95 % intervals.
+    """Return paired differences of test losses, ours minus each baseline's, with 95 % intervals.
 
     Parameters
     ----------
@@ -411,10 +435,10 @@ def differences(records: Sequence[Point]) -> list[Row]:
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return, for each panel, where ours is lower, higher or not told apart from a yardstick."""
-    said = []
+    """Return, for each panel, where ours is lower, higher or not told apart from a baseline."""
+    texts = []
     for panel in dict.fromkeys(row["panel"] for row in rows):
-        against = (OURS, YARDSTICK) if "teacher" in panel else (YARDSTICK, BY_LOSS)
+        against = (OURS, BASELINE) if "teacher" in panel else (BASELINE, BY_LOSS)
         for method in against:
             here = [row for row in rows if row["panel"] == panel and row["method"] == method]
             lower = [str(row["labels"]) for row in here if row["high"] < 0]
@@ -430,51 +454,40 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 if found
             ]
             name = "labels alone" if method == OURS else method
-            said.append(
+            texts.append(
                 f"{panel}: mean test loss against {name}: {'; '.join(parts)} (95 % intervals)."
             )
-    return said
+    return texts
 
 
-def publish(
-    folder: Path, records: Sequence[Point], *, command: str, config: Mapping[str, Any]
+def write_results(
+    folder: Path, records: Sequence[Point], command: str, config: Mapping[str, Any]
 ) -> tuple[list[Row], list[str]]:
-    """Write ``summary.json``, figures and ``report.html``; return the differences and sentences.
-
-    Parameters
-    ----------
-    folder : Path
-        Where everything goes.
-    records : sequence of points
-        Points of all runs.
-    command : str
-        Command that makes it again.
-    config : mapping
-        Settings to show.
-    """
+    """Write ``summary.json``, figures and ``report.html``; return the differences and sentences."""
     records = [point for point in records if point["test_loss"] is not None]
     rows = summarise(records, metric="test_loss", x="labels", costs=("seconds",))
     gaps = differences(records)
-    said = sentences(gaps)
-    extra = {"command": command, "config": dict(config), "differences": gaps, "findings": said}
+    texts = sentences(gaps)
+    extra = {"command": command, "config": dict(config), "differences": gaps, "findings": texts}
     write_summary(folder / "summary.json", rows, **extra)
     save_figures(folder, rows, metric="test_loss", x_axes=AXES[:1], log_x=True, labels=WORDS)
     write_report(
         folder,
         title="Few labels, many inputs",
-        lead=said,
+        lead=texts,
         command=command,
         config=config,
         rows=rows,
-        ledger_rows=gaps,
+        costs=gaps,
         notes=NOTES,
         metric="test_loss",
         x_axes=AXES,
         log_x=True,
         labels=WORDS,
-        ledger_words=("Paired differences", DIFFERENCES),
+        costs_heading="Paired differences",
+        costs_caption=DIFFERENCES,
     )
-    return gaps, said
+    return gaps, texts
 
 
 def _half_width(gaps: Any) -> float:
@@ -482,3 +495,79 @@ def _half_width(gaps: Any) -> float:
         return float("inf")
     t = scipy.stats.t.ppf(0.975, len(gaps) - 1)
     return float(t * gaps.std(ddof=1) / np.sqrt(len(gaps)))
+
+
+@guarded
+def labels(
+    context: typer.Context,
+    output: Output = None,
+    seeds: Seeds = 10,
+    datasets: Annotated[
+        str, typer.Option(help="Sets without a teacher: scikit-learn's or LIBSVM's, or none.")
+    ] = "breast_cancer,wine,digits,mushrooms,a9a",
+    taught: Annotated[
+        str, typer.Option(help="Sets of two classes with three teachers each, or none.")
+    ] = "a9a",
+    numbers: Annotated[
+        str, typer.Option("--labels", help="Numbers of labels.")
+    ] = "20,50,200,1000,5000",
+    no_download: NoDownload = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Test loss against the number of labels: our estimators, scikit-learn's and others.
+
+    The same labels for every method, paired differences with intervals over seeds, and teachers
+    that are good, mediocre and useless. About ten minutes on one core, five on two.
+    """
+    config = Config(
+        datasets=listed(str, "names")(datasets),
+        taught=listed(str, "names")(taught),
+        labels=listed(int, "whole numbers")(numbers),
+        seeds=seeds,
+    )
+    folder, command = output or Path("runs") / "labels", command_line(context)
+    with output_folder(folder):
+        fetch(config, download=not no_download, progress=sys.stderr.isatty())
+        experiment = Experiment(
+            title="Few labels, many inputs",
+            config=config,
+            curves=curves(config),
+            run_job=run_job,
+            seeds=seeds,
+            tuning_budget=1,
+            budget=max(config.labels),
+            shown={**asdict(config), "data": facts(config)},
+            metric="test_loss",
+        )
+        common: dict[str, Any] = {"folder": folder, "command": command}
+        outcome = run_experiment(experiment, workers=workers, as_json=as_json, **common)
+        gaps, texts = write_results(folder, outcome.records, command, experiment.shown)
+    if as_json:
+        emit({"folder": str(folder), "differences": gaps, "findings": texts})
+        return
+    print_differences(gaps)
+    for text in texts:
+        say(stdout(), text)
+    say(stdout(), f"Report: {folder / 'report.html'}", style="bold")
+
+
+def print_differences(gaps: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table for each panel of what :func:`differences` returns."""
+    for panel in dict.fromkeys(row["panel"] for row in gaps):
+        table = Table(title=plain(panel), title_justify="left", box=None)
+        for heading in ("against", "labels", "ours", "theirs", "ours − theirs, 95 %"):
+            table.add_column(heading, justify="left" if heading == "against" else "right")
+        for row in (row for row in gaps if row["panel"] == panel):
+            table.add_row(
+                plain(row["method"]),
+                f"{row['labels']:,}",
+                f"{row['ours']:.4f}",
+                f"{row['theirs']:.4f}",
+                f"{row['difference']:+.4f} ({row['low']:+.4f}, {row['high']:+.4f})",
+            )
+        stdout().print(table)
+
+
+if __name__ == "__main__":
+    start(labels, EPILOG)

@@ -1,4 +1,4 @@
-"""``proxyprox reproduce cifar10``: the paper's Figure 2."""
+"""Figure 2 of the paper, from the command line."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ from typing import Annotated
 
 import typer
 
+from experiments.shared import Json, Output, examples, guarded, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import (
-    INTERRUPTED,
-    CommandError,
-    Json,
-    Output,
-    command_line,
-    examples,
-    guarded,
-)
+from proxyprox.cli.comparison import interrupted, output_folder
+from proxyprox.cli.console import command_line, emit, say, stderr, stdout, tell_path
 
 EPILOG = examples(
-    "proxyprox reproduce cifar10 --tiny",
-    "proxyprox reproduce cifar10 --device cuda --seeds 3",
-    "proxyprox reproduce cifar10 --data ~/cifar-10-batches-py --passes 25",
+    "python -m experiments.cifar10 --tiny",
+    "python -m experiments.cifar10 --device cuda --seeds 3",
+    "python -m experiments.cifar10 --data ~/cifar-10-batches-py --passes 25",
     "",
     "Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is "
-    "at, and the same command goes on from there.",
+    "at, and the same command resumes.",
 )
 
 
@@ -58,10 +52,9 @@ def cifar10(
     passes over the target data.
     """
     require("torch", extra="torch", purpose="training a network")
-    from proxyprox.cli.comparison import output_folder
-    from proxyprox.cli.console import emit, say, stderr, stdout, tell_path
-    from proxyprox.experiments.cifar10 import TINY, Config
-    from proxyprox.experiments.cifar10.run import run, sentences
+    from experiments.cifar10.config import TINY, Config
+    from experiments.cifar10.results import sentences
+    from experiments.cifar10.run import run
 
     config = TINY if tiny else Config()
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
@@ -78,11 +71,14 @@ def cifar10(
                 progress=lambda line: say(stderr(), line),
             )
     except KeyboardInterrupt:
-        text = f"Interrupted. Finished runs and the steps of this one are kept in {folder}."
-        raise CommandError(f"{text}\nTo go on:  {command}", INTERRUPTED) from None
+        raise interrupted(folder, command) from None
     if as_json:
         emit({"folder": str(folder), "findings": sentences(records)})
         return
     for text in sentences(records):
         say(stdout(), text)
     tell_path(stdout(), f"Report: {folder / 'report.html'}")
+
+
+if __name__ == "__main__":
+    start(cifar10, EPILOG)

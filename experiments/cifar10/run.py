@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from experiments.cifar10 import data as cifar10
+from experiments.cifar10.config import Config, Recipe
+from experiments.cifar10.results import publish
+from experiments.cifar10.training import Training
 from proxyprox._util.files import locked
 from proxyprox._util.signals import ending_signals
-from proxyprox.experiments.cifar10 import data as cifar10
-from proxyprox.experiments.cifar10.config import Config, Recipe
-from proxyprox.experiments.cifar10.figures import COSTS, METRICS, panel_rows, save_panels
-from proxyprox.experiments.cifar10.training import Training
-from proxyprox.experiments.page import write_report
-from proxyprox.experiments.records import Point, RecordStore
-from proxyprox.experiments.summary import Row, end_points, write_summary
+from proxyprox.report.records import Point, Records
 from proxyprox.torch.device import DeviceImages
-
-KEY = ("method", "seed")
 
 
 def run(
@@ -30,7 +25,7 @@ def run(
     *,
     device: str | None = None,
     folder: str | os.PathLike[str] | None = None,
-    command: str = "proxyprox reproduce cifar10",
+    command: str = "python -m experiments.cifar10",
     report: bool = True,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Point]:
@@ -41,8 +36,8 @@ def run(
     config : Config
         The experiment.
     output : path-like
-        Folder for ``records.jsonl``, ``summary.json``, the figures and ``report.html``. A folder
-        of an interrupted run of the same configuration is gone on with.
+        Folder for ``records.jsonl``, ``summary.json``, the figures and ``report.html``. In the
+        folder of an interrupted run of the same configuration it resumes.
     device : str, optional
         ``"cuda"`` or ``"cpu"``; by default CUDA where there is one.
     folder : path-like, optional
@@ -66,28 +61,30 @@ def run(
     """
     place = Path(output)
     place.mkdir(parents=True, exist_ok=True)
-    with ending_signals(), locked(place, again=True):
-        store = RecordStore(place / "records.jsonl", key=KEY, config=config.as_dict())
-        jobs = config.jobs()
-        plan = [{"method": recipe.name, "seed": seed} for recipe, seed in jobs]
-        if any(job not in store for job in plan):
+    with (
+        ending_signals(),
+        locked(place, again=True),
+        Records(place, config.as_dict()) as records,
+    ):
+        jobs = {(recipe.name, seed): recipe for recipe, seed in config.jobs()}
+        plan = [{"method": name, "seed": seed} for name, seed in jobs]
+        if any(job not in records for job in plan):
             train, test, _ = device_data(config, device, folder)
-            for (recipe, seed), job in zip(jobs, plan, strict=True):
-                if job in store:
+            for ((name, seed), recipe), job in zip(jobs.items(), plan, strict=True):
+                if job in records:
                     continue
                 points = run_one(config, recipe, seed, train, test, place / "checkpoint.pt")
-                store.append(points)
+                records.add(job, points)
                 (place / "checkpoint.pt").unlink(missing_ok=True)
                 last = points[-1]
                 progress(
-                    f"{recipe.name}, seed {seed}: test accuracy {last['test_accuracy']:.4f} after "
+                    f"{name}, seed {seed}: test accuracy {last['test_accuracy']:.4f} after "
                     f"{last['passes']:g} passes, {last['seconds']:.0f} s"
                 )
-        store.finalise(plan)
-        records = store.points()
+        found = records.export("records.jsonl", plan)
         if report:
-            publish(place, config, records, command=command)
-        return records
+            publish(place, config, found, command=command)
+        return found
 
 
 def run_one(
@@ -98,7 +95,7 @@ def run_one(
     test: DeviceImages,
     checkpoint: Path | None = None,
 ) -> list[Point]:
-    """Run one recipe with one seed, going on from the checkpoint if it is of this very run."""
+    """Run one recipe with one seed, resuming from the checkpoint if it is of this very run."""
     # Each run compiles its own network, for a few batch sizes; what earlier ones left would soon
     # count as too many variants, and the compiler would silently give up.
     torch.compiler.reset()
@@ -138,97 +135,3 @@ def device_data(
         device=where,
     )
     return train, test, images.source
-
-
-def publish(folder: Path, config: Config, records: list[Point], *, command: str) -> None:
-    """Write ``summary.json``, the figures and the report."""
-    rows: list[Row] = []
-    for metric, (title, _) in METRICS.items():
-        rows += [{"panel": title, **row} for row in panel_rows(records, metric)]
-    write_summary(folder / "summary.json", rows, command=command, config=config.as_dict())
-    save_panels(folder, records)
-    settings: dict[str, Any] = config.as_dict()
-    settings["recipes"] = {recipe["name"]: recipe for recipe in settings["recipes"]}
-    write_report(
-        folder,
-        title="ResNet-18 on CIFAR-10: training with a proxy of a few images",
-        lead=sentences(records),
-        command=command,
-        config=settings,
-        rows=_smaller_is_better(records),
-        ledger_rows=_ledger(records),
-        notes=notes(config, records),
-        metric="value",
-        x_axes=("passes", "seconds", "proxy_sampled_gradients"),
-        log_y=True,
-        labels={"passes": "passes over the target data", "value": "value"},
-    )
-
-
-def sentences(records: list[Point]) -> list[str]:
-    """Say where each method stood at the end, the best first."""
-    ends = _ends(records, "test_accuracy")
-    ends.sort(key=lambda row: -(row["test_accuracy_median"] or 0.0))
-    # Batches of different sizes end at slightly different fractions of a pass.
-    end = max(round(row["passes"], 2) for row in ends)
-
-    def standing(row: Row) -> str:
-        passes = round(row["passes"], 2)
-        early = "" if passes == end else f" (after {passes:g})"
-        return f"{row['method']} {row['test_accuracy_median']:.3f}{early}"
-
-    return [
-        f"After {end:g} passes over the target data the median test accuracy is: "
-        f"{'; '.join(map(standing, ends))}.",
-        "The x axis that counts is passes over the target data; the methods with a proxy pay "
-        "for them with passes over the proxy, which the ledger shows, and with time.",
-    ]
-
-
-def notes(config: Config, records: list[Point]) -> list[str]:
-    """Return what is to be read with the numbers."""
-    devices = sorted({point["device"] for point in records})
-    found = [
-        f"Trained on {', '.join(devices)}; seconds are those of the training steps, without the "
-        "evaluations.",
-        *(
-            f"{recipe.name}: {recipe.seeds} of {config.seeds} seeds, because it is long."
-            for recipe in config.recipes
-            if recipe.seeds is not None and recipe.seeds < config.seeds
-        ),
-        "The report shows 1 − test accuracy, so that less is better in every panel; the figures "
-        "show the accuracy.",
-        "‖∇φₖ(wₖ₊₁)‖ is measured with the whole proxy, after the inner solve.",
-    ]
-    if config.data == "cifar10":
-        found.append(
-            "If the images come from cifar10-jpeg75.tar.xz they are JPEG of quality 75, slightly "
-            "lossy: accuracies are then not exactly those of the original set."
-        )
-    return found
-
-
-def _ends(records: list[Point], metric: str) -> list[Row]:
-    rows = [{"panel": metric, **row} for row in panel_rows(records, metric)]
-    return end_points(rows, x="passes")
-
-
-def _smaller_is_better(records: list[Point]) -> list[Row]:
-    errors = [{**p, "test_error": 1 - p["test_accuracy"]} for p in records]
-    rows: list[Row] = []
-    for metric, title in (
-        ("train_loss", "train loss"),
-        ("test_error", "1 − test accuracy"),
-        ("residual", METRICS["residual"][0]),
-    ):
-        for row in panel_rows(errors, metric):
-            renamed = {k.replace(metric, "value"): v for k, v in row.items()}
-            rows.append({"panel": title, **renamed})
-    return rows
-
-
-def _ledger(records: list[Point]) -> list[Row]:
-    return [
-        {name: row[name] for name in ("method", "passes", *COSTS)}
-        for row in _ends(records, "test_accuracy")
-    ]

@@ -14,13 +14,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
+from experiments.cifar10.config import Config, Recipe
+from experiments.cifar10.model import ResNet18, evaluate, half_precision
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals, step_first
 from proxyprox.corrections import Correction
-from proxyprox.experiments.cifar10.config import Config, Recipe
-from proxyprox.experiments.cifar10.evaluate import evaluate, half_precision
-from proxyprox.experiments.cifar10.model import ResNet18
-from proxyprox.experiments.records import Point
+from proxyprox.report.records import Point
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx, WeightAverage
 from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans, image_layout
 
@@ -33,7 +32,7 @@ def device_name(device: torch.device) -> str:
 
 
 class Training:
-    """The state of one run, which can be saved at any step and goes on from there.
+    """The state of one run, which can be saved at any step and resumed.
 
     Parameters
     ----------
@@ -260,7 +259,7 @@ class Training:
             )
 
     def load(self, path: str | os.PathLike[str]) -> bool:
-        """Go on from a file, if it is of this very run; tell whether it was."""
+        """Resume from a file, if it is of this very run; return whether it was."""
         saved = torch.load(path, map_location="cpu", weights_only=True)
         if saved["run"] != self._identity():
             return False
