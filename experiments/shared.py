@@ -10,9 +10,18 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli.comparison import Experiment, output_folder, publish, run_experiment
-from proxyprox.cli.console import Json, Output, Seeds, Workers, command_line, guarded, prose
-from proxyprox.cli.console import examples as examples
+from proxyprox.cli.comparison import output_folder, publish, run_experiment
+from proxyprox.cli.console import (
+    Json,
+    Output,
+    Seeds,
+    Workers,
+    command_line,
+    examples,
+    guarded,
+    prose,
+)
+from proxyprox.study.compare import Experiment
 
 __all__ = [
     "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "examples", "guarded",

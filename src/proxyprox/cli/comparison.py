@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,55 +26,13 @@ from proxyprox.cli.console import (
 from proxyprox.report import figures, page, summary
 from proxyprox.report.records import cores
 from proxyprox.report.summary import ON_STEP_SIZE, Row
-from proxyprox.study.compare import Curve, Job, Outcome, RunJob, compare
+from proxyprox.study.compare import Experiment, Outcome, compare
 
 LEGEND = (
     "target, proxy: gradients spent of each; above opt.: the loss above its minimum; on eta: "
     "target gradients for the step size, + in runs before, ( ) among the run's own. Medians over "
     "seeds; the best end of a table is marked *."
 )
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """What is run and how it is presented.
-
-    Attributes
-    ----------
-    title : str
-        Heading of the report.
-    config : dataclass
-        Settings that the records depend on.
-    curves : sequence of Curve
-        What to compare.
-    run_job : callable
-        Runs one job; importable by name.
-    seeds, tuning_budget, budget : int
-        Final runs of each method, and target gradients of a grid run and of a final run.
-    shown : mapping
-        Settings and facts for the report.
-    notes : sequence of str
-        Remarks for the report and the terminal.
-    main : str or None
-        The method that the sentences speak of; None for the best ProxyProx.
-    remarks : callable
-        Returns further sentences, given the summary's rows.
-    metric : str
-        What tuning minimises.
-    """
-
-    title: str
-    config: Any
-    curves: Sequence[Curve]
-    run_job: RunJob
-    seeds: int
-    tuning_budget: int
-    budget: int
-    shown: Mapping[str, Any]
-    notes: Sequence[str] = ()
-    main: str | None = None
-    remarks: Callable[[Sequence[Row]], Sequence[str]] = lambda rows: ()
-    metric: str = "suboptimality"
 
 
 def run_experiment(
@@ -103,20 +59,20 @@ def run_experiment(
         When the user interrupts.
     """
     console = stderr()
+    status = console.status("starting") if console.is_terminal else None
+    shown = [-1]
+
+    def progress(stage: str, share: float) -> None:
+        text, tenths = f"{stage}: {100 * share:.0f} % done", int(10 * share + 1e-9)
+        if status is not None:
+            status.update(plain(text))
+        elif not as_json and tenths != shown[0]:
+            say(console, text)
+        shown[0] = tenths
+
     try:
-        with Progress(console, quiet=as_json and not console.is_terminal) as display:
-            return compare(
-                experiment.curves,
-                experiment.run_job,
-                experiment.config,
-                folder=folder,
-                seeds=experiment.seeds,
-                tuning_budget=experiment.tuning_budget,
-                budget=experiment.budget,
-                workers=workers or cores(),
-                display=display,
-                metric=experiment.metric,
-            )
+        with status or nullcontext():
+            return compare(experiment, folder, workers or cores(), progress)
     except KeyboardInterrupt:
         raise interrupted(folder, command) from None
 
@@ -128,9 +84,15 @@ def interrupted(folder: Path, command: str) -> CommandError:
 
 
 def publish(
-    experiment: Experiment, outcome: Outcome, *, folder: Path, command: str, as_json: bool,
-    intro: str = "", more: Callable[[list[Row]], Mapping[str, Any]] = lambda rows: {},
-) -> dict[str, Any]:  # fmt: skip
+    experiment: Experiment,
+    outcome: Outcome,
+    *,
+    folder: Path,
+    command: str,
+    as_json: bool,
+    intro: str = "",
+    more: Callable[[list[Row]], Mapping[str, Any]] = lambda rows: {},
+) -> dict[str, Any]:
     """Write summary, figures and report, print what came out, and return it as JSON values.
 
     Parameters
@@ -307,46 +269,3 @@ def output_folder(folder: Path) -> Iterator[None]:
         )
     with locked(folder, again=True):
         yield
-
-
-class Progress:
-    """Says how far a comparison is: one line that changes on a terminal, a few lines in a log."""
-
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
-        self._status = console.status("starting") if console.is_terminal else None
-        self._stage, self._total, self._done, self._before = "", 1.0, 0.0, 0.0
-        self._begun, self._tenths = 0.0, 0
-
-    def __enter__(self) -> Progress:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def begin(self, stage: str, work: float, done: float) -> None:
-        """Announce a stage, some of which an earlier run may have done."""
-        self._stage, self._total, self._begun = stage, max(work, 1e-9), time.monotonic()
-        self._done = self._before = done
-        self._tenths = -1 if done < work else 10
-        self._show("")
-
-    def advance(self, job: Job) -> None:
-        """Say how far the stage is, and about how long it will take."""
-        self._done += job.work
-        spent = time.monotonic() - self._begun
-        left = spent * (self._total - self._done) / (self._done - self._before)
-        self._show(f", about {left:.0f} s left" if left >= 1 else "")
-
-    def _show(self, ahead: str) -> None:
-        share = self._done / self._total + 1e-9
-        text = f"{self._stage}: {100 * share:.0f} % done{ahead}"
-        if self._status is not None:
-            self._status.update(plain(text))
-        elif int(10 * share) > self._tenths:
-            self._tenths = int(10 * share)
-            if not self._quiet:
-                say(self._console, text)

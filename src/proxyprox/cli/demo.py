@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -20,8 +21,8 @@ INTRO = (
     "step size was tuned with the same effort, then run with {seeds} seeds."
 )
 
-CONFIG = {
-    "model": {"family": "logistic", "l2": 1e-3},
+CONFIG: dict[str, dict[str, Any]] = {
+    "model": {"family": "logistic", "l2": 3e-4},
     "target": {"file": "sklearn:breast_cancer"},
     "proxy": {"kind": "label-free"},
     "method": {"correction": "mean", "batch_size": 256},
@@ -51,8 +52,6 @@ def demo(
     from proxyprox.study.config import parse_config
 
     config = parse_config({**CONFIG, "run": {**CONFIG["run"], "seeds": seeds}})
-    run_study(
-        config, Path(), "proxyprox: a demonstration", folder=output or Path("runs/demo"),
-        command=command_line(context), workers=workers, as_json=as_json,
-        intro=INTRO.format(seeds=seeds),
-    )  # fmt: skip
+    title, folder = "proxyprox: a demonstration", output or Path("runs/demo")
+    command, intro = command_line(context), INTRO.format(seeds=seeds)
+    run_study(config, Path(), title, folder, command, workers, as_json, intro)

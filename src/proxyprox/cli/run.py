@@ -32,17 +32,14 @@ EPILOG = examples(
     "proxyprox run my.toml",
     "proxyprox run my.toml --output runs/mine --json",
     "",
-    "The configuration has five sections: \\[model] family, l2, l1, intercept, standardize, "
-    "classes; \\[target] file, label, features, weight, format; \\[proxy] kind, file, label, "
-    "weight, format, fraction, rows; \\[method] name, eta, correction, a, batch_size, averaging, "
-    "inner, inner_steps, inner_tolerance; \\[run] target_gradients, tuning_gradients, seconds, "
-    "seeds, seed, compare, weights. --example explains every one.",
+    "--example explains every key of the five sections \\[model], \\[target], \\[proxy], "
+    "\\[method] and \\[run]. The data are CSV, TSV, Parquet, svmlight or npz files.",
     "",
     'The step size: eta = "auto" measures it on the way, a number or a list fixes it, and without '
     "eta nine are tried; the table shows what either cost in target gradients.",
     "",
-    "Data: CSV, TSV, Parquet, svmlight and npz. Written: records.jsonl, summary.json, figures, "
-    "report.html, and the weights for the raw columns as weights.json and weights.npz.",
+    "Written: records.jsonl, summary.json, figures, report.html, and the weights for the raw "
+    "columns as weights.json and weights.npz.",
 )
 
 
@@ -73,21 +70,27 @@ def run(
             "which configuration? Begin with: proxyprox run --example > my.toml, then "
             "proxyprox run my.toml"
         )
-    run_study(
-        settings.read_config(config), config.parent.absolute(), f"proxyprox: {config.name}",
-        folder=output or Path("runs") / config.stem, command=command_line(context),
-        workers=workers, as_json=as_json,
-    )  # fmt: skip
+    read = settings.read_config(config)
+    folder, command = output or Path("runs") / config.stem, command_line(context)
+    title = f"proxyprox: {config.name}"
+    run_study(read, config.parent.absolute(), title, folder, command, workers, as_json)
 
 
 def run_study(
-    config: StudyConfig, base: Path, title: str, *, folder: Path, command: str,
-    workers: int | None, as_json: bool, intro: str = "",
-) -> None:  # fmt: skip
+    config: StudyConfig,
+    base: Path,
+    title: str,
+    folder: Path,
+    command: str,
+    workers: int | None,
+    as_json: bool,
+    intro: str = "",
+) -> None:
     """Compare the methods of a configuration, and write the weights of one of them."""
-    from proxyprox.cli.comparison import Experiment, output_folder, publish, run_experiment
+    from proxyprox.cli.comparison import output_folder, publish, run_experiment
     from proxyprox.report.summary import last_rows
     from proxyprox.study import problem
+    from proxyprox.study.compare import Experiment
 
     wanted = config.run.weights
     with output_folder(folder):
@@ -102,7 +105,7 @@ def run_study(
             title=title,
             config=config,
             curves=list(curves.values()),
-            run_job=partial(problem.run_job, base=base, keep=folder.absolute()),
+            run_job=partial(problem.run_job, base=base),
             seeds=config.run.seeds,
             tuning_budget=config.run.tuning_budget,
             budget=config.run.target_gradients,
@@ -117,14 +120,13 @@ def run_study(
         def weights(rows: Any) -> dict[str, Any]:
             method, lowest, _ = problem.method_to_write(main, wanted, last_rows(rows))
             eta = outcome.etas[curves[method].panel, method]
-            answer = problem.fit(study, base, folder, curves[method], eta)
-            files = problem.write_weights(folder, study, answer)
+            files, answer = problem.write_weights(folder, study, curves[method], eta)
             return {
                 "lowest": lowest,
                 "weights_of": method,
                 "weights": list(map(str, files)),
-                "status": answer["message"],
-                "success": answer["success"],
+                "status": answer.message,
+                "success": answer.success,
                 "eta": eta,
             }
 

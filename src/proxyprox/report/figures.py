@@ -6,7 +6,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +18,8 @@ from proxyprox.diagnostics import Audit, Interval
 
 # After Okabe and Ito, with the light colours darkened and black left out, so that each has a
 # contrast of at least 3 with white paper and with a dark page.
-_COLOURS = "#737373 #0072B2 #D55E00 #009E73 #CC79A7 #B8860B #3D9BD0 #8C62C9".split()
-_GREY, _BLUE, _ORANGE, _GREEN = _COLOURS[:4]
-_MARKERS = {
-    "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down",
-    "P": "cross", "X": "x", "<": "triangle-left", ">": "triangle-right", "*": "star",
-    "p": "pentagon",
-}  # fmt: skip
-"""Markers of matplotlib, and plotly's names for them."""
-
+_COLOURS = "737373 0072B2 D55E00 009E73 CC79A7 B8860B 3D9BD0 8C62C9"
+_MARKERS = "os^DvPX<>*p"
 _DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.4, 1.4), (6, 1.5, 1.4, 1.5))
 
 _LABELS = {
@@ -56,17 +49,10 @@ class Style(NamedTuple):
     def draw(self, axis: Any, x: Any, median: Any, low: Any, high: Any) -> Any:
         """Draw a curve and the band around it, and return the curve for the legend."""
         axis.fill_between(x, low, high, color=self.colour, alpha=0.16, linewidth=0)
-        (line,) = axis.plot(
-            x, median, color=self.colour, linestyle=(0, self.dash) if self.dash else "solid",
-            linewidth=1.5, marker=self.marker, markersize=4.2, markeredgecolor="white",
-            markeredgewidth=0.5, markevery=max(1, len(x) // 8),
-        )  # fmt: skip
+        (line,) = axis.plot(x, median, self.marker, color=self.colour, markevery=len(x) // 8 or 1)
+        line.set(linestyle=(0, self.dash) if self.dash else "solid", linewidth=1.5)
+        line.set(markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
         return line
-
-    def for_plotly(self) -> dict[str, str]:
-        """Return the same look in plotly's words."""
-        dash = ",".join(f"{2 * length:g}px" for length in self.dash) or "solid"
-        return {"colour": self.colour, "dash": dash, "symbol": _MARKERS[self.marker]}
 
 
 def in_order(rows: Iterable[Mapping[str, Any]], field: str) -> list[str]:
@@ -83,11 +69,11 @@ def styles(rows: Iterable[Mapping[str, Any]]) -> dict[str, Style]:
     >>> list(looks), looks["ProxyProx"].colour
     (['SGD', 'ProxyProx'], '#0072B2')
     """
-    markers = list(_MARKERS)
     # 8 colours and 11 markers repeat together only after 88 methods.
+    looks = zip(cycle(_COLOURS.split()), cycle(_MARKERS), cycle(_DASHES))
     return {
-        method: Style(_COLOURS[i % 8], markers[i % 11], _DASHES[i % 4])
-        for i, method in enumerate(in_order(rows, "method"))
+        method: Style(f"#{colour}", marker, dash)
+        for method, (colour, marker, dash) in zip(in_order(rows, "method"), looks, strict=False)
     }
 
 
@@ -162,12 +148,15 @@ def draw_panels(
         _finish_axis(axis, panel, field_label(x, labels), log_x=logs_x, log_y=logs_y)
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
-    figure.legend(
-        [handles[method] for method in looks], names, loc="outside lower center",
-        ncols=math.ceil(len(looks) / legend_lines), fontsize=_SMALL, frameon=False,
-        handlelength=3.2, columnspacing=1.6,
-    )  # fmt: skip
+    columns = math.ceil(len(looks) / legend_lines)
+    add_legend(figure, [handles[method] for method in looks], names, columns)
     return figure
+
+
+def add_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
+    """Put one legend below all panels."""
+    style = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, **style)
 
 
 def save_figures(
@@ -237,114 +226,37 @@ def _finish_axis(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: boo
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def audit_figures(audit: Audit) -> list[dict[str, Any]]:
-    """Return the figures of an audit's page: spectra, the path and the predicted counts."""
-    return [_spectra(audit), _path(audit), _predictions(audit)]
-
-
-def _spectra(audit: Audit) -> dict[str, Any]:
-    """Return the eigenvalues of the target's Hessian and of the difference, largest first."""
-    end = audit.points[-1]
-    spectra = [
-        np.sort(np.abs(np.asarray(found, dtype=float)))[::-1]
-        for found in (end.target_spectrum, end.difference_spectrum)
-    ]
-    # Below rounding error a logarithm shows noise: such values are laid on the floor.
-    target, apart = (np.maximum(s, 1e-10 * max(spectra[0][0], 1e-300)).tolist() for s in spectra)
-    ranks = list(range(1, max(len(target), len(apart)) + 1))
-    kind = "eigenvalues" if end.in_full else "Ritz values"
-    return {
-        "title": f"Spectra at the end of the path: {kind}, absolute, by rank",
-        "traces": [
-            _dots("target ∇²L", ranks[: len(target)], target, _GREY, "circle", 7),
-            _dots("difference ∇²L − ∇²L̂", ranks[: len(apart)], apart, _BLUE, "square", 7),
-        ],
-        "xaxis": {"title": {"text": "rank"}},
-        "yaxis": {"title": {"text": "absolute eigenvalue"}} | _decades([*target, *apart]),
-    }
-
-
-def _path(audit: Audit) -> dict[str, Any]:
-    """Return δ and H at the points and along the steps between them, with their limits."""
+def audit_data(audit: Audit) -> dict[str, Any]:
+    """Return what the script of an audit's page draws from: spectra, the path and the counts."""
+    end, found = audit.points[-1], audit.prediction
     names = ["start", *(f"point {i}" for i in range(1, len(audit.points)))]
-    steps = [f"{a} → {b}" for a, b in pairwise(names)]
-    order = [x for pair in zip(names, [*steps, ""], strict=True) for x in pair if x]
-    traces = [
-        _limits("H at points", names, [p.H for p in audit.points], _GREY, "circle"),
-        _limits("δ at points", names, [p.delta for p in audit.points], _BLUE, "square"),
-    ]
-    if steps:
-        traces += [
-            _limits("H by secant", steps, [s.H for s in audit.path], _GREEN, "diamond"),
-            _limits("δ by secant", steps, [s.delta for s in audit.path], _ORANGE, "triangle-up"),
-        ]
+    secants = [f"{a} → {b}" for a, b in pairwise(names)]
+    rehearsed = (found.rehearsed_sgd, None, found.rehearsed_proxyprox, found.rehearsed_best)
+    theory = (found.sgd, found.accelerated, found.proxyprox, None)
+
+    def spectrum(values: Any) -> list[float]:
+        return sorted(map(float, np.abs(values)), reverse=True)
+
+    def limits(intervals: Iterable[Interval]) -> list[list[float | None]]:
+        return [[finite(i.low), finite(i.estimate), finite(i.high)] for i in intervals]
+
+    def at(places: list[str], parts: Any) -> dict[str, Any]:
+        return {
+            "x": places,
+            "H": limits(part.H for part in parts),
+            "δ": limits(part.delta for part in parts),
+        }
+
     return {
-        "title": "Along the path: how far apart the losses curve",
-        "traces": traces,
-        "xaxis": {"type": "category", "categoryorder": "array", "categoryarray": order},
-        "yaxis": {"title": {"text": "curvature"}, "rangemode": "tozero"},
+        "target": spectrum(end.target_spectrum),
+        "difference": spectrum(end.difference_spectrum),
+        "points": at(names, audit.points),
+        "secants": at(secants, audit.path),
+        "rehearsed": [one and finite(one.steps) for one in rehearsed],
+        "theory": [count and finite(count) for count in theory],
     }
 
 
-def _predictions(audit: Audit) -> dict[str, Any]:
-    """Return the target gradients that each method needs, rehearsed and in theory."""
-    found = audit.prediction
-    names = ["SGD", "accelerated SGD", "ProxyProx", "ProxyProx, offered"]
-    rehearsed = [found.rehearsed_sgd, None, found.rehearsed_proxyprox, found.rehearsed_best]
-    counts = {
-        "tuned, on the quadratic model": [r and r.steps for r in rehearsed],
-        "theory, constants left out": [found.sgd, found.accelerated, found.proxyprox, None],
-    }
-    traces, shown = [], [1.0]
-    for (name, values), colour, symbol, side in zip(
-        counts.items(), (_BLUE, _GREY), ("square", "circle"), ("left", "right"), strict=True
-    ):
-        known = [float(v) if v and math.isfinite(v) and v > 0 else None for v in values]
-        shown += [v for v in known if v is not None]
-        text = ["" if v is None else f"{v:,.0f}" if v >= 10 else f"{v:.2g}" for v in known]
-        # Points, not bars: a bar on a logarithmic axis has no foot to stand on.
-        more = {"mode": "markers+text", "text": text, "cliponaxis": False}
-        more["textposition"] = f"middle {side}"
-        traces.append(_dots(name, names, known, colour, symbol, 11) | more)
-    return {
-        "title": f"Target gradients to ε = {audit.epsilon:.3g}",
-        "traces": traces,
-        "xaxis": {"type": "category", "range": [-0.6, len(names) - 0.4]},
-        "yaxis": {"title": {"text": "target gradients"}} | _decades(shown[1:] or shown),
-    }
-
-
-def _decades(values: Sequence[float]) -> dict[str, Any]:
-    """Return a logarithmic axis of whole decades: one label each, and two at least."""
-    low, high = math.log10(min(values)), math.log10(max(values))
-    low, high = math.floor(low - 0.05), math.ceil(high + 0.05)
-    return {"type": "log", "range": [low, high], "dtick": max(1, (high - low) // 6)}
-
-
-def _dots(
-    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, symbol: str, size: int
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "x": x,
-        "y": y,
-        "type": "scatter",
-        "mode": "markers",
-        "marker": {"color": colour, "symbol": symbol, "size": size},
-        "hovertemplate": "%{x}: %{y:.3~g}<extra>%{fullData.name}</extra>",
-    }
-
-
-def _limits(
-    name: str, x: list[str], found: Sequence[Interval], colour: str, symbol: str
-) -> dict[str, Any]:
-    above = [float(i.high - i.estimate) for i in found]
-    bars = {
-        "type": "data",
-        "symmetric": False,
-        "array": [length if math.isfinite(length) else 0.0 for length in above],
-        "arrayminus": [float(i.estimate - i.low) for i in found],
-    }
-    return _dots(name, x, [float(i.estimate) for i in found], colour, symbol, 10) | {
-        "error_y": bars
-    }
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None

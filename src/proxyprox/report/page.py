@@ -7,7 +7,6 @@ string that comes from outside.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
 from proxyprox.diagnostics import Audit, Interval, RunPlan
-from proxyprox.report.figures import COSTS, audit_figures, field_label, in_order, styles
+from proxyprox.report.figures import COSTS, audit_data, field_label, finite, in_order, styles
 from proxyprox.report.records import flat, machine, versions, without_home
 from proxyprox.report.summary import last_rows
 
@@ -116,8 +115,13 @@ def write_report(
         command=command,
         config=config,
         notes=notes,
-        figures=[{"title": panel} for panel in in_order(rows, "panel")],
-        data=_curves(rows, metric, axes, labels),
+        panels=in_order(rows, "panel"),
+        data={
+            "metric": metric,
+            "labels": {field: field_label(field, labels) for field in (metric, *axes)},
+            "styles": {method: look._asdict() for method, look in styles(rows).items()},
+            "rows": rows,
+        },
         axes={x: field_label(x, labels) for x in axes},
         log_x=log_x,
         ends=ends,
@@ -159,7 +163,6 @@ def write_audit_page(
     MissingExtraError
         Without plotly or jinja2.
     """
-    figures = audit_figures(audit)
     bill = {name: value for name, value in asdict(plan.bill).items() if value is not None}
     return _write(
         Path(folder) / "audit.html",
@@ -168,8 +171,7 @@ def write_audit_page(
         command=command,
         config=config,
         notes=plan.notes,
-        figures=figures,
-        data={"figures": figures},
+        data=audit_data(audit),
         audit=audit,
         found=audit.prediction,
         plan=plan,
@@ -206,9 +208,9 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
         "epsilon_source": audit.epsilon_source,
         "B": audit.B,
         "B_source": audit.B_source,
-        "rehearsed": {name: _finite(one.steps) for name, one in rehearsed.items()},
+        "rehearsed": {name: finite(one.steps) for name, one in rehearsed.items()},
         "theory": {n: getattr(found, n) for n in ("regime", "sgd", "accelerated", "proxyprox")},
-        "cost_ratio": _finite(audit.cost.ratio),
+        "cost_ratio": finite(audit.cost.ratio),
         "ledger": audit.ledger.as_dict(),
         "plan": {
             **planned,
@@ -219,43 +221,8 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _finite_values(found: Any) -> dict[str, float | None]:
-    return {name: _finite(value) for name, value in asdict(found).items()}
-
-
-def _curves(
-    rows: Sequence[Mapping[str, Any]],
-    metric: str,
-    axes: Sequence[str],
-    labels: Mapping[str, str] | None,
-) -> dict[str, Any]:
-    """Return what the script of the page draws from."""
-    looks = styles(rows)
-    panels: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
-    for row in rows:
-        curves = panels.setdefault(str(row["panel"]), {})
-        curves.setdefault(str(row["method"]), []).append(row)
-    words = {field: field_label(field, labels) for field in (metric, *axes)}
-    drawn = [
-        {
-            "title": panel,
-            "curves": [
-                {
-                    "method": method,
-                    **looks[method].for_plotly(),
-                    "x": {x: [row.get(x) for row in curve] for x in axes},
-                    **{s: [r.get(f"{metric}_{s}") for r in curve] for s in ("median", "q25", "q75")},
-                }
-                for method, curve in curves.items()
-            ],
-        }
-        for panel, curves in panels.items()
-    ]
-    return {"metric": words[metric], "labels": words, "panels": drawn}
+    return {name: finite(value) for name, value in asdict(found).items()}
 
 
 def _write(path: Path, **content: Any) -> Path:
@@ -285,20 +252,21 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
-    environment.globals |= {
+    more: dict[str, Any] = {
         "asset": lambda name: markup((folder / name).read_text(encoding="utf-8")),
         "cells": _cells,
         "settings": _settings,
         "without_home": without_home,
     }
-    environment.filters["finite"] = _finite
+    environment.globals.update(more)
+    environment.filters["finite"] = finite
     environment.filters["limits"] = _limits
     return environment
 
 
 def _limits(found: Interval) -> dict[str, float | None]:
     names = ("estimate", "low", "high")
-    values = [_finite(getattr(found, name)) for name in names]
+    values = [finite(getattr(found, name)) for name in names]
     return dict(zip(("estimate", "lower limit", "upper limit"), values, strict=True))
 
 

@@ -76,7 +76,7 @@ class Records:
         except sqlite3.DatabaseError as error:
             self._database.close()
             raise RecordsError(f"{path} cannot be used ({error}): remove it.") from error
-        except BaseException:
+        except RecordsError:
             self._database.close()
             raise
 
@@ -116,7 +116,7 @@ class Records:
         points : iterable of mappings
             Its points in order. Numbers that are not finite are stored as ``null``.
         """
-        plain = [{name: _plain(value, name) for name, value in {**run, **p}.items()} for p in points]
+        plain = [_plain_values({**run, **point}) for point in points]
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         with critical(), self._database as database:  # the run is paid for
             database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (_name(run), text))
@@ -166,7 +166,11 @@ def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _name(run: Mapping[str, Any]) -> str:
-    return json.dumps({name: _plain(value, name) for name, value in run.items()})
+    return json.dumps(_plain_values(run))
+
+
+def _plain_values(values: Mapping[str, Any]) -> Point:
+    return {name: _plain(value, name) for name, value in values.items()}
 
 
 def _plain(value: Any, name: str) -> Any:

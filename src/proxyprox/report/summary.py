@@ -147,7 +147,7 @@ def method_costs(
     for (panel, method), seeds in ends.items():
         fields = ("target_gradients", *LEDGER_FIELDS)
         spent = {name: median(p[name] for p in seeds.values()) for name in fields}
-        measured = [p.get(ON_STEP_SIZE) for p in seeds.values()]
+        measured: list[Any] = [p.get(ON_STEP_SIZE) for p in seeds.values()]
         rows.append(
             {
                 "panel": panel,
@@ -251,7 +251,8 @@ def _compared(low: float, high: float | None) -> str:
     ratio = high / low
     if ratio < 1:
         return f"is closer, {high:.2g} above it"
-    return f"is {high:.2g} above it, {f'{ratio:,.0f}' if ratio >= 10 else f'{ratio:.2g}'} times as far"
+    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+    return f"is {high:.2g} above it, {times} times as far"
 
 
 def height(value: float) -> str:

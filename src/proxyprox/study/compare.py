@@ -21,7 +21,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -240,16 +240,6 @@ class Job:
         return self.effort * self.budget
 
 
-class Display(Protocol):
-    """Something that shows how far a comparison is."""
-
-    def begin(self, stage: str, work: float, done: float) -> None:
-        """Start a stage of so much work, some of which an earlier run has done."""
-
-    def advance(self, job: Job) -> None:
-        """Say that a run has finished."""
-
-
 @dataclass(frozen=True)
 class Outcome:
     """Records of the final runs, the step size of each curve, and what finding it cost.
@@ -267,45 +257,66 @@ class Outcome:
     reused: int
 
 
-RunJob = Callable[[Any, Job], list[Point]]
-"""Runs a job under a configuration; importable by name, for worker processes."""
+@dataclass(frozen=True)
+class Experiment:
+    """What is compared, and how it is presented.
+
+    Attributes
+    ----------
+    title : str
+        Heading of the report.
+    config : dataclass
+        Settings that the records depend on; kept with them.
+    curves : sequence of Curve
+        What to compare.
+    run_job : callable
+        ``run_job(config, job)`` returns the points of one run; importable by name, for workers.
+    seeds, tuning_budget, budget : int
+        Final runs of each method, and target gradients of a grid run and of a final run.
+    shown : mapping
+        Settings and facts for the report.
+    notes : sequence of str
+        Remarks for the report and the terminal.
+    main : str or None
+        The method that the sentences speak of; None for the best ProxyProx.
+    remarks : callable
+        Returns further sentences, given the summary's rows.
+    metric : str
+        What tuning minimises: its median over the last third of a grid run.
+    """
+
+    title: str
+    config: Any
+    curves: Sequence[Curve]
+    run_job: Callable[[Any, Job], list[Point]]
+    seeds: int
+    tuning_budget: int
+    budget: int
+    shown: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    main: str | None = None
+    remarks: Callable[[Sequence[Mapping[str, Any]]], Sequence[str]] = lambda rows: ()
+    metric: str = "suboptimality"
 
 
 def compare(
-    curves: Sequence[Curve],
-    run_job: RunJob,
-    config: Any,
-    *,
+    experiment: Experiment,
     folder: Path,
-    seeds: int,
-    tuning_budget: int,
-    budget: int,
     workers: int = 1,
-    display: Display | None = None,
-    metric: str = "suboptimality",
+    progress: Callable[[str, float], None] = lambda stage, share: None,
 ) -> Outcome:
-    """Tune, run and record all curves.
+    """Tune, run and record all curves of an experiment.
 
     Parameters
     ----------
-    curves : sequence of Curve
+    experiment : Experiment
         What to run.
-    run_job : callable
-        ``run_job(config, job)`` returns the points of one run.
-    config : dataclass
-        Settings that the records depend on; kept with them.
     folder : Path
         Where ``runs.sqlite``, ``grid.jsonl`` and ``records.jsonl`` go.
-    seeds : int
-        Final runs of each curve.
-    tuning_budget, budget : int
-        Target gradients of a grid run and of a final run.
     workers : int
         Processes; 1 runs everything in this one.
-    display : Display, optional
-        Shown the progress.
-    metric : str
-        What is minimised by tuning: its median over the last third of a grid run.
+    progress : callable
+        Called with the stage and the share of it that is done.
 
     Raises
     ------
@@ -313,8 +324,8 @@ def compare(
         When the folder holds records of other settings.
     """
     # Another version may compute other numbers: its records are not mixed in.
-    settings = {"proxyprox": __version__, **asdict(config)}
-    tuned = [curve for curve in curves if len(curve.etas) > 1]
+    settings = {"proxyprox": __version__, **asdict(experiment.config)}
+    curves, tuning_budget = experiment.curves, experiment.tuning_budget
     with ending_signals(), Records(folder, settings) as records:
         reused = len(records)
 
@@ -322,37 +333,37 @@ def compare(
             todo = [job for job in jobs if job.name not in records]
             # The long ones first: a long run that starts last leaves the other core idle.
             todo.sort(key=lambda job: -job.work)
-            if display is not None:
-                total = sum(job.work for job in jobs)
-                display.begin(stage, total, total - sum(job.work for job in todo))
+            total, left = sum(job.work for job in jobs), sum(job.work for job in todo)
+            progress(stage, 1 - left / total if jobs else 1)
             # Closed whatever happens: a full disk must not leave workers behind.
-            with contextlib.closing(_results(todo, run_job, config, workers)) as results:
+            with contextlib.closing(_results(experiment, todo, workers)) as results:
                 for job, points in results:
                     records.add(job.name, points)
-                    if display is not None:
-                        display.advance(job)
+                    left -= job.work
+                    progress(stage, 1 - left / total)
 
         def score(job: Job) -> float:
             # The last third, not the last point: a step size that swings is not chosen for one
             # lucky moment.
             points = records.points(job.name)
-            late = [point[metric] for point in points[-max(1, len(points) // 3) :]]
+            late = [point[experiment.metric] for point in points[-max(1, len(points) // 3) :]]
             return median(math.inf if value is None else float(value) for value in late)
 
         grids = {
             (curve.panel, curve.method): [
                 curve.job(eta, TUNING_SEED, tuning_budget) for eta in curve.etas
             ]
-            for curve in tuned
+            for curve in curves
+            if len(curve.etas) > 1
         }
         trials = [job for grid in grids.values() for job in grid]
         run("tuning step sizes", trials)
         etas = {(curve.panel, curve.method): curve.etas[0] for curve in curves}
         etas |= {name: min(grid, key=score).eta for name, grid in grids.items()}
         final = [
-            curve.job(etas[curve.panel, curve.method], seed, budget)
+            curve.job(etas[curve.panel, curve.method], seed, experiment.budget)
             for curve in curves
-            for seed in range(seeds)
+            for seed in range(experiment.seeds)
         ]
         run("final runs", final)
         records.export("grid.jsonl", (job.name for job in trials))
@@ -367,8 +378,9 @@ def compare(
 
 
 def _results(
-    jobs: Sequence[Job], run_job: RunJob, config: Any, workers: int
+    experiment: Experiment, jobs: Sequence[Job], workers: int
 ) -> Generator[tuple[Job, list[Point]], None, None]:
+    run_job, config = experiment.run_job, experiment.config
     if workers > 1 and len(jobs) > 1:
         yield from in_processes(jobs, run_job, config, workers)
         return

@@ -274,9 +274,6 @@ class StudyConfig:
                 '["erm"].': self.proxy.kind == "none" and with_proxy,
                 "[model] l1 cannot be used with auxmom or auxmvr, whose inner gradient steps do "
                 "not know it: use proxyprox, or l1 = 0.": self.model.l1 and descending,
-                f"[method] inner = {inner!r} cannot handle [model] l1: use "
-                '"proximal-gradient", or leave inner out.': self.model.l1
-                and inner not in (None, AUTO, "proximal-gradient"),
                 '[method] eta = "auto" leaves the inner gradient steps of auxmom, auxmvr and '
                 f'inner = "gradient-descent" to the smoothness, which {family} does not have: '
                 "leave eta out, or use other methods.": unbounded and smooth_steps,

@@ -6,8 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,14 @@ from proxyprox.report.records import Point
 from proxyprox.report.summary import height
 from proxyprox.study import compare
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize, minimiser
-from proxyprox.study.config import AUTO, FAMILIES, INNER_DESCENT, SOLVERS, MethodSettings, StudyConfig
+from proxyprox.study.config import (
+    AUTO,
+    FAMILIES,
+    INNER_DESCENT,
+    SOLVERS,
+    MethodSettings,
+    StudyConfig,
+)
 
 PANEL = "your data"
 BUILT_IN = "sklearn:"
@@ -132,21 +139,76 @@ def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
     return target, proxy
 
 
-@dataclass(frozen=True, eq=False)
 class Study:
-    """The problem that a configuration describes, built from its files."""
+    """The problem that a configuration describes, built from its files.
 
-    config: StudyConfig
-    target: pp.GLM
-    other: pp.GLM | None
-    penalty: pp.L1 | None
-    optimum: float
-    reference_residual: float
-    curvature: float
-    centre: Vector
-    scale: Vector
-    names: tuple[str, ...]
-    classes: tuple[Any, ...]
+    Attributes
+    ----------
+    target, other : GLM
+        The loss on the target's rows and, where the proxy has a file, on its rows.
+    penalty : L1 or None
+        The non-smooth term.
+    optimum, residual : float
+        The lowest loss, and the relative norm of the gradient where it was found.
+    curvature : float
+        The smoothness, or the curvature at the optimum where no bound holds.
+    centre, scale : array
+        The scaling that the columns went through.
+    names, classes : tuple
+        The columns, and the classes of the labels.
+    """
+
+    def __init__(self, config: StudyConfig, base: Path) -> None:
+        table, rows = read_rows(config, base)
+        model, columns = config.model, len(table.feature_names)
+        self.config, self.names = config, table.feature_names
+        self.classes = _classes(config, table.y) if FAMILIES[model.family].classifier else ()
+        self.centre, self.scale = np.zeros(columns), np.ones(columns)
+        if model.standardize:
+            # Without an intercept a shift cannot be undone, and a sparse table would fill up.
+            shifted = model.intercept and not scipy.sparse.issparse(table.X)
+            scaler = StandardScaler(with_mean=shifted)
+            self.scale = scaler.fit(table.X, sample_weight=table.sample_weight).scale_
+            self.centre = scaler.mean_ if shifted else self.centre
+        self.target = target = self._loss(config.target, table)
+        self.other = None if rows is None else self._loss(config.proxy, rows)
+        self.penalty = None
+        if model.l1:
+            strength = np.full((target.design.width, target.family.outputs), model.l1)
+            strength[columns:] = 0.0  # the intercept
+            self.penalty = pp.L1(strength.ravel())
+        # The proximal gradient method is not worth pushing to the last digit.
+        tol, start = 1e-9 if self.penalty else 1e-12, target.zeros()
+        best = minimiser(target, start, tol=tol, penalty=self.penalty)
+        slope = target.gradient(best)
+        residual = self.penalty.distance(best, slope) if self.penalty else norm(slope)
+        # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
+        self.residual = float(residual / max(1.0, norm(target.gradient(start))))
+        self.optimum = pp.Problem(target, pp.Zero(), self.penalty).value(best)
+        known = target.smoothness
+        self.curvature = known if math.isfinite(known) else _curvature(target, best)
+
+    def _loss(self, part: Any, table: Table) -> pp.GLM:
+        """Return the loss on the rows of ``[target]`` or ``[proxy]``."""
+        model = self.config.model
+        labelled = part is self.config.target or part.kind == "labelled"
+        sparse = scipy.sparse.issparse(table.X)
+        X = table.X.multiply(1 / self.scale) if sparse else (table.X - self.centre) / self.scale
+        options: dict[str, Any] = {"l2": model.l2, "intercept": model.intercept}
+        if self.classes:
+            options["classes"] = self.classes
+        regression: Callable[..., pp.GLM] = getattr(pp, f"{model.family}_regression")
+        try:
+            return regression(
+                X.tocsr() if sparse else X,
+                table.y if labelled else None,
+                sample_weight=table.sample_weight,
+                **options,
+            )
+        except (ValueError, TypeError) as error:
+            # Rows of arrays are counted from 0, those of files from 1.
+            text = re.sub(r"at row (\d+)", lambda m: f"in row {int(m[1]) + 1}", str(error))
+            raise DataError(f"{part.file}: label: {text}") from error
 
     def problem(self, batch_size: int | None, seed: int = 0) -> pp.Problem:
         """Return target, proxy and penalty of a run."""
@@ -198,14 +260,14 @@ class Study:
     def notes(self) -> list[str]:
         """Return what should be read with the numbers."""
         notes, seconds = [], self.config.run.seconds
-        if self.reference_residual > _ROUGH:
+        if self.residual > _ROUGH:
             separable = (
                 " If two classes can be told apart perfectly there is no optimum: a larger l2 "
                 "makes one."
             )
             notes.append(
                 "The optimum was found only to a gradient of relative norm "
-                f"{self.reference_residual:.1e}, so small suboptimalities mean little."
+                f"{self.residual:.1e}, so small suboptimalities mean little."
                 + (separable if self.classes else "")
             )
         if seconds is not None:
@@ -233,47 +295,7 @@ def load_study(config: StudyConfig, base: Path) -> Study:
     """Build the problem; the last one is kept for the next job of this process."""
     # One thread, as in the workers: sums in another order would differ in their last digits.
     with threadpool_limits(1):
-        table, rows = read_rows(config, base)
-        classes = _classes(config, table.y) if FAMILIES[config.model.family].classifier else ()
-        centre, scale = _scaling(config, table)
-        build = partial(_loss, config, classes, centre, scale)
-        target = build(config.target, table)
-        other = None if rows is None else build(config.proxy, rows)
-        penalty = None
-        if config.model.l1:
-            strength = np.full((target.design.width, target.family.outputs), config.model.l1)
-            strength[len(table.feature_names) :] = 0.0  # the intercept
-            penalty = pp.L1(strength.ravel())
-        start = target.zeros()
-        # The proximal gradient method is not worth pushing to the last digit.
-        best = minimiser(target, start, tol=1e-12 if penalty is None else 1e-9, penalty=penalty)
-        slope = target.gradient(best)
-        residual = norm(slope) if penalty is None else penalty.distance(best, slope)
-        known = target.smoothness
-        return Study(
-            config=config,
-            target=target,
-            other=other,
-            penalty=penalty,
-            optimum=pp.Problem(target, pp.Zero(), penalty).value(best),
-            # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
-            reference_residual=float(residual / max(1.0, norm(target.gradient(start)))),
-            curvature=known if math.isfinite(known) else _curvature(target, best),
-            centre=centre,
-            scale=scale,
-            names=table.feature_names,
-            classes=classes,
-        )
-
-
-def _scaling(config: StudyConfig, table: Table) -> tuple[Vector, Vector]:
-    width = len(table.feature_names)
-    if not config.model.standardize:
-        return np.zeros(width), np.ones(width)
-    # Without an intercept a shift cannot be undone, and a sparse table would fill up.
-    shifted = config.model.intercept and not scipy.sparse.issparse(table.X)
-    scaler = StandardScaler(with_mean=shifted).fit(table.X, sample_weight=table.sample_weight)
-    return (scaler.mean_ if shifted else np.zeros(width)), scaler.scale_
+        return Study(config, base)
 
 
 def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
@@ -286,35 +308,6 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
             'takes two: correct the labels, or use family = "softmax" for three or more.'
         )
     return config.model.classes or tuple(found)
-
-
-def _loss(
-    config: StudyConfig,
-    classes: tuple[Any, ...],
-    centre: Vector,
-    scale: Vector,
-    part: Any,
-    table: Table,
-) -> pp.GLM:
-    """Return the loss on the rows of ``[target]`` or ``[proxy]``."""
-    labelled = part is config.target or part.kind == "labelled"
-    sparse = scipy.sparse.issparse(table.X)
-    X = table.X.multiply(1 / scale).tocsr() if sparse else (table.X - centre) / scale
-    options: dict[str, Any] = {"classes": classes} if classes else {}
-    regression: Callable[..., pp.GLM] = getattr(pp, f"{config.model.family}_regression")
-    try:
-        return regression(
-            X,
-            table.y if labelled else None,
-            l2=config.model.l2,
-            intercept=config.model.intercept,
-            sample_weight=table.sample_weight,
-            **options,
-        )
-    except (ValueError, TypeError) as error:
-        # Rows of arrays are counted from 0, those of files from 1.
-        text = re.sub(r"at row (\d+)", lambda found: f"in row {int(found[1]) + 1}", str(error))
-        raise DataError(f"{part.file}: label: {text}") from error
 
 
 def _curvature(target: pp.GLM, w: Vector) -> float:
@@ -330,11 +323,11 @@ def _curvature(target: pp.GLM, w: Vector) -> float:
 
 def candidates(config: StudyConfig) -> list[Candidate]:
     """Return the method of the configuration, then those it is compared with, each name once."""
-    averaging: dict[str, Any] = {
-        "last": {},
-        "uniform": {"averaging": pp.Uniform()},
-        "geometric": {"averaging": pp.Geometric(config.model.l2 or 1.0)},
-    }[config.method.averaging]
+    kind, averaging = config.method.averaging, dict[str, Any]()
+    if kind != "last":
+        averaging["averaging"] = (
+            pp.Uniform() if kind == "uniform" else pp.Geometric(config.model.l2)
+        )
     rivals = [
         ROWS_SEEN
         if name == "erm"
@@ -395,36 +388,22 @@ def _inner(choice: MethodSettings, eta: Any) -> dict[str, Any]:
     return {"stop": stop} if solver is None else {"stop": stop, "inner": getattr(pp, solver)()}
 
 
-def run_job(config: StudyConfig, job: Job, *, base: Path, keep: Path | None = None) -> list[Point]:
-    """Run one job; the first final run of each method leaves its answer in folder `keep`."""
-    study = load_study(config, base)
-    candidate = next(c for c in candidates(config) if c.name == job.method)
-    problem = study.problem(job.batch_size, job.seed)
-    points, answer = compare.run_candidate(
-        candidate,
+def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:
+    """Run one job, in a worker process."""
+    return _run(load_study(config, base), job)[0]
+
+
+def _run(study: Study, job: Job) -> tuple[list[Point], compare.Answer]:
+    run = study.config.run
+    return compare.run_candidate(
+        next(c for c in candidates(study.config) if c.name == job.method),
         job.eta,
-        problem,
+        study.problem(job.batch_size, job.seed),
         optimum=study.optimum,
-        budget=pp.Budget(target_gradients=job.budget, seconds=config.run.seconds),
-        seed=np.random.SeedSequence([config.run.seed, job.seed]),
+        budget=pp.Budget(target_gradients=job.budget, seconds=run.seconds),
+        seed=np.random.SeedSequence([run.seed, job.seed]),
         at=compare.evaluation_points(job.budget),
     )
-    if keep is not None and job.seed == 0:
-        above = problem.value(answer.w) - study.optimum
-        content = {
-            "method": job.method,
-            "eta": job.eta,
-            "suboptimality": above if math.isfinite(above) else None,
-            **answer._asdict(),
-            "w": [float(x) for x in answer.w],
-        }
-        atomic_write_text(fit_file(keep, job.method), json.dumps(content, allow_nan=False) + "\n")
-    return points
-
-
-def fit_file(folder: Path, method: str) -> Path:
-    """Return where a method's answer is kept, beside the records."""
-    return folder / f"fit-{re.sub('[^a-z0-9]+', '-', method.lower()).strip('-')}.json"
 
 
 def method_to_write(
@@ -439,8 +418,7 @@ def method_to_write(
     wanted : {"method", "lowest"}
         ``[run] weights``.
     ends : sequence of mappings
-        Last row of each method: its name, its batch size (None for all rows) and its median
-        suboptimality (None if it diverged).
+        Last row of each method: its name and its median suboptimality (None if it diverged).
     """
     found = {end["method"]: end["suboptimality_median"] for end in ends}
     known = {name: float(value) for name, value in found.items() if value is not None}
@@ -452,23 +430,10 @@ def method_to_write(
     text = f"{lowest} ended lowest, {height(known[lowest])}"
     if lowest != main:
         text += f" ({main}: {height(known[main]) if main in known else 'broke off'})"
-        sizes = {end["method"]: end.get("batch_size") for end in ends}
-        if sizes[lowest] is None and sizes.get(main) is not None:
-            text += f", with gradients of all rows where {main}'s are of {sizes[main]}"
     if written == lowest:
         return written, lowest, f"{text}; the weights written are its own."
     hint = f'[run] weights = "lowest" writes those of {lowest}.'
     return written, lowest, f"{text}; the weights written are those of {main}. {hint}"
-
-
-def fit(study: Study, base: Path, folder: Path, curve: Curve, eta: StepSize) -> dict[str, Any]:
-    """Return the answer that a method left in `folder`; run it again if it is not there."""
-    path = fit_file(folder, curve.method)
-    if not path.exists():
-        job = curve.job(eta, 0, study.config.run.target_gradients)
-        run_job(study.config, job, base=base, keep=folder)
-    answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return answer
 
 
 def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -502,30 +467,45 @@ def prediction_rule(study: Study) -> str:
     return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
 
 
-def write_weights(folder: Path, study: Study, fit: Mapping[str, Any]) -> list[Path]:
-    """Write ``weights.json`` and ``weights.npz`` from what :func:`fit` returned."""
-    coefficients, intercepts = raw_weights(study, fit["w"])
-    classes = [_as_written(value) for value in study.classes]
+def write_weights(
+    folder: Path, study: Study, curve: Curve, eta: StepSize
+) -> tuple[list[Path], compare.Answer]:
+    """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
+
+    Returns
+    -------
+    paths : list of Path
+        The files written.
+    answer : Answer
+        The answer of the run, and how it ended.
+    """
     config, many = study.config, study.target.family.outputs > 1
+    with threadpool_limits(1):  # as in the workers
+        points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
+    coefficients, intercepts = raw_weights(study, answer.w)
+    classes = [_as_written(value) for value in study.classes]
 
     def by_class(row: np.ndarray[Any, Any]) -> Any:
         values = row.tolist()
         return dict(zip(map(str, classes), values, strict=True)) if many else values[0]
 
     content: dict[str, Any] = {
-        "usable": fit["success"],
-        "status": fit["message"],
+        "usable": answer.success,
+        "status": answer.message,
         "family": config.model.family,
         "label": config.target.label,
         "predict": prediction_rule(study),
         "intercept": by_class(intercepts),
         "coefficients": dict(zip(study.names, map(by_class, coefficients), strict=True)),
+        "method": curve.method,
+        "eta": eta,
+        "suboptimality": points[-1]["suboptimality"],
         "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
-        **{
-            key: fit[key] for key in ("method", "eta", "suboptimality", "target_gradients", "inner")
-        },
-        **({"classes": classes} if classes else {}),
+        "target_gradients": answer.target_gradients,
+        "inner": answer.inner,
     }
+    if classes:
+        content["classes"] = classes
     paths = [folder / "weights.json", folder / "weights.npz"]
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(paths[0], text + "\n")
@@ -536,9 +516,9 @@ def write_weights(folder: Path, study: Study, fit: Mapping[str, Any]) -> list[Pa
             intercept=intercepts if many else intercepts[0],
             feature_names=np.array(study.names, dtype=np.str_),
             classes=np.array(classes),
-            usable=np.array(fit["success"]),
+            usable=np.array(answer.success),
         )
-    return paths
+    return paths, answer
 
 
 def _as_written(value: Any) -> Any:

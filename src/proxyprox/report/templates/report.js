@@ -2,6 +2,37 @@
 // Draws the panels from the embedded data, and redraws on a change of axis or colour scheme.
 (() => {
   const data = JSON.parse(document.getElementById("figures-data").textContent);
+  const symbols = {
+    o: "circle", s: "square", "^": "triangle-up", D: "diamond", v: "triangle-down", P: "cross",
+    X: "x", "<": "triangle-left", ">": "triangle-right", "*": "star", p: "pentagon",
+  };
+
+  // Rows to panels of curves, in the order in which they first appear.
+  function grouped(rows, field) {
+    const groups = new Map();
+    for (const row of rows) {
+      if (!groups.has(String(row[field]))) groups.set(String(row[field]), []);
+      groups.get(String(row[field])).push(row);
+    }
+    return [...groups];
+  }
+
+  function curveOf(method, rows) {
+    const { colour, marker, dash } = data.styles[method];
+    const column = (field) => rows.map((row) => row[field] ?? null);
+    const axes = Object.keys(data.labels).filter((field) => field !== data.metric);
+    return {
+      method, colour, symbol: symbols[marker],
+      dash: dash.map((length) => `${2 * length}px`).join(",") || "solid",
+      x: Object.fromEntries(axes.map((field) => [field, column(field)])),
+      median: column(`${data.metric}_median`),
+      q25: column(`${data.metric}_q25`), q75: column(`${data.metric}_q75`),
+    };
+  }
+
+  data.panels = grouped(data.rows, "panel").map(([title, rows]) => (
+    { title, curves: grouped(rows, "method").map(([method, found]) => curveOf(method, found)) }
+  ));
   const frames = [...document.querySelectorAll(".plot")];
   const logX = document.getElementById("log-x");
   const logY = document.getElementById("log-y");
@@ -75,7 +106,7 @@
     };
     return {
       xaxis: { ...axis, title: { text: data.labels[x] }, type: logX.checked ? "log" : "linear", ...ticks, rangemode: "tozero" },
-      yaxis: { ...axis, title: { text: data.metric }, type: y ? "log" : "linear", range, dtick: decades ? 1 : undefined },
+      yaxis: { ...axis, title: { text: data.labels[data.metric] }, type: y ? "log" : "linear", range, dtick: decades ? 1 : undefined },
       font: { color: ink, size: 14, family: "system-ui, sans-serif" },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       hoverlabel: { bgcolor: css("--panel"), bordercolor: css("--line"), font: { color: ink } },

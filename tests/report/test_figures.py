@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.experiments.figures import draw_panels, save_figures
-from proxyprox.experiments.summary import summarise
+from proxyprox.report.figures import draw_panels, save_figures
+from proxyprox.report.summary import summarise
 
 
 def test_files_for_every_axis_there_is(records: list[dict[str, Any]], tmp_path: Path) -> None:

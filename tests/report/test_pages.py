@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import proxyprox as pp
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.experiments.page import write_report
-from proxyprox.experiments.summary import end_points, summarise
+from proxyprox.diagnostics import Audit, audit, plan
+from proxyprox.report.page import audit_values, write_audit_page, write_report
+from proxyprox.report.summary import last_rows, summarise
 
 EVIL = '</script><script>alert("x")</script>&<b>'
 
@@ -28,16 +31,16 @@ def report(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
         row["method"] = EVIL if row["method"] == "SGD" else row["method"]
     ledger = [
         {"method": row["method"], "target_gradients": 1000, "proxy_hvps": None}
-        for row in end_points(rows)[:8]
+        for row in last_rows(rows)[:8]
     ]
     return write_report(
         tmp_path_factory.mktemp("report"),
         title=f"A report {EVIL}",
         lead=["It worked.", EVIL],
-        command=f"proxyprox reproduce mushrooms --out {Path.home()}/runs",
+        command=f"proxyprox run --out {Path.home()}/runs",
         config={"seeds": [0, 1], "grid": {"steps": 250, "name": EVIL}, "mu": 1e-6},
         rows=rows,
-        ledger_rows=ledger,
+        costs=ledger,
         notes=[EVIL],
     )
 
@@ -77,7 +80,7 @@ def test_no_host_or_user_name(report: Path) -> None:
 
 
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    common: dict[str, Any] = {"title": "t", "lead": "l", "command": "c", "config": {}}
+    common: dict[str, Any] = {"title": "t", "lead": ["l"], "command": "c", "config": {}}
     row = {"panel": "p", "method": "m", "loss_median": 1.0}
     with pytest.raises(ValueError, match="rows is empty"):
         write_report(tmp_path, rows=[], **common)
@@ -90,6 +93,67 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingExtraError, match=r'needs plotly.*"proxyprox\[report\]"'):
         write_report(tmp_path, rows=[{**row, "t": 1}], metric="loss", x_axes=["t"], **common)
+
+
+@pytest.fixture(scope="module")
+def found() -> Audit:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 6)) * np.geomspace(1, 0.1, 6)
+    y = X.sum(axis=1) + rng.logistic(size=200) > 0
+    target = pp.logistic_regression(X, y, l2=1e-2, batch_size=32)
+    return audit(pp.Problem(target, target.subsample(60, rng=1)), rng=0)
+
+
+@pytest.fixture(scope="module")
+def audit_text(found: Audit, tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("plotly")
+    path = write_audit_page(
+        tmp_path_factory.mktemp("audit"), found, plan(found), title=f"An audit {EVIL}",
+        command=f"proxyprox audit {Path.home()}/x.toml", config={"model": {"name": EVIL}},
+    )  # fmt: skip
+    assert path.name == "audit.html"
+    return path.read_text(encoding="utf-8")
+
+
+def embedded(text: str) -> Any:
+    return json.loads(re.search(r'id="figures-data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_page_says_what_was_found(audit_text: str, found: Audit) -> None:
+    for words in (
+        found.sentence.split("'")[0],
+        "Estimates",
+        "Point by point",
+        "A plan",
+        "What the audit cost",
+    ):
+        assert words in audit_text
+    assert audit_text.count('class="plot"') == 3
+
+
+def test_nothing_is_fetched_and_nothing_is_injected(audit_text: str) -> None:
+    assert "default-src 'none'" in audit_text
+    assert EVIL not in audit_text
+    # The plotting library names addresses that it never asks for.
+    assert not re.search(r'(?:src|href)="https?:', audit_text.split("<script>")[0])
+    assert str(Path.home()) not in audit_text
+
+
+def test_the_page_holds_the_numbers(audit_text: str, found: Audit) -> None:
+    data = embedded(audit_text)
+    assert data["target"][0] == pytest.approx(found.points[-1].H.estimate)
+    assert data["difference"][0] == pytest.approx(found.points[-1].delta.estimate)
+    assert len(data["points"]["x"]) == len(data["points"]["H"]) == len(found.points)
+    assert len(data["secants"]["δ"]) == len(found.path)
+    assert data["rehearsed"][0] == found.prediction.rehearsed_sgd.steps
+    assert data["rehearsed"][1] is None
+
+
+def test_values_are_json(found: Audit) -> None:
+    values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
+    assert values["verdict"] == found.verdict.name
+    assert values["delta"]["estimate"] == found.delta.estimate
+    assert values["plan"]["steps"] == plan(found).steps
 
 
 @pytest.fixture(scope="module")
@@ -179,4 +243,17 @@ def test_controls(browser: Any, report: Path) -> None:
     cells = table.find_elements("css selector", "tbody td:nth-child(6)")
     values = [float(cell.get_attribute("data-value")) for cell in cells]
     assert values == sorted(values)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+@pytest.mark.browser
+def test_an_audit_opens_from_disk(browser: Any, audit_text: str, tmp_path: Path) -> None:
+    (tmp_path / "audit.html").write_text(audit_text, encoding="utf-8")
+    browser.get((tmp_path / "audit.html").as_uri())
+    plots = browser.find_elements("css selector", ".plot")
+    assert [len(p.find_elements("css selector", ".scatterlayer .trace")) for p in plots] == [
+        2,
+        4,
+        2,
+    ]
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
