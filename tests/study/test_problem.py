@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,14 @@ import pytest
 import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
-from proxyprox.experiments import study as own_data
-from proxyprox.experiments.study import raw_weights, write_weights
-from proxyprox.experiments.study_config import METHODS, Config, parse_config
-from proxyprox.experiments.tournament import Job, NoDisplay, hold
+import proxyprox as pp
+from proxyprox.datasets import DataError
+from proxyprox.diagnostics import RunPlan, audit, plan
+from proxyprox.problems import ScaledProxy
+from proxyprox.study import problem
+from proxyprox.study.compare import Experiment, Job, compare
+from proxyprox.study.config import METHODS, StudyConfig, parse_config
+from proxyprox.study.problem import PANEL, Study, load_study, method_to_write, raw_weights
 
 NAMES = ("age", "income", "height")
 FAMILIES = ("linear", "logistic", "softmax", "poisson")
@@ -44,7 +49,7 @@ def write_csv(path: Path, X: Any, y: Any = None, order: tuple[int, ...] = (0, 1,
     path.write_text("\n".join(lines) + "\n")
 
 
-def settings(family: str, file: str = "rows.csv", **sections: dict[str, Any]) -> Config:
+def settings(family: str, file: str = "rows.csv", **sections: dict[str, Any]) -> StudyConfig:
     tree: dict[str, dict[str, Any]] = {
         "model": {"family": family, "l2": 1e-2},
         "target": {"file": file, "label": "label"},
@@ -56,27 +61,31 @@ def settings(family: str, file: str = "rows.csv", **sections: dict[str, Any]) ->
     return parse_config(tree)
 
 
-def finished(config: Config, folder: Path, workers: int = 1) -> tuple[list[Any], dict[str, Any]]:
-    ready = own_data.prepare(config, folder)
-    out = folder / f"out{workers}"
-    entries = own_data.entries(ready, folder)
-    outcome = hold(
-        entries,
-        partial(own_data.run_job, base=folder, keep=out),
-        ready,
-        folder=out,
+def finished(
+    config: StudyConfig, folder: Path, workers: int = 1
+) -> tuple[list[Any], dict[str, Any]]:
+    ready = problem.prepare(config, folder)
+    study, out = load_study(ready, folder), folder / f"out{workers}"
+    curves = study.curves()
+    experiment = Experiment(
+        title="",
+        config=ready,
+        curves=curves,
+        run_job=partial(problem.run_job, base=folder),
         seeds=ready.run.seeds,
         tuning_budget=ready.run.tuning_budget,
         budget=ready.run.target_gradients,
-        workers=workers,
-        display=NoDisplay(),
+        shown={},
     )
-    eta = outcome.chosen[entries[0].panel, entries[0].method]
-    assert eta is not None
-    fit = own_data.fit(ready, folder, out, entries[0], eta)
-    write_weights(out, ready, own_data.study(ready, folder), fit)
+    outcome = compare(experiment, out, workers)
+    eta = outcome.etas[PANEL, curves[0].method]
+    problem.write_weights(out, study, curves[0], eta)
     points = [{k: v for k, v in p.items() if k != "seconds"} for p in outcome.records]
     return points, json.loads((out / "weights.json").read_text())
+
+
+def built(config: StudyConfig, folder: Path = Path()) -> Study:
+    return load_study(problem.prepare(config, folder), folder)
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -90,11 +99,13 @@ def test_weights_apply_to_the_raw_columns(
         X = X / [1.0, 20.0, 1.0]  # unscaled columns of 100 would overflow
     write_csv(tmp_path / "rows.csv", X, y)
     model = {"intercept": intercept, "standardize": standardize}
-    config = own_data.prepare(settings(family, model=model), tmp_path)
-    built = own_data.study(config, tmp_path)
-    w = np.random.default_rng(1).standard_normal(built.target.dim)
-    coefficients, intercepts = raw_weights(built, w)
-    inside = built.target._predict(w).reshape(len(X), -1)
+    study = built(settings(family, model=model), tmp_path)
+    target = study.target
+    w = np.random.default_rng(1).standard_normal(target.dim)
+    coefficients, intercepts = raw_weights(study, w)
+    inside = target.design.X @ w.reshape(target.design.width, -1)[:3]
+    if intercept:
+        inside = inside + w.reshape(target.design.width, -1)[3]
     np.testing.assert_allclose(X @ coefficients + intercepts, inside, rtol=1e-9, atol=1e-9)
     if not intercept:
         assert not intercepts.any()
@@ -186,11 +197,10 @@ def test_proxies(tmp_path: Path) -> None:
         points, _ = finished(settings("logistic", proxy=proxy), folder)
         assert points[-1]["suboptimality"] < points[0]["suboptimality"]
         assert points[-1]["proxy_gradients"] > 0
-    config = own_data.prepare(settings("logistic", proxy=sections[2]), tmp_path)
-    built = own_data.study(config, tmp_path)
-    assert built.other is not None
-    scaled = (more - built.centre) / built.scale
-    np.testing.assert_allclose(built.other.design.X, scaled)  # the target's order and scaling
+    study = built(settings("logistic", proxy=sections[2]), tmp_path)
+    assert study.other is not None
+    scaled = (more - study.centre) / study.scale
+    np.testing.assert_allclose(study.other.design.X, scaled)  # the target's order and scaling
 
 
 def test_l1_leaves_the_intercept_alone(tmp_path: Path) -> None:
@@ -248,9 +258,9 @@ def test_methods(tmp_path: Path, method: dict[str, Any]) -> None:
 
 def test_notes_and_facts(tmp_path: Path) -> None:
     write_csv(tmp_path / "rows.csv", *rows("logistic"))
-    config = own_data.prepare(settings("logistic", run={"seconds": 5.0}), tmp_path)
-    assert any("after 5 s" in note for note in own_data.notes(config, tmp_path))
-    known = own_data.facts(config, tmp_path)
+    study = built(settings("logistic", run={"seconds": 5.0}), tmp_path)
+    assert any("after 5 s" in note for note in study.notes())
+    known = study.facts()
     assert known["rows"] == 60
     assert known["classes"] == ["no", "yes"]
 
@@ -258,8 +268,7 @@ def test_notes_and_facts(tmp_path: Path) -> None:
 def test_large_labels_make_no_rough_optimum(tmp_path: Path) -> None:
     X, y = rows("linear")
     write_csv(tmp_path / "rows.csv", X, 1e12 * y)
-    config = own_data.prepare(settings("linear", model={"l2": 0.0}), tmp_path)
-    assert own_data.notes(config, tmp_path) == []
+    assert built(settings("linear", model={"l2": 0.0}), tmp_path).notes() == []
 
 
 def test_time_limit_ends_a_run(tmp_path: Path) -> None:
@@ -283,8 +292,143 @@ def test_tuning_uses_a_seed_of_its_own(tmp_path: Path) -> None:
 
 def test_one_job_can_be_run_by_itself(tmp_path: Path) -> None:
     write_csv(tmp_path / "rows.csv", *rows("logistic"))
-    config = own_data.prepare(settings("logistic"), tmp_path)
-    job = Job(own_data.PANEL, "ProxyProx", 16, 1.0, 0, 4, 1.0)
-    points = own_data.run_job(config, job, base=tmp_path)
+    config = problem.prepare(settings("logistic"), tmp_path)
+    points = problem.run_job(config, Job(PANEL, "ProxyProx", 16, 1.0, 0, 4), base=tmp_path)
     assert points[-1]["target_gradients"] == 4
-    assert not list(tmp_path.glob("**/fit.json"))
+
+
+ROWS = """age,income,height,label
+1,20,3,no
+2,10,3,yes
+4,30,2,yes
+3,25,1,no
+"""
+
+
+@pytest.mark.parametrize(
+    ("proxy", "text", "words"),
+    [
+        ({"kind": "label-free"}, "age,income\n1,2\n", "no column 'height'"),
+        ({"kind": "label-free"}, "age,income,height,x\n1,2,3,4\n", "'x' is not in rows.csv"),
+        ({"kind": "labelled"}, "age,income,height\n1,2,3\n", "no column 'label'"),
+        ({"kind": "labelled"}, "age,income,height,label\n1,2,3,maybe\n", "maybe"),
+        ({"kind": "labelled"}, "age,income,height,label\n1,2,3,0\n", r"one of the classes .*got"),
+    ],
+)
+def test_columns_and_labels_must_match(
+    tmp_path: Path, proxy: dict[str, Any], text: str, words: str
+) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    (tmp_path / "other.csv").write_text(text)
+    config = settings("logistic", proxy={**proxy, "file": "other.csv"})
+    with pytest.raises(DataError, match=words):
+        built(config, tmp_path)
+
+
+def test_svmlight_files_may_end_before_the_last_column(tmp_path: Path) -> None:
+    (tmp_path / "a.svm").write_text("1 1:1 2:2\n0 1:2\n1 2:1\n")
+    (tmp_path / "b.svm").write_text("0 1:1 4:1\n")
+    config = parse_config(
+        {
+            "model": {"family": "logistic"},
+            "target": {"file": "a.svm"},
+            "proxy": {"kind": "label-free", "file": "b.svm"},
+        }
+    )
+    study = built(config, tmp_path)
+    assert study.names == ("x1", "x2", "x3", "x4")
+    assert study.target.design.columns == 4
+
+
+@pytest.mark.parametrize(
+    ("family", "y", "words"),
+    [
+        ("poisson", [1, -2, 3], r"rows.csv: .*-2.0 in row 2"),
+        ("linear", [1, "two", 3], r"rows.csv: .*label"),
+        ("logistic", [1, 1, 1], r"1 classes \(1.0\)"),
+        ("logistic", [1, 2, 3], 'use family = "softmax"'),
+        ("softmax", ["a", "a", "a"], r"1 classes"),
+    ],
+)
+def test_labels_that_do_not_suit(tmp_path: Path, family: str, y: list[Any], words: str) -> None:
+    lines = [f"{i},{i * i},{2 * i},{label}" for i, label in enumerate(y)]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,income,height,label", *lines]) + "\n")
+    with pytest.raises(DataError, match=words):
+        built(settings(family), tmp_path)
+
+
+def test_built_in_sets() -> None:
+    for name, family in (("iris", "softmax"), ("diabetes", "linear")):
+        config = settings(family, f"sklearn:{name}", target={"label": None})
+        assert built(config).optimum >= 0
+    with pytest.raises(DataError, match="sklearn: goes with"):
+        built(settings("linear", "sklearn:iriss"))
+
+
+def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
+    with pytest.raises(
+        DataError, match=r"out of \[target\] features\. That is the list of columns"
+    ):
+        built(settings("logistic"), tmp_path)
+
+
+def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    with pytest.raises(DataError, match=r"'no' is not a number.*if this is it.*\[target\] label"):
+        built(settings("logistic", target={"label": None}), tmp_path)
+
+
+def ends(**values: float | None) -> list[dict[str, Any]]:
+    return [{"method": name, "suboptimality_median": end} for name, end in values.items()]
+
+
+@pytest.mark.parametrize(
+    ("values", "lowest", "words"),
+    [
+        ({"ours": 0.1, "SGD": 0.7}, "ours", "0.1 above the optimum; the weights written are"),
+        ({"ours": 0.1, "SGD": 0.1}, "ours", "ours ended lowest"),
+        ({"ours": 1.0, "SGD": 0.7}, "SGD", "(ours: 1 above the optimum); the weights"),
+        ({"ours": 1.0, "SGD": -1e-16}, "SGD", "at the optimum to rounding"),
+        ({"ours": None, "SGD": 5.0}, "SGD", "(ours: broke off)"),
+        ({"ours": None, "SGD": None}, "ours", "weights written are those of ours."),
+        ({"ours": 1.0}, "ours", "weights written are those of ours."),
+    ],
+)
+def test_which_weights_are_written(
+    values: dict[str, float | None], lowest: str, words: str
+) -> None:
+    chosen, found, said = method_to_write("ours", "method", ends(**values))
+    assert (chosen, found) == ("ours", lowest)
+    assert words in said
+    assert ('[run] weights = "lowest" writes' in said) == (lowest != "ours")
+    chosen, found, said = method_to_write("ours", "lowest", ends(**values))
+    assert (chosen, found) == (lowest, lowest)
+    assert '[run] weights = "lowest"' not in said
+
+
+@pytest.fixture(scope="module")
+def planned() -> RunPlan:
+    target = pp.Quadratic(np.diag([1.0, 10.0, 100.0]), b=np.ones(3), noise=0.01)
+    return plan(audit(pp.Problem(target, pp.Quadratic(np.diag([1.1, 10.5, 99.0]))), rng=0))
+
+
+def test_the_lines_hold_the_plan(planned: RunPlan) -> None:
+    read = tomllib.loads(problem.plan_toml(planned, 64) or "")
+    assert read["method"]["eta"] == planned.method.eta
+    assert read["method"]["correction"] == "plain"
+    assert read["method"]["batch_size"] == 64
+    assert read["run"]["target_gradients"] == planned.steps
+
+
+def test_sgd_on_all_rows_averaged(planned: RunPlan) -> None:
+    other = replace(planned, method=pp.SGD(0.5), averaging=pp.Uniform(), stop=None)
+    assert tomllib.loads(problem.plan_toml(other, None) or "")["method"] == {
+        "name": "sgd", "eta": 0.5, "batch_size": "all", "averaging": "uniform",
+    }  # fmt: skip
+
+
+def test_a_scale_has_no_key(planned: RunPlan) -> None:
+    proxy = ScaledProxy(planned.problem.proxy, 2.0)
+    scaled = replace(planned, problem=pp.Problem(planned.problem.objective, proxy))
+    assert problem.plan_toml(scaled, 64) is None
