@@ -9,7 +9,7 @@ from hypothesis import settings
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
 
-TORCH = ["tests/torch", "src/proxyprox/torch", "src/proxyprox/experiments/cifar10"]
+TORCH = ["tests/torch", "src/proxyprox/torch", "tests/experiments/cifar10"]
 collect_ignore = [] if find_spec("torch") else TORCH
 
 

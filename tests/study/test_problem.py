@@ -215,7 +215,7 @@ def test_l1_leaves_the_intercept_alone(tmp_path: Path) -> None:
 
 def test_same_seed_same_records_whatever_the_workers(tmp_path: Path) -> None:
     write_csv(tmp_path / "rows.csv", *rows("logistic"))
-    run = {"seeds": 2, "compare": ["sgd"], "tuning_gradients": 1, "target_gradients": 4}
+    run = {"seeds": 2, "target_gradients": 4}
     config = settings("logistic", run=run)
     one, weights = finished(config, tmp_path, workers=1)
     two, again = finished(config, tmp_path, workers=2)

@@ -32,7 +32,7 @@ for _module in (demo, run, audit, label, plan):
     app.command(_name, help=prose(_command.__doc__), epilog=_module.EPILOG)(_command)
 
 
-@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
+@app.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
 def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Say where the reproductions are now."""
     typer.echo(

@@ -29,12 +29,3 @@ def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
     assert (shown["SGD"], shown["ours"]) == ("+2,250", "(118)")
     assert shown["ERM"] == "1"
     assert all(len(line) <= 80 for line in lines)
-
-
-def test_a_cost_that_is_the_same_for_all_stands_below_the_table() -> None:
-    same = {"panel": "mine", "tuning_gradients": 450, "step_size_gradients": None}
-    console = Console(file=io.StringIO(), width=80)
-    print_panels(console, panels(rows(), [{**same, "method": name} for name in ("SGD", "ours")]))
-    lines = console.file.getvalue().splitlines()
-    assert lines[-1] == "on eta: +450 each"
-    assert not any("450" in line for line in lines[:-1])

@@ -1,0 +1,39 @@
+"""A small LIBSVM set, and figures that are not drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and noisy binary labels: two classes that overlap."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
+    y = (X[:, 0] - (X[:, 1] - 5) / 10 + rng.standard_normal(rows) > 0).astype(int)
+    return X, y
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the drawing, which takes longer than the runs; the demo's test draws."""
+    monkeypatch.setattr("proxyprox.report.figures.save_figures", lambda *_, **__: [])
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder, named by PROXYPROX_DATA, with the set ``tiny`` and nothing to download."""
+    X, y = table(160)
+    lines = [
+        f"{label + 1} " + " ".join(f"{j + 1}:{value:.6g}" for j, value in enumerate(row))
+        for row, label in zip(X, y, strict=True)
+    ]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "tiny.svm").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("PROXYPROX_DATA", str(folder))
+    monkeypatch.setenv("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
