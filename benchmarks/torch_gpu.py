@@ -27,8 +27,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from proxyprox.experiments.cifar10.evaluate import half_precision
-from proxyprox.experiments.cifar10.model import ResNet18
+from experiments.cifar10.model import ResNet18, half_precision
 from proxyprox.torch import EMA, ImplicitStep, ProxyProx
 from proxyprox.torch.device import CapturedGradient, DeviceImages, GraphedProxy, Plans
 from proxyprox.torch.proxy import proxy_mode
