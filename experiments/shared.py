@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli.comparison import output_folder, publish, run_experiment
+from proxyprox.cli.comparison import output_folder, present, run_experiment, write_results
 from proxyprox.cli.console import (
     Json,
     Output,
@@ -81,7 +81,9 @@ def run_and_report(
     common: dict[str, Any] = {"folder": folder, "command": command_line(context)}
     with output_folder(folder):
         outcome = run_experiment(experiment, workers=workers, as_json=as_json, **common)
-        return publish(experiment, outcome, as_json=as_json, **common)
+        found = write_results(experiment, outcome, **common)
+    present(found, as_json=as_json)
+    return found
 
 
 def application(command: Callable[..., None], epilog: str = "") -> typer.Typer:

@@ -72,7 +72,8 @@ def test_differences_are_paired():
     assert "lower at 20 labels" in sentences([row])[0]
 
 
-def test_command(tmp_path):
+def test_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(labels, "save_figures", lambda *_, **__: [])
     args = "--datasets wine --taught none --labels 20 --seeds 2 --workers 1 --json"
     done = CliRunner().invoke(
         application(labels.labels), [*args.split(), "--output", str(tmp_path)]

@@ -125,15 +125,15 @@ def test_sentence_names_best_baseline_and_fit() -> None:
     (text,) = sentences(ROWS)
     assert text == (
         "Batch 8: after 30 target gradients, “ProxyProx, exact” is 0.001 above the optimum; SGD "
-        "is 0.1 above it, 100 times as far. It got as low as SGD's end with 10 target gradients "
-        "(SGD: 30) and 30 proxy gradients. Fitting the rows seen by then, without any proxy, gives "
+        "is 0.1 above the optimum, 100 times as far. It got as low as SGD's end with 10 target "
+        "gradients and 30 proxy gradients. Fitting the rows seen by then, without any proxy, gives "
         "0.002. The ProxyProx named is the best of 2; the rest end at 0.2."
     )
 
 
 def test_sentence_does_not_hide_a_defeat() -> None:
     (text,) = sentences(ROWS, main="ProxyProx, 20 GD steps")
-    assert "SGD is closer, 0.1 above it." in text
+    assert "SGD is 0.1 above the optimum." in text
     assert "It got as low" not in text
 
 

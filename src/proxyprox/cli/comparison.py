@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,11 @@ from rich.table import Table
 
 from proxyprox._util.extras import MissingExtraError
 from proxyprox._util.files import locked
-from proxyprox.cli.console import (
-    INTERRUPTED,
-    CommandError,
-    emit,
-    plain,
-    say,
-    stderr,
-    stdout,
-    tell_path,
-)
+from proxyprox.cli import console
+from proxyprox.cli.console import CommandError, plain, say, stderr
 from proxyprox.report import figures, page, summary
 from proxyprox.report.records import cores
-from proxyprox.report.summary import ON_STEP_SIZE, Row
+from proxyprox.report.summary import ON_STEP_SIZE
 from proxyprox.study.compare import Experiment, Outcome, compare
 
 LEGEND = (
@@ -58,8 +50,8 @@ def run_experiment(
     CommandError
         When the user interrupts.
     """
-    console = stderr()
-    status = console.status("starting") if console.is_terminal else None
+    screen = stderr()
+    status = screen.status("starting") if screen.is_terminal else None
     shown = [-1]
 
     def progress(stage: str, share: float) -> None:
@@ -67,7 +59,7 @@ def run_experiment(
         if status is not None:
             status.update(plain(text))
         elif not as_json and tenths != shown[0]:
-            say(console, text)
+            say(screen, text)
         shown[0] = tenths
 
     try:
@@ -80,20 +72,13 @@ def run_experiment(
 def interrupted(folder: Path, command: str) -> CommandError:
     """Return the message for a user who interrupts."""
     text = f"Interrupted. Finished runs are kept in {folder}.\nTo resume:  {command}"
-    return CommandError(text, INTERRUPTED)
+    return CommandError(text, console.INTERRUPTED)
 
 
-def publish(
-    experiment: Experiment,
-    outcome: Outcome,
-    *,
-    folder: Path,
-    command: str,
-    as_json: bool,
-    intro: str = "",
-    more: Callable[[list[Row]], Mapping[str, Any]] = lambda rows: {},
+def write_results(
+    experiment: Experiment, outcome: Outcome, *, folder: Path, command: str
 ) -> dict[str, Any]:
-    """Write summary, figures and report, print what came out, and return it as JSON values.
+    """Write summary, figures and report, and return what came out as JSON values.
 
     Parameters
     ----------
@@ -105,61 +90,46 @@ def publish(
         Where everything goes.
     command : str
         Command that makes it again.
-    as_json : bool
-        Print one JSON object instead of tables and sentences.
-    intro : str
-        Lines that tell a reader what was compared.
-    more : callable
-        Returns further fields of the JSON object, given the summary's rows.
     """
     rows = summary.summarise(outcome.records)
     texts = [*summary.sentences(rows, main=experiment.main), *experiment.remarks(rows)]
     costs = summary.method_costs(outcome.records, outcome.tuning)
     names = ("panel", "method", "tuning_gradients", ON_STEP_SIZE)
     sizes = [{name: row[name] for name in names} for row in costs]
-    config = dict(experiment.shown)
-    path = folder / "summary.json"
-    summary.write_summary(path, rows, command=command, config=config, step_sizes=sizes)
+    common: dict[str, Any] = {"command": command, "config": dict(experiment.shown)}
+    summary.write_summary(folder / "summary.json", rows, step_sizes=sizes, **common)
     edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
     at_edge = f"The best step size lies at the edge of its grid for: {edge}."
-    report, missing, console = None, None, stderr()
-    try:
-        status = console.status("writing figures and report")
-        with status if console.is_terminal else nullcontext():
-            figures.save_figures(folder, rows)
-            report = page.write_report(
-                folder,
-                title=experiment.title,
-                lead=texts,
-                command=command,
-                config=config,
-                rows=rows,
-                costs=costs,
-                labels={
-                    "tuning_gradients": "target gradients of the grid runs",
-                    ON_STEP_SIZE: "of the run's, for the step size",
-                },
-                notes=[*experiment.notes, *([at_edge] if edge else [])],
-            )
-    except MissingExtraError as error:
-        missing = f"No figures and no report: {error}"
-    except KeyboardInterrupt:
-        raise interrupted(folder, command) from None
     found = {
         "folder": str(folder),
-        "report": None if report is None else str(report),
+        "report": None,
         "panels": panels(rows, sizes),
         "findings": texts,
         "notes": list(experiment.notes),
         "runs": outcome.runs,
         "reused": outcome.reused,
-        **more(rows),
     }
-    if as_json:
-        emit(found)
-    else:
-        _print_all(found, intro, missing)
-    return found
+    words = {
+        "tuning_gradients": "target gradients of the grid runs",
+        ON_STEP_SIZE: "of the run's, for the step size",
+    }
+    try:
+        figures.save_figures(folder, rows)
+        report = page.write_report(
+            folder,
+            title=experiment.title,
+            lead=texts,
+            rows=rows,
+            costs=costs,
+            labels=words,
+            notes=[*experiment.notes, *([at_edge] if edge else [])],
+            **common,
+        )
+    except MissingExtraError as error:
+        return {**found, "missing": f"No figures and no report: {error}"}
+    except KeyboardInterrupt:
+        raise interrupted(folder, command) from None
+    return {**found, "report": str(report)}
 
 
 def panels(
@@ -184,33 +154,47 @@ def panels(
     return list(found.values())
 
 
-def _print_all(found: Mapping[str, Any], intro: str, missing: str | None) -> None:
-    console = stdout()
+def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None:
+    """Print what came out: tables and sentences, or one JSON object.
+
+    Parameters
+    ----------
+    found : mapping
+        What :func:`write_results` returns.
+    as_json : bool
+        Print JSON.
+    intro : str
+        Lines that tell a reader what was compared.
+    """
+    if as_json:
+        console.emit(dict(found))
+        return
+    screen = console.stdout()
     if intro:
-        say(console, intro)
-    print_panels(console, found["panels"])
+        say(screen, intro)
+    print_panels(screen, found["panels"])
     texts = [*found["findings"], *found["notes"]]
     for text, style in ((LEGEND, "dim"), *((text, "") for text in texts)):
-        console.print()
-        say(console, text, style)
-    console.print()
-    if missing is not None:
-        say(console, missing)
+        screen.print()
+        say(screen, text, style)
+    screen.print()
+    if "missing" in found:
+        say(screen, found["missing"])
     if reused := found["reused"]:
-        say(console, f"Reused {reused} of the {found['runs']} runs from {found['folder']}.")
+        say(screen, f"Reused {reused} of the {found['runs']} runs from {found['folder']}.")
     what = "Records and summary" if found["report"] is None else "Report"
-    tell_path(console, f"{what}: {found['report'] or found['folder']}")
+    console.tell_path(screen, f"{what}: {found['report'] or found['folder']}")
 
 
-def print_panels(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
+def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:
     """Print a table for each panel, as :func:`panels` returns them."""
     for panel in found:
         methods, level = panel["methods"], panel["level"]
         name, after = str(panel["panel"]), methods[0]["target_gradients"]
         reach = "" if level is None else f"; target and proxy gradients to reach {level:.1e}"
-        console.print()
-        say(console, f"{name[:1].upper()}{name[1:]}", style="bold")
-        say(console, f"after {after:,} target gradients{reach}", style="dim")
+        screen.print()
+        say(screen, f"{name[:1].upper()}{name[1:]}", style="bold")
+        say(screen, f"after {after:,} target gradients{reach}", style="dim")
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("method")
         for heading in ("target", "proxy", "above opt.", "proxy", "seconds", "on eta"):
@@ -230,7 +214,7 @@ def print_panels(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
                 _on_step_size(method),
                 style="bold" if first else "",
             )
-        console.print(table)
+        screen.print(table)
 
 
 def _count(value: float | None) -> str:

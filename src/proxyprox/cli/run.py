@@ -5,24 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxyprox.cli.console import (
-    BAD_RUN,
-    CommandError,
-    Json,
-    Output,
-    Workers,
-    command_line,
-    examples,
-    guarded,
-    say,
-    stderr,
-    stdout,
-    tell_path,
-)
+from proxyprox.cli import console
+from proxyprox.cli.console import CommandError, Json, Output, Workers, examples, guarded
 
 if TYPE_CHECKING:
     from proxyprox.study.config import StudyConfig
@@ -71,7 +59,7 @@ def run(
             "proxyprox run my.toml"
         )
     read = settings.read_config(config)
-    folder, command = output or Path("runs") / config.stem, command_line(context)
+    folder, command = output or Path("runs") / config.stem, console.command_line(context)
     title = f"proxyprox: {config.name}"
     run_study(read, config.parent.absolute(), title, folder, command, workers, as_json)
 
@@ -87,8 +75,8 @@ def run_study(
     intro: str = "",
 ) -> None:
     """Compare the methods of a configuration, and write the weights of one of them."""
-    from proxyprox.cli.comparison import output_folder, publish, run_experiment
-    from proxyprox.report.summary import last_rows
+    from proxyprox.cli.comparison import output_folder, present, run_experiment, write_results
+    from proxyprox.report.summary import last_rows, summarise
     from proxyprox.study import problem
     from proxyprox.study.compare import Experiment
 
@@ -114,32 +102,29 @@ def run_study(
             main=main,
             remarks=lambda rows: [problem.method_to_write(main, wanted, last_rows(rows))[-1]],
         )
-        common: dict[str, Any] = {"folder": folder, "command": command, "as_json": as_json}
-        outcome = run_experiment(experiment, workers=workers, **common)
-
-        def weights(rows: Any) -> dict[str, Any]:
-            method, lowest, _ = problem.method_to_write(main, wanted, last_rows(rows))
-            eta = outcome.etas[curves[method].panel, method]
-            files, answer = problem.write_weights(folder, study, curves[method], eta)
-            return {
-                "lowest": lowest,
-                "weights_of": method,
-                "weights": list(map(str, files)),
-                "status": answer.message,
-                "success": answer.success,
-                "eta": eta,
-            }
-
-        done = publish(experiment, outcome, **common, intro=intro, more=weights)
-    method = done["weights_of"]
-    if not as_json:
-        tell_path(stdout(), f"Weights ({method}): {done['weights'][0]} and weights.npz")
-        say(stdout(), problem.prediction_rule(study))
-    if not done["success"]:
-        say(
-            stderr(),
-            f"Error: {method} did not end well (eta = {done['eta']}). {done['status']} The "
-            "weights written are what it ended with, marked as not usable.",
-            style="bold red",
+        outcome = run_experiment(
+            experiment, folder=folder, workers=workers, command=command, as_json=as_json
         )
-        raise typer.Exit(BAD_RUN)
+        done = write_results(experiment, outcome, folder=folder, command=command)
+        ends = last_rows(summarise(outcome.records))
+        method, lowest, _ = problem.method_to_write(main, wanted, ends)
+        eta = outcome.etas[problem.PANEL, method]
+        files, answer = problem.write_weights(folder, study, curves[method], eta)
+    done |= {
+        "lowest": lowest,
+        "weights_of": method,
+        "weights": list(map(str, files)),
+        "status": answer.message,
+        "success": answer.success,
+        "eta": eta,
+    }
+    present(done, as_json=as_json, intro=intro)
+    if not as_json:
+        screen = console.stdout()
+        console.tell_path(screen, f"Weights ({method}): {files[0]} and {files[1].name}")
+        console.say(screen, problem.prediction_rule(study))
+    if not answer.success:
+        text = f"Error: {method} did not end well (eta = {eta}). {answer.message} The weights "
+        text += "written are what it ended with, marked as not usable."
+        console.say(console.stderr(), text, style="bold red")
+        raise typer.Exit(console.BAD_RUN)

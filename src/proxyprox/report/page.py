@@ -183,37 +183,31 @@ def write_audit_page(
 def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
     """Return an audit, and the plan made of it, as JSON values."""
     found, scale = audit.prediction, audit.scale
-    names = ("delta", "H", "mu", "sigma2", "rho2")
-    rehearsed = {
-        "sgd": found.rehearsed_sgd,
-        "proxyprox": found.rehearsed_proxyprox,
-        "offered": found.rehearsed_best,
-    }
-    planned = {name: getattr(plan, name) for name in ("steps", "expected", "reaches")}
-    planned |= {name: repr(getattr(plan, name)) for name in ("method", "averaging", "stop")}
+    plain = ("sentence", "confidence", "epsilon", "epsilon_source", "B", "B_source")
+    intervals = ("delta", "H", "mu", "sigma2", "rho2")
     return {
         "verdict": audit.verdict.name,
         "leaning": audit.leaning.name,
         "doubts": list(audit.doubts),
-        "sentence": audit.sentence,
         "reasons": list(audit.reasons),
-        "confidence": audit.confidence,
-        **{name: _finite_values(getattr(audit, name)) for name in names},
+        **{name: getattr(audit, name) for name in plain},
+        **{name: _finite_values(getattr(audit, name)) for name in intervals},
         "scale": {
             "value": scale.weights[0],
             "delta": _finite_values(scale.delta),
             "offered": scale.helps,
         },
-        "epsilon": audit.epsilon,
-        "epsilon_source": audit.epsilon_source,
-        "B": audit.B,
-        "B_source": audit.B_source,
-        "rehearsed": {name: finite(one.steps) for name, one in rehearsed.items()},
+        "rehearsed": {
+            "sgd": finite(found.rehearsed_sgd.steps),
+            "proxyprox": finite(found.rehearsed_proxyprox.steps),
+            "offered": finite(found.rehearsed_best.steps),
+        },
         "theory": {n: getattr(found, n) for n in ("regime", "sgd", "accelerated", "proxyprox")},
         "cost_ratio": finite(audit.cost.ratio),
         "ledger": audit.ledger.as_dict(),
         "plan": {
-            **planned,
+            **{name: getattr(plan, name) for name in ("steps", "expected", "reaches")},
+            **{name: repr(getattr(plan, name)) for name in ("method", "averaging", "stop")},
             "bill": asdict(plan.bill),
             "what_if": [_finite_values(line) for line in plan.what_if],
             "notes": list(plan.notes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import math
@@ -118,8 +119,12 @@ class Records:
         """
         plain = [_plain_values({**run, **point}) for point in points]
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
-        with critical(), self._database as database:  # the run is paid for
-            database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (_name(run), text))
+        try:
+            with critical(), self._database as database:  # the run is paid for
+                database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (_name(run), text))
+        except sqlite3.OperationalError as error:
+            full = errno.ENOSPC if "full" in str(error) else errno.EIO
+            raise OSError(full, f"the run was not stored ({error})", str(self.folder)) from error
 
     def export(self, name: str, runs: Iterable[Mapping[str, Any]]) -> list[Point]:
         """Write the points of these runs to a file of JSON lines in the folder, and return them."""

@@ -206,53 +206,33 @@ def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> 
             for name, value in here.items()
             if value is not None and (name == main if main else name.startswith("ProxyProx"))
         }
-        if ours:
-            budget = max(row["target_gradients"] for row in ends if row["panel"] == panel)
-            texts.append(_about_panel(panel, budget, here, ours, rows))
+        if not ours:
+            continue
+        best = min(ours, key=lambda name: ours[name])
+        budget = max(row["target_gradients"] for row in ends if row["panel"] == panel)
+        text = f"{panel[:1].upper()}{panel[1:]}: after {budget:,} target gradients, “{best}” is "
+        text += height(ours[best])
+        base = next((name for name in BASELINES if name in here and name != best), None)
+        level = None if base is None else here[base]
+        if base is not None:
+            text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
+            ratio = 0 if level is None or ours[best] <= 0 else level / ours[best]
+            text += f", {ratio:,.2g} times as far" if 1 <= ratio < 10 else ""
+            text += f", {ratio:,.0f} times as far" if ratio >= 10 else ""
+        text += "."
+        reached = {} if level is None else first_reaching(rows, level)
+        if (hit := reached.get((panel, best))) is not None:
+            text += (
+                f" It got as low as {base}'s end with {hit['target_gradients']:,} target "
+                f"gradients and {hit['proxy_gradients']:,.0f} proxy gradients."
+            )
+        if (fitted := here.get(ERM)) is not None:
+            text += f" Fitting the rows seen by then, without any proxy, gives {fitted:.2g}."
+        if others := sorted(value for name, value in ours.items() if name != best):
+            span = " to ".join(f"{value:.2g}" for value in dict.fromkeys((others[0], others[-1])))
+            text += f" The ProxyProx named is the best of {len(ours)}; the rest end at {span}."
+        texts.append(text)
     return texts
-
-
-def _about_panel(
-    panel: str,
-    budget: int,
-    here: Mapping[str, float | None],
-    ours: Mapping[str, float],
-    rows: Sequence[Mapping[str, Any]],
-) -> str:
-    best = min(ours, key=lambda name: ours[name])
-    base = next((name for name in BASELINES if name in here and name != best), None)
-    text = (
-        f"{panel[:1].upper()}{panel[1:]}: after {budget:,} target gradients, “{best}” is "
-        f"{height(ours[best])}"
-    )
-    text += "." if base is None else f"; {base} {_compared(ours[best], here[base])}."
-    level = None if base is None else here[base]
-    reached = {} if level is None else first_reaching(rows, level)
-    if (hit := reached.get((panel, best))) is not None:
-        own = reached[panel, str(base)]
-        itself = f" ({base}: {own['target_gradients']:,})" if own is not None else ""
-        text += (
-            f" It got as low as {base}'s end with {hit['target_gradients']:,} target gradients"
-            f"{itself} and {hit['proxy_gradients']:,.0f} proxy gradients."
-        )
-    if (fitted := here.get(ERM)) is not None:
-        text += f" Fitting the rows seen by then, without any proxy, gives {fitted:.2g}."
-    if others := sorted(value for name, value in ours.items() if name != best):
-        ends = " to ".join(f"{value:.2g}" for value in dict.fromkeys((others[0], others[-1])))
-        text += f" The ProxyProx named is the best of {len(ours)}; the rest end at {ends}."
-    return text
-
-
-def _compared(low: float, high: float | None) -> str:
-    if high is None:
-        return "broke off"
-    if low <= 0 or high <= 0:
-        return f"is {height(high)}"
-    ratio = high / low
-    if ratio < 1:
-        return f"is closer, {high:.2g} above it"
-    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
-    return f"is {high:.2g} above it, {times} times as far"
 
 
 def height(value: float) -> str:

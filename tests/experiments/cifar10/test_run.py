@@ -15,7 +15,7 @@ from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
 from experiments.cifar10.__main__ import cifar10  # noqa: E402
 from experiments.cifar10.model import ResNet18  # noqa: E402
-from experiments.cifar10.results import COSTS  # noqa: E402
+from experiments.cifar10.results import COSTS, sentences  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
 from experiments.shared import application  # noqa: E402
 
@@ -120,7 +120,7 @@ def test_a_run_that_was_cut_short_says_so():
         return {"method": method, "passes": passes, "seed": 0, "test_accuracy": accuracy, **costs}
 
     records = [point("A", 4.99968, 0.8), point("B", 5.0, 0.9), point("C", 1.25088, 0.7)]
-    assert experiment.sentences(records)[0] == (
+    assert sentences(records)[0] == (
         "After 5 passes over the target data the median test accuracy is: B 0.900; A 0.800; "
         "C 0.700 (after 1.25)."
     )
@@ -159,8 +159,10 @@ def invoke(*args):
     return CliRunner().invoke(application(cifar10), [str(arg) for arg in args])
 
 
-def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path):
-    command = ["--tiny", "--passes", "0.2", "--json", "-o", str(tmp_path)]
+def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
+    small = replace(CONFIG, recipes=RECIPES[::2])
+    monkeypatch.setattr("experiments.cifar10.config.TINY", small)
+    command = ["--tiny", "--passes", "0.5", "--json", "-o", str(tmp_path)]
     first = invoke(*command)
     assert first.exit_code == 0, first.stderr
     found = json.loads(first.stdout)["findings"]
