@@ -205,7 +205,8 @@ def test_help_of_every_command_is_printed_without_its_implementation():
     def paths(command, words):
         yield [*words, "--help"]
         for name, below in getattr(command, "commands", {}).items():
-            yield from paths(below, [*words, name])
+            if not below.hidden:
+                yield from paths(below, [*words, name])
 
     commands = list(paths(get_command(app), []))
     assert ["run", "--help"] in commands

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -54,6 +52,7 @@ def audit(
     """
     from proxyprox import diagnostics
     from proxyprox._util.files import atomic_write_text
+    from proxyprox.cli.comparison import output_folder
     from proxyprox.report.page import audit_values, write_audit_page
     from proxyprox.study import problem
     from proxyprox.study.config import read_config
@@ -61,14 +60,16 @@ def audit(
     settings, base = read_config(config), config.parent.absolute()
     folder = output or Path("runs") / f"{config.stem}-audit"
     size = settings.method.batch_size
-    with _kept_only_if_used(folder):
-        settings = problem.prepare(settings, base)
-        losses = problem.load_study(settings, base).problem(size)
-        found = diagnostics.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-        planned = diagnostics.plan(found)
-        lines = problem.plan_toml(planned, size)
-        # What to run is not what was audited.
-        shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
+    settings = problem.prepare(settings, base)
+    losses = problem.load_study(settings, base).problem(size)
+    found = diagnostics.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
+    planned = diagnostics.plan(found)
+    lines = problem.plan_toml(planned, size)
+    values = audit_values(found, planned)
+    values["plan"]["toml"] = lines
+    # What to run is not what was audited.
+    shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
+    with output_folder(folder):
         file = write_audit_page(
             folder,
             found,
@@ -77,8 +78,6 @@ def audit(
             command=command_line(context),
             config={**shown, "batch_size": size},
         )
-        values = audit_values(found, planned)
-        values["plan"]["toml"] = lines
         text = json.dumps(values, indent=1, allow_nan=False)
         atomic_write_text(folder / "audit.json", text + "\n")
     if as_json:
@@ -88,19 +87,3 @@ def audit(
     say(stdout(), f"Plan: {planned}")
     say(stdout(), NO_SCALE if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
     say(stdout(), f"Report: {file}", style="bold")
-
-
-@contextmanager
-def _kept_only_if_used(folder: Path) -> Iterator[None]:
-    """Make the folder, and take it away again if nothing came of it."""
-    from proxyprox.cli.comparison import output_folder
-
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        with output_folder(folder):
-            yield
-    except BaseException:
-        with suppress(OSError):  # the first that is not empty, and all above it, stay
-            for path in made:
-                path.rmdir()
-        raise

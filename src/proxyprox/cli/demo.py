@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -21,17 +21,7 @@ INTRO = (
     "step size was tuned with the same effort, then run with {seeds} seeds."
 )
 
-CONFIG: dict[str, dict[str, Any]] = {
-    "model": {"family": "logistic", "l2": 3e-4},
-    "target": {"file": "sklearn:breast_cancer"},
-    "proxy": {"kind": "label-free"},
-    "method": {"correction": "mean", "batch_size": 256},
-    "run": {
-        "target_gradients": 200,
-        "tuning_gradients": 50,
-        "compare": ["sgd", "proxyprox", "auxmom", "auxmvr", "erm"],
-    },
-}
+COMPARE = ["sgd", "proxyprox", "auxmom", "auxmvr", "erm"]
 
 
 @guarded
@@ -44,14 +34,16 @@ def demo(
 ) -> None:
     """Compare methods with and without a proxy on data that is always there.
 
-    Prints how many target gradients each method needs and what the proxy cost, and writes
-    records, a summary, figures, a report and the weights. Finished runs found in the folder are
-    used.
+    Runs the configuration that proxyprox run --example prints, with more methods. Prints how many
+    target gradients each method needs and what the proxy cost, and writes records, a summary,
+    figures, a report and the weights. Finished runs found in the folder are used.
     """
     from proxyprox.cli.run import run_study
-    from proxyprox.study.config import parse_config
+    from proxyprox.study.config import example, parse_config
 
-    config = parse_config({**CONFIG, "run": {**CONFIG["run"], "seeds": seeds}})
+    settings = tomllib.loads(example())
+    settings["run"] |= {"seeds": seeds, "compare": COMPARE}
+    config = parse_config(settings)
     title, folder = "proxyprox: a demonstration", output or Path("runs/demo")
     command, intro = command_line(context), INTRO.format(seeds=seeds)
     run_study(config, Path(), title, folder, command, workers, as_json, intro)
