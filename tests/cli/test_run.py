@@ -146,7 +146,7 @@ def test_a_run_that_diverges(invoke: Invoke, config: Path, csv: Path, tmp_path: 
         ("eta = 5.0", 'eta = "big"', "[method] eta must be a positive number"),
         ("seeds = 1", "seeds = 1.5", "[run] seeds must be a whole number"),
         ("l2 = 1e-2", "l2 = ", "not TOML"),
-        ('"logistic"', '"linear"', "label"),
+        ('"logistic"', '"linear"', "the label 'yes' is not a number"),
         ('label = "bought"', "", "column"),
         ('file = "rows.csv"', "", "[target] file is missing"),
         ("l2 = 1e-2", 'classes = ["nope", "yes"]', "in row 2"),

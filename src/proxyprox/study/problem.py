@@ -73,6 +73,8 @@ def _read(config: StudyConfig, base: Path, part: Any, label: str | None) -> Tabl
         if label is None and part is config.target:
             text += " No column was named as the label; if this is it, say so: [target] label."
         raise DataError(text) from error
+    if labelled and table.y is not None and not FAMILIES[config.model.family].classifier:
+        _check_numbers(table.y, part.file, config.model.family)
     if labelled and table.y is None:
         section = "target" if part is config.target else "proxy"
         raise DataError(
@@ -80,6 +82,17 @@ def _read(config: StudyConfig, base: Path, part: Any, label: str | None) -> Tabl
             f"are {', '.join(map(repr, table.feature_names[:20]))}."
         )
     return table
+
+
+def _check_numbers(y: Any, where: str, family: str) -> None:
+    for row, value in enumerate(y.tolist(), start=1):  # counted as the readers do
+        try:
+            float(value)
+        except ValueError as error:
+            raise DataError(
+                f"{where}: row {row}: the label {value!r} is not a number, which family = "
+                f'{family!r} needs. For classes use "logistic" or "softmax".'
+            ) from error
 
 
 def _built_in(file: str) -> Table:
