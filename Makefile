@@ -22,7 +22,7 @@ test: $(VENV)/.test    ## install what the tests need and run them
 figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): four minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
 
-figure2: $(VENV)/.experiments  ## reproduce Figure 2 (CIFAR-10): on a GPU; OPTIONS=--tiny for a minute on a CPU
+figure2: $(VENV)/.torch        ## reproduce Figure 2 (CIFAR-10): on a GPU; OPTIONS=--tiny for a minute on a CPU
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.cifar10 $(OPTIONS)
 
 labels: $(VENV)/.experiments   ## our estimators against scikit-learn's on the same labels: five minutes
@@ -54,12 +54,16 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.experiments: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report,data,torch]'
+	$(PIP) install -c constraints.txt -e '.[report,data]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.torch: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[report,data,torch]'
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[test]'
-	@touch $@ $(VENV)/.demo $(VENV)/.experiments
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments $(VENV)/.torch
 
 $(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report,data,lint]'

@@ -47,7 +47,7 @@ def run(
     report : bool
         Write figures and report, which need the ``report`` extra.
     progress : callable
-        Is told a line for every finished run.
+        Called with a line for every finished run.
 
     Returns
     -------

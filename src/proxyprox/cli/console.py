@@ -1,4 +1,4 @@
-"""What goes to the terminal, and what a command says when it cannot go on."""
+"""What goes to the terminal, and what a command says when it cannot continue."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ BAD_RUN, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message says why and what to do."""
+    """A command cannot continue; the message says why and what to do."""
 
     def __init__(self, text: str, code: int = BAD_INPUT) -> None:
         super().__init__(text)
