@@ -8,16 +8,25 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test lint format bench clean help
+.PHONY: demo test figure1 figure2 labels lint format bench clean help
 
 help:            ## list the commands
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/.demo    ## install the package and run the demonstration (no network needed once installed)
 	$(BIN)/proxyprox demo --output runs/demo
 
 test: $(VENV)/.test    ## install what the tests need and run them
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST)
+
+figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): four minutes on two cores; OPTIONS="--seeds 3"
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
+
+figure2: $(VENV)/.torch        ## reproduce Figure 2 (CIFAR-10): on a GPU; OPTIONS=--tiny for a minute on a CPU
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.cifar10 $(OPTIONS)
+
+labels: $(VENV)/.experiments   ## our estimators against scikit-learn's on the same labels: five minutes
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.labels $(OPTIONS)
 
 lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
@@ -44,9 +53,17 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report]'
 	@touch $@
 
+$(VENV)/.experiments: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[report,data]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.torch: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[report,data,torch]'
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments
+
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[test]'
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments $(VENV)/.torch
 
 $(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report,data,lint]'

@@ -10,8 +10,8 @@ settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
 
 TORCH = [
-    "tests/torch", "tests/experiments/test_cuda_graphs.py", "src/proxyprox/torch",
-    "src/proxyprox/experiments/cifar10", "experiments/cuda_graphs.py",
+    "tests/torch", "src/proxyprox/torch", "tests/experiments/cifar10",
+    "tests/experiments/test_cuda_graphs.py", "experiments/cuda_graphs.py", "experiments/cifar10",
 ]  # fmt: skip
 collect_ignore = [] if find_spec("torch") else TORCH
 

@@ -16,8 +16,8 @@ import numpy as np
 from audit_truth import CAP, needed
 from proxyprox import GLM, Problem, datasets, logistic_regression, minimize
 from proxyprox.diagnostics import audit, plan
-from proxyprox.experiments.contest import minimiser
 from proxyprox.problems import ScaledProxy
+from proxyprox.study.compare import minimiser
 
 SHARE = 0.01
 """ε as a share of the start's suboptimality."""

@@ -24,8 +24,8 @@ import numpy as np
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
 from proxyprox.diagnostics import best_weights
-from proxyprox.experiments.contest import minimiser
 from proxyprox.problems import ScaledProxy
+from proxyprox.study.compare import minimiser
 
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""

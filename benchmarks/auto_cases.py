@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from proxyprox import datasets
-from proxyprox.experiments.contest import minimiser
 from proxyprox.problems.combination import ScaledProxy
+from proxyprox.study.compare import minimiser
 
 RELATIVE_L2 = 1e-6
 BATCHES = (32, 256, 1024)

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from proxyprox.experiments.cifar10 import TINY, Config, Recipe
-from proxyprox.experiments.cifar10.run import device_data
-from proxyprox.experiments.cifar10.training import Training
+from experiments.cifar10 import TINY, Config, Recipe
+from experiments.cifar10.run import device_data
+from experiments.cifar10.training import Training
 
 EMA = Recipe("ema", correction="ema", a=0.1, lr=0.25, inner_steps=20, inner_lr=0.01)
 

@@ -14,12 +14,14 @@ Children are made by fork, so that nothing is imported again; POSIX only.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
@@ -119,10 +121,16 @@ def safeguard(folder: Path) -> None:
 def command(*arguments: str | int | Path) -> None:
     """Run the command line."""
     from proxyprox.cli import main
-    from proxyprox.experiments import page as publish
 
-    publish.save_figures = lambda *_: []  # drawing takes longer than all the runs
-    sys.argv = ["proxyprox", *map(str, arguments)]
+    run_without_figures(main, "proxyprox", *arguments)
+
+
+def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
+    """Run a program; drawing takes longer than all the runs."""
+    from proxyprox.report import figures
+
+    figures.save_figures = lambda *_, **__: []
+    sys.argv = list(map(str, words))
     main()
 
 
@@ -132,12 +140,16 @@ def run(folder: Path) -> None:
 
 
 def mushrooms(folder: Path, workers: int = 1) -> None:
-    """``proxyprox reproduce mushrooms`` on a small set."""
-    command(
-        "reproduce", "mushrooms", "--dataset", "tiny", "--output", folder, "--workers", workers,
+    """``python -m experiments.mushrooms`` on a small set."""
+    from experiments import mushrooms as experiment
+    from experiments import shared
+
+    options = (
         "--seeds", "1", "--budget", "12", "--tuning-budget", "4", "--inner-steps", "2",
         "--batch-sizes", "16", "--fractions", "none", "--no-download", "--json",
     )  # fmt: skip
+    words = ("--dataset", "tiny", "--output", folder, "--workers", workers, *options)
+    run_without_figures(lambda: shared.start(experiment.mushrooms), "mushrooms", *words)
 
 
 def workers(folder: Path) -> None:
@@ -223,19 +235,14 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 def finished_runs(folder: Path) -> dict[str, str]:
-    """Return every run in the journals and records, seconds included, by its key."""
-    runs: dict[str, str] = {}
-    for name in ("grid", "records"):
-        for file in (folder / f"{name}.journal.jsonl", folder / f"{name}.jsonl"):
-            if not file.exists():
-                continue
-            for line in file.read_bytes().splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    entry = json.loads(line)
-                    for point in entry.get("points", [entry]):
-                        key = [point[k] for k in ("method", "panel", "eta", "seed")]
-                        runs[repr([name, key, point["target_gradients"]])] = json.dumps(point)
-    return runs
+    """Return every run in the records, seconds included, by its name."""
+    if not (folder / "runs.sqlite").exists():
+        return {}
+    with contextlib.closing(sqlite3.connect(folder / "runs.sqlite")) as database:
+        try:
+            return dict(database.execute("SELECT run, points FROM runs"))
+        except sqlite3.OperationalError:  # killed before the tables were made
+            return {}
 
 
 def paid(folder: Path) -> int:
@@ -332,9 +339,8 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    for module in ("labels", "logistic", "page", "study"):
-        importlib.import_module(f"proxyprox.experiments.{module}")  # before the forks
-    importlib.import_module("proxyprox.cli.comparison")
+    for module in ("experiments.labels", "experiments.mushrooms", "proxyprox.study.problem"):
+        importlib.import_module(module)  # before the forks
     dice = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)

@@ -1,6 +1,6 @@
-"""Keep a run of ``proxyprox reproduce labels`` for the documentation: table, summary, figure.
+"""Keep a run of ``python -m experiments.labels`` for the documentation: table, summary, figure.
 
-proxyprox reproduce labels --output runs/labels
+python -m experiments.labels --output runs/labels
 python benchmarks/labels_record.py runs/labels docs/results/labels
 """
 
@@ -47,7 +47,7 @@ def main() -> None:
     given = parser.parse_args()
     summary = json.loads((given.run / "summary.json").read_text())
     rows = summary["differences"]
-    parts = [LEAD.format(command="proxyprox reproduce labels", seeds=summary["config"]["seeds"])]
+    parts = [LEAD.format(command="python -m experiments.labels", seeds=summary["config"]["seeds"])]
     parts += [
         f"## {panel}\n\n{table([row for row in rows if row['panel'] == panel])}\n"
         for panel in dict.fromkeys(row["panel"] for row in rows)

@@ -7,7 +7,7 @@ import scipy.special
 
 from _measure import Row, in_turns
 from proxyprox import Problem, ProxyProx, Residual, Run, datasets, logistic_regression
-from proxyprox.experiments.contest import minimiser
+from proxyprox.study.compare import minimiser
 
 STEPS = 1000
 CHUNK = 100

@@ -27,9 +27,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from experiments.cifar10.model import ResNet18, half_precision
 from experiments.cuda_graphs import CapturedGradient, DeviceImages, GraphedProxy, Plans
-from proxyprox.experiments.cifar10.evaluate import half_precision
-from proxyprox.experiments.cifar10.model import ResNet18
 from proxyprox.torch import EMA, ImplicitStep, ProxyProx
 from proxyprox.torch.proxy import proxy_mode
 

@@ -1,1 +1,4 @@
-"""Reproductions: run from the root of a clone, not part of the installed package."""
+"""Reproductions of the paper's experiments, one file each; not part of the installed package.
+
+Run them from the root of a clone: ``make figure1`` or ``python -m experiments.mushrooms --help``.
+"""

@@ -6,7 +6,7 @@ Arithmetic only: the same file serves NumPy arrays and torch tensors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 

@@ -26,7 +26,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return call
 
 
-def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return inputs and noisy binary labels: two classes that overlap."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
@@ -37,29 +37,12 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; the demo's test draws."""
-    monkeypatch.setattr("proxyprox.experiments.page.save_figures", lambda *_: [])
-
-
-@pytest.fixture
-def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder, named by PROXYPROX_DATA, with the set ``tiny`` and nothing to download."""
-    X, y = table(160)
-    lines = [
-        f"{label + 1} " + " ".join(f"{j + 1}:{value:.6g}" for j, value in enumerate(row))
-        for row, label in zip(X, y, strict=True)
-    ]
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "tiny.svm").write_text("\n".join(lines) + "\n")
-    monkeypatch.setenv("PROXYPROX_DATA", str(folder))
-    monkeypatch.setenv("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return folder
+    monkeypatch.setattr("proxyprox.report.figures.save_figures", lambda *_, **__: [])
 
 
 @pytest.fixture
 def csv(tmp_path: Path) -> Path:
-    X, y = table(80)
+    X, y = two_classes(80)
     lines = ["a,b,c,d,bought"] + [
         ",".join(f"{value:.6g}" for value in row) + f",{'yes' if label else 'no'}"
         for row, label in zip(X, y, strict=True)

@@ -77,6 +77,6 @@ def test_the_lines_of_the_plan_are_a_configuration_that_runs(
     before = text[: text.index("[method]")]
     planned = config.with_name("planned.toml")
     planned.write_text(f"{before}{lines}\nseeds = 1\n")
-    done = invoke("run", planned, "--output", tmp_path / "run", "--json")
+    done = invoke("run", planned, "--output", tmp_path / "run", "--workers", "1", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["panels"]

@@ -4,27 +4,27 @@ import importlib
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxyprox.experiments import logistic
-from proxyprox.experiments.records import read_records
+from proxyprox.cli import demo
+from proxyprox.report.records import read_records
+from proxyprox.study import config
 
 Invoke = Callable[..., Any]
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> logistic.Config:
-    config = replace(logistic.DEMO, budget=12, tuning_budget=3, inner_steps=2, fractions=(0.3,))
-    monkeypatch.setattr(logistic, "DEMO", config)
-    return config
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = config.example().replace("target_gradients = 200", "target_gradients = 12")
+    monkeypatch.setattr(config, "example", lambda: text)
+    monkeypatch.setattr(demo, "COMPARE", ["sgd", "auxmom", "erm"])
 
 
 def test_table_sentences_and_files(
-    invoke: Invoke, tiny: logistic.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("plotly")
     folder = tmp_path / "out"
@@ -53,7 +53,7 @@ def test_table_sentences_and_files(
     assert (folder / "records.jsonl").read_bytes() == before
     first = answer["panels"][0]
     assert first["baseline"] == "SGD"
-    assert {m["method"] for m in first["methods"]} >= {"SGD", "ProxyProx, exact"}
+    assert {m["method"] for m in first["methods"]} >= {"SGD", "AuxMom"}
     assert again.stderr == ""
 
     other = invoke("demo", "--output", folder, "--workers", "1", "--seeds", "1")
@@ -63,12 +63,12 @@ def test_table_sentences_and_files(
 
 
 def test_without_the_report_extra(
-    invoke: Invoke, tiny: logistic.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.import_module
 
     def absent(name: str, *rest: Any) -> Any:
-        if name.partition(".")[0] in ("matplotlib", "plotly"):
+        if name.partition(".")[0] in ("matplotlib", "plotly", "jinja2"):
             raise ImportError(f"No module named {name!r}")
         return real(name, *rest)
 
@@ -90,9 +90,10 @@ def test_real_demo_shows_the_gain_without_network(
         raise AssertionError("the demo used the network")
 
     monkeypatch.setattr(socket.socket, "connect", unreachable)
+    monkeypatch.setattr(demo, "COMPARE", ["sgd"])  # the others only take time
     result = invoke("demo", "--json", "--seeds", "1", "--workers", "1", "--output", tmp_path)
     assert result.exit_code == 0, result.stderr
     panels = {panel["panel"]: panel for panel in json.loads(result.stdout)["panels"]}
-    ends = {m["method"]: m["suboptimality_median"] for m in panels["batch 256"]["methods"]}
-    assert ends["ProxyProx, exact, running mean"] < ends["SGD"] / 5
+    ends = {m["method"]: m["suboptimality_median"] for m in panels["your data"]["methods"]}
+    assert ends["ProxyProx, running mean"] < ends["SGD"] / 5
     assert {point["seed"] for point in read_records(tmp_path / "records.jsonl")} == {0}

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxyprox.experiments.tournament import LineDisplay, LiveDisplay
-
 Invoke = Callable[..., Any]
 
 HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\r\x08\u202e\u2066\u200f[red][/link]"
-SHOWN = "\\x1b[31m\\x1b]0;owned\\x07\\x9b2J\\x0d\\x08\\u202e\\u2066\\u200f[red][/link]"
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -102,28 +99,6 @@ def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) ->
         ("plan", f"--{HOSTILE}", "1"),
         ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),
         ("reproduce", HOSTILE),
-        ("reproduce", "mushrooms", "--dataset", HOSTILE, "--no-download", "-o", tmp_path / "a"),
-        ("reproduce", "mushrooms", "--batch-sizes", HOSTILE),
-        ("reproduce", "labels", "--datasets", HOSTILE, "--no-download", "-o", tmp_path / "b"),
         ("demo", "--output", tmp_path / f"no{HOSTILE}\x00"),
     ):
         shows(*words)
-
-
-def test_progress_names_methods_without_obeying_them() -> None:
-    from io import StringIO
-    from types import SimpleNamespace
-
-    from rich.console import Console
-
-    job: Any = SimpleNamespace(method=HOSTILE, effort=1.0, budget=1)
-    live, lines = StringIO(), StringIO()
-    with LiveDisplay(Console(file=live, width=300)) as display:
-        display.begin(HOSTILE, 2.0, 0.0)
-        display.advance(job)
-    display_lines = LineDisplay(lines)
-    display_lines.begin(HOSTILE, 2.0, 0.0)
-    display_lines.advance(job)
-    for text in (live.getvalue(), lines.getvalue()):
-        assert SHOWN in text
-        assert not ACTING.search(text)

@@ -23,7 +23,7 @@ def found(target: pp.GLM) -> Audit:
 
 
 def best_value(target: pp.GLM) -> float:
-    from proxyprox.experiments.contest import minimiser
+    from proxyprox.study.compare import minimiser
 
     return target.value(minimiser(target, target.zeros(), tol=1e-10))
 

@@ -1,57 +1,39 @@
-"""A made-up experiment of realistic size: 3 panels, 8 methods, 5 seeds, 40 points."""
+"""A small LIBSVM set, and figures that are not drawn."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-_METHODS = {  # name: (rate, floor, proxy gradients a step, seconds a step)
-    "SGD": (1.1, 1.2e-3, 0, 2e-4),
-    "ProxyProx, 20 GD steps": (1.2, 1.0e-3, 21, 4e-3),
-    "ProxyProx, exact": (3.4, 1.0e-5, 9, 6e-3),
-    "ProxyProx, EMA, exact": (3.0, 4.0e-6, 9, 6e-3),
-    "ProxyProx, mean, exact": (2.8, 2.0e-6, 9, 6e-3),
-    "AuxMom, 20 GD steps": (2.0, 1.4e-4, 21, 4e-3),
-    "AuxMVR, 20 GD steps": (1.9, 1.7e-4, 42, 8e-3),
-    "ERM on rows seen": (2.2, 3.0e-5, 0, 1e-2),
-}
-_PANELS = {
-    "batch 1024": (1024, 0.7),
-    "batch 256": (256, 1.0),
-    "batch 256, subsampled proxy": (256, 1.6),
-}
+
+def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and noisy binary labels: two classes that overlap."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
+    y = (X[:, 0] - (X[:, 1] - 5) / 10 + rng.standard_normal(rows) > 0).astype(int)
+    return X, y
 
 
-def make_records(seeds: int = 5, points: int = 40) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(0)
-    records = []
-    for panel, (batch, noise) in _PANELS.items():
-        for method, (rate, floor, proxy, seconds) in _METHODS.items():
-            for seed in range(seeds):
-                for i in range(points):
-                    step = round(1000 * i / (points - 1))
-                    level = 0.69 * (1 + step / 8) ** -rate + noise * floor * (step > 0)
-                    value = level * math.exp(0.25 * rng.standard_normal() * (step > 0))
-                    records.append(
-                        {
-                            "panel": panel,
-                            "method": method,
-                            "batch_size": batch,
-                            "eta": None if method.startswith("ERM") else 8.0,
-                            "seed": seed,
-                            "target_gradients": step,
-                            "target_samples": step * batch,
-                            "proxy_gradients": step * proxy,
-                            "seconds": step * seconds,
-                            "suboptimality": value,
-                        }
-                    )
-    return records
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the drawing, which takes longer than the runs; the demo's test draws."""
+    monkeypatch.setattr("proxyprox.report.figures.save_figures", lambda *_, **__: [])
 
 
-@pytest.fixture(scope="session")
-def records() -> list[dict[str, Any]]:
-    return make_records()
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder, named by PROXYPROX_DATA, with the set ``tiny`` and nothing to download."""
+    X, y = table(160)
+    lines = [
+        f"{label + 1} " + " ".join(f"{j + 1}:{value:.6g}" for j, value in enumerate(row))
+        for row, label in zip(X, y, strict=True)
+    ]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "tiny.svm").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("PROXYPROX_DATA", str(folder))
+    monkeypatch.setenv("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder

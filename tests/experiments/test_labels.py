@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from proxyprox.cli import app
-from proxyprox.experiments import labels
-from proxyprox.experiments.labels import (
+from experiments import labels
+from experiments.labels import (
     ALONE,
+    BASELINE,
     OURS,
     TAUGHT,
-    YARDSTICK,
     differences,
     loss_of,
     sentences,
 )
-from proxyprox.experiments.tournament import Job
+from experiments.shared import application
+from proxyprox.study.compare import Job
 
 
 def test_draws_are_nested_and_disjoint():
@@ -57,7 +57,7 @@ def test_a_method_without_an_answer_leaves_a_gap(monkeypatch):
 
 def points():
     for seed in range(5):
-        for method, loss in ((OURS, 0.3), (YARDSTICK, 0.4)):
+        for method, loss in ((OURS, 0.3), (BASELINE, 0.4)):
             yield {
                 "panel": "a", "method": method, "labels": 20, "seed": seed,
                 "test_loss": loss + 0.01 * seed,
@@ -72,9 +72,12 @@ def test_differences_are_paired():
     assert "lower at 20 labels" in sentences([row])[0]
 
 
-def test_command(tmp_path):
-    args = "reproduce labels --datasets wine --taught none --labels 20 --seeds 2 --workers 1 --json"
-    done = CliRunner().invoke(app, [*args.split(), "--output", str(tmp_path)])
+def test_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(labels, "save_figures", lambda *_, **__: [])
+    args = "--datasets breast_cancer --taught none --labels 20 --seeds 2 --workers 1 --json"
+    done = CliRunner().invoke(
+        application(labels.labels), [*args.split(), "--output", str(tmp_path)]
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert {row["method"] for row in found["differences"]} == {n for n, _ in ALONE} - {OURS}

@@ -1,4 +1,4 @@
-"""The command line: ``demo``, ``reproduce``, ``run``, ``audit``, ``label`` and ``plan``.
+"""The command line: ``demo``, ``run``, ``audit``, ``label`` and ``plan``.
 
 A command is a file of this package and a line below. It imports what it needs when it is called,
 so that ``--help`` answers at once.
@@ -13,8 +13,8 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli import audit, demo, label, plan, reproduce, run
-from proxyprox.cli.console import EscapingGroup, examples, prose
+from proxyprox.cli import audit, demo, label, plan, run
+from proxyprox.cli.console import BAD_INPUT, EscapingGroup, examples, prose
 
 __all__ = ["app", "main"]
 
@@ -26,12 +26,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", help=prose(demo.demo.__doc__), epilog=demo.EPILOG)(demo.demo)
-app.add_typer(reproduce.app, name="reproduce")
-app.command("run", help=prose(run.run.__doc__), epilog=run.EPILOG)(run.run)
-app.command("audit", help=prose(audit.audit.__doc__), epilog=audit.EPILOG)(audit.audit)
-app.command("label", help=prose(label.label.__doc__), epilog=label.EPILOG)(label.label)
-app.command("plan", help=prose(plan.plan.__doc__), epilog=plan.EPILOG)(plan.plan)
+for _module in (demo, run, audit, label, plan):
+    _name = _module.__name__.rpartition(".")[2]
+    _command = getattr(_module, _name)
+    app.command(_name, help=prose(_command.__doc__), epilog=_module.EPILOG)(_command)
+
+
+@app.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Say where the reproductions are now."""
+    typer.echo(
+        "Error: reproductions are run from a clone of the repository: make figure1, make figure2, "
+        "make labels, or python -m experiments.mushrooms --help.",
+        err=True,
+    )
+    raise typer.Exit(BAD_INPUT)
 
 
 def _version(wanted: bool) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -51,72 +50,40 @@ def audit(
 
     Without --output the folder is runs/ and the name of the configuration, with "-audit" behind.
     """
+    from proxyprox import diagnostics
+    from proxyprox._util.files import atomic_write_text
+    from proxyprox.cli.comparison import output_folder
+    from proxyprox.report.page import audit_values, write_audit_page
+    from proxyprox.study import problem
+    from proxyprox.study.config import read_config
+
+    settings, base = read_config(config), config.parent.absolute()
     folder = output or Path("runs") / f"{config.stem}-audit"
-    _audit(config, folder, command_line(context), epsilon, budget, as_json)
-
-
-def _audit(
-    path: Path, folder: Path, command: str, epsilon: float | None, budget: int, as_json: bool
-) -> None:
-    from proxyprox.diagnostics import audit as judge
-    from proxyprox.diagnostics import plan
-    from proxyprox.experiments import study as own_data
-    from proxyprox.experiments.page import audit_values, write_audit_page
-    from proxyprox.experiments.study import plan_toml
-    from proxyprox.experiments.study_config import read_config
-
-    settings, base = read_config(path), path.parent.absolute()
-    with _kept_only_if_used(folder):
-        settings = own_data.prepare(settings, base)
-        problem = own_data.problem(settings, base)
-        found = judge(problem, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-        planned = plan(found)
-        lines = plan_toml(planned, settings.method.batch_size)
+    size = settings.method.batch_size
+    settings = problem.prepare(settings, base)
+    losses = problem.load_study(settings, base).problem(size)
+    found = diagnostics.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
+    planned = diagnostics.plan(found)
+    lines = problem.plan_toml(planned, size)
+    values = audit_values(found, planned)
+    values["plan"]["toml"] = lines
+    # What to run is not what was audited.
+    shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
+    with output_folder(folder):
         file = write_audit_page(
-            folder, found, planned, title=f"proxyprox audit: {path.name}", command=command,
-            config=_shown(asdict(settings)),
-        )  # fmt: skip
-        values = audit_values(found, planned)
-        values["plan"]["toml"] = lines
-        _write_json(folder / "audit.json", values)
+            folder,
+            found,
+            planned,
+            title=f"proxyprox audit: {config.name}",
+            command=command_line(context),
+            config={**shown, "batch_size": size},
+        )
+        text = json.dumps(values, indent=1, allow_nan=False)
+        atomic_write_text(folder / "audit.json", text + "\n")
     if as_json:
         emit({**values, "report": str(file)})
         return
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
-    say(stdout(), NO_SCALE if lines is None else f"{TO_RUN.format(path.name)}\n\n{lines}\n")
+    say(stdout(), NO_SCALE if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
     say(stdout(), f"Report: {file}", style="bold")
-
-
-@contextmanager
-def _kept_only_if_used(folder: Path) -> Iterator[None]:
-    """Make the folder, and take it away again if nothing came of it."""
-    from proxyprox.cli.comparison import output_folder
-
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        with output_folder(folder):
-            yield
-    except BaseException:
-        for path in made:
-            if not path.exists():
-                continue
-            if any(path.iterdir()):
-                break
-            path.rmdir()
-        raise
-
-
-def _shown(settings: dict[str, Any]) -> dict[str, Any]:
-    # What to run is not what was audited.
-    return {name: settings[name] for name in ("model", "target", "proxy")} | {
-        "batch_size": settings["method"]["batch_size"]
-    }
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    import json
-
-    from proxyprox._util.files import atomic_write_text
-
-    atomic_write_text(path, json.dumps(values, indent=1, allow_nan=False) + "\n")

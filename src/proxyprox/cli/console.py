@@ -1,4 +1,4 @@
-"""What goes to the terminal, and what a command says when it cannot go on."""
+"""What goes to the terminal, and what a command says when it cannot continue."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ BAD_RUN, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message says why and what to do."""
+    """A command cannot continue; the message says why and what to do."""
 
     def __init__(self, text: str, code: int = BAD_INPUT) -> None:
         super().__init__(text)
@@ -188,7 +188,7 @@ def described(error: BaseException) -> tuple[str, int]:
         place = f"{error.filename}: " if error.filename is not None else ""
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
-    if type(error).__name__ == "WorkerLostError":  # by name: its module is slow to import
+    if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
         return (
             "A worker process was ended from outside, perhaps for want of memory. What is "
             "finished is kept: repeat the command, if need be with --workers 1."
@@ -243,8 +243,6 @@ def examples(*parts: str) -> str:
     return "\n".join(["[bold]Examples[/bold]", *shown, *remarks, "", EXIT_CODES])
 
 
-T = TypeVar("T")
-
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
@@ -257,31 +255,6 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Folder for records, summary, figures and report."),
 ]
-NoDownload = Annotated[bool, typer.Option("--no-download", help="Never use the network.")]
-
-
-def listed(kind: Callable[[str], T], words: str) -> Callable[[str], tuple[T, ...]]:
-    """Return the reader of a list separated by commas.
-
-    Parameters
-    ----------
-    kind : callable
-        Reads one entry.
-    words : str
-        What an entry is, for the message.
-    """
-
-    def read(text: str) -> tuple[T, ...]:
-        if isinstance(text, tuple):  # a default, which is parsed already
-            return text
-        if text.strip().lower() == "none":
-            return ()
-        try:
-            return tuple(kind(part) for part in text.split(","))
-        except ValueError:
-            raise typer.BadParameter(f"{text!r} is not {words}, separated by commas") from None
-
-    return read
 
 
 def command_line(context: typer.Context) -> str:
@@ -303,9 +276,5 @@ def command_line(context: typer.Context) -> str:
         elif getattr(parameter, "is_flag", False):
             words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
         else:
-            words += [parameter.opts[0], shlex.quote(_written(value))]
+            words += [parameter.opts[0], shlex.quote(str(value))]
     return " ".join(words)
-
-
-def _written(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

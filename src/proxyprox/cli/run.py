@@ -5,41 +5,29 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxyprox.cli.console import (
-    BAD_RUN,
-    CommandError,
-    Json,
-    Output,
-    Workers,
-    command_line,
-    examples,
-    guarded,
-    say,
-    stderr,
-    stdout,
-    tell_path,
-)
+from proxyprox.cli import console
+from proxyprox.cli.console import CommandError, Json, Output, Workers, examples, guarded
+
+if TYPE_CHECKING:
+    from proxyprox.study.config import StudyConfig
 
 EPILOG = examples(
     "proxyprox run --example > my.toml",
     "proxyprox run my.toml",
     "proxyprox run my.toml --output runs/mine --json",
     "",
-    "The configuration has five sections: \\[model] family, l2, l1, intercept, standardize, "
-    "classes; \\[target] file, label, features, weight, format; \\[proxy] kind, file, label, "
-    "weight, format, fraction, rows; \\[method] name, eta, correction, a, batch_size, averaging, "
-    "inner, inner_steps, inner_tolerance; \\[run] target_gradients, tuning_gradients, seconds, "
-    "seeds, seed, compare, weights. --example explains every one.",
+    "--example explains every key of the five sections \\[model], \\[target], \\[proxy], "
+    "\\[method] and \\[run]. The data are CSV, TSV, Parquet, svmlight or npz files.",
     "",
     'The step size: eta = "auto" measures it on the way, a number or a list fixes it, and without '
     "eta nine are tried; the table shows what either cost in target gradients.",
     "",
-    "Data: CSV, TSV, Parquet, svmlight and npz. Written: records.jsonl, summary.json, figures, "
-    "report.html, and the weights for the raw columns as weights.json and weights.npz.",
+    "Written: records.jsonl, summary.json, figures, report.html, and the weights for the raw "
+    "columns as weights.json and weights.npz.",
 )
 
 
@@ -60,79 +48,83 @@ def run(
 
     Without --output the folder is runs/ and the name of the configuration.
     """
-    from proxyprox.experiments.study_config import EXAMPLE
+    from proxyprox.study import config as settings
 
     if example:
-        typer.echo(EXAMPLE, nl=False)
+        typer.echo(settings.example(), nl=False)
         return
     if config is None:
         raise CommandError(
             "which configuration? Begin with: proxyprox run --example > my.toml, then "
             "proxyprox run my.toml"
         )
-    _run(config, output or Path("runs") / config.stem, command_line(context), workers, as_json)
+    read = settings.read_config(config)
+    folder, command = output or Path("runs") / config.stem, console.command_line(context)
+    title = f"proxyprox: {config.name}"
+    run_study(read, config.parent.absolute(), title, folder, command, workers, as_json)
 
 
-def _run(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli.comparison import output_folder
+def run_study(
+    config: StudyConfig,
+    base: Path,
+    title: str,
+    folder: Path,
+    command: str,
+    workers: int | None,
+    as_json: bool,
+    intro: str = "",
+) -> None:
+    """Compare the methods of a configuration, and write the weights of one of them."""
+    from proxyprox.cli.comparison import output_folder, present, run_experiment, write_results
+    from proxyprox.report.summary import last_rows, summarise
+    from proxyprox.study import problem
+    from proxyprox.study.compare import Experiment
 
+    wanted = config.run.weights
     with output_folder(folder):
-        _fitted(path, folder, command, workers, as_json)
-
-
-def _fitted(path: Path, folder: Path, command: str, workers: int | None, as_json: bool) -> None:
-    from proxyprox.cli.comparison import Contest, conduct, present
-    from proxyprox.experiments import study as own_data
-    from proxyprox.experiments.study import prediction_rule, whose, write_weights
-    from proxyprox.experiments.study_config import read_config
-    from proxyprox.experiments.summary import end_points
-
-    settings, base = read_config(path), path.parent.absolute()
-    wanted = settings.run.weights
-    # The records do not depend on whose weights are written: another choice may use them.
-    settings = replace(settings, run=replace(settings.run, weights="method"))
-    settings = own_data.prepare(settings, base)
-    entries = own_data.entries(settings, base)
-    main = entries[0].method
-    shown = asdict(settings)
-    shown["run"]["weights"] = wanted
-    contest = Contest(
-        title=f"proxyprox: {path.name}",
-        config=settings,
-        entries=entries,
-        play=partial(own_data.run_job, base=base, keep=folder.absolute()),
-        seeds=settings.run.seeds,
-        tuning_budget=settings.run.tuning_budget,
-        budget=settings.run.target_gradients,
-        shown={**shown, "facts": own_data.facts(settings, base)},
-        notes=own_data.notes(settings, base),
-        main=main,
-        remarks=lambda rows: [whose(main, wanted, end_points(rows))[-1]],
-    )
-    done = conduct(contest, folder=folder, workers=workers, command=command, as_json=as_json)
-    chosen, lowest, _ = whose(main, wanted, end_points(done.rows))
-    entry = next(entry for entry in entries if entry.method == chosen)
-    eta = done.outcome.chosen[entry.panel, entry.method]
-    answer = own_data.fit(settings, base, folder, entry, eta)
-    weights = write_weights(folder, settings, own_data.study(settings, base), answer)
-    more = {
+        # The records do not depend on which weights are written: another choice may use them.
+        config = replace(config, run=replace(config.run, weights="method"))
+        config = problem.prepare(config, base)
+        study = problem.load_study(config, base)
+        curves = {curve.method: curve for curve in study.curves()}
+        main = next(iter(curves))
+        shown = asdict(replace(config, run=replace(config.run, weights=wanted)))
+        experiment = Experiment(
+            title=title,
+            config=config,
+            curves=list(curves.values()),
+            run_job=partial(problem.run_job, base=base),
+            seeds=config.run.seeds,
+            tuning_budget=config.run.tuning_budget,
+            budget=config.run.target_gradients,
+            shown={**shown, "facts": study.facts()},
+            notes=study.notes(),
+            main=main,
+            remarks=lambda rows: [problem.method_to_write(main, wanted, last_rows(rows))[-1]],
+        )
+        outcome = run_experiment(
+            experiment, folder=folder, workers=workers, command=command, as_json=as_json
+        )
+        done = write_results(experiment, outcome, folder=folder, command=command)
+        ends = last_rows(summarise(outcome.records))
+        method, lowest, _ = problem.method_to_write(main, wanted, ends)
+        eta = outcome.etas[problem.PANEL, method]
+        files, answer = problem.write_weights(folder, study, curves[method], eta)
+    done |= {
         "lowest": lowest,
-        "weights_of": chosen,
-        "weights": [str(file) for file in weights],
-        "status": answer["message"],
-        "success": answer["success"],
+        "weights_of": method,
+        "weights": list(map(str, files)),
+        "status": answer.message,
+        "success": answer.success,
         "eta": eta,
     }
-    present(done, as_json=as_json, more=more)
+    present(done, as_json=as_json, intro=intro)
     if not as_json:
-        tell_path(stdout(), f"Weights ({chosen}): {weights[0]} and {weights[1].name}")
-        say(stdout(), prediction_rule(settings, own_data.study(settings, base)))
-    if not answer["success"]:
-        size = f"{eta:g}" if isinstance(eta, float | int) else eta
-        say(
-            stderr(),
-            f"Error: {chosen} did not end well (eta = {size}). {answer['message']} The "
-            "weights written are what it ended with, marked as not usable.",
-            style="bold red",
-        )
-        raise typer.Exit(BAD_RUN)
+        screen = console.stdout()
+        console.tell_path(screen, f"Weights ({method}): {files[0]} and {files[1].name}")
+        console.say(screen, problem.prediction_rule(study))
+    if not answer.success:
+        text = f"Error: {method} did not end well (eta = {eta}). {answer.message} The weights "
+        text += "written are what it ended with, marked as not usable."
+        console.say(console.stderr(), text, style="bold red")
+        raise typer.Exit(console.BAD_RUN)

@@ -9,8 +9,8 @@ import tarfile
 import numpy as np
 import pytest
 
+from experiments.cifar10 import data
 from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError
-from proxyprox.experiments.cifar10 import data
 
 PIL_Image = pytest.importorskip("PIL.Image")
 

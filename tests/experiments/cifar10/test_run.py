@@ -9,12 +9,15 @@ from dataclasses import replace
 import pytest
 
 torch = pytest.importorskip("torch")
+from typer.testing import CliRunner  # noqa: E402
 
-from proxyprox.experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
-from proxyprox.experiments.cifar10 import run as experiment  # noqa: E402
-from proxyprox.experiments.cifar10.figures import COSTS  # noqa: E402
-from proxyprox.experiments.cifar10.model import ResNet18  # noqa: E402
-from proxyprox.experiments.cifar10.training import Training  # noqa: E402
+from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
+from experiments.cifar10 import run as experiment  # noqa: E402
+from experiments.cifar10.__main__ import cifar10  # noqa: E402
+from experiments.cifar10.model import ResNet18  # noqa: E402
+from experiments.cifar10.results import COSTS, sentences  # noqa: E402
+from experiments.cifar10.training import Training  # noqa: E402
+from experiments.shared import application  # noqa: E402
 
 SMALL = {"batch_size": 16, "proxy_size": 32, "inner_steps": 2}
 RECIPES = (
@@ -67,7 +70,7 @@ def test_from_configuration_to_report(tmp_path):
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path, recipe):
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path, recipe):
     train, test, _ = experiment.device_data(CONFIG, "cpu")
     whole = Training(CONFIG, recipe, 0, train, test)
     expected = whole.run()
@@ -117,7 +120,7 @@ def test_a_run_that_was_cut_short_says_so():
         return {"method": method, "passes": passes, "seed": 0, "test_accuracy": accuracy, **costs}
 
     records = [point("A", 4.99968, 0.8), point("B", 5.0, 0.9), point("C", 1.25088, 0.7)]
-    assert experiment.sentences(records)[0] == (
+    assert sentences(records)[0] == (
         "After 5 passes over the target data the median test accuracy is: B 0.900; A 0.800; "
         "C 0.700 (after 1.25)."
     )
@@ -150,3 +153,46 @@ def test_the_defaults_are_the_papers():
     assert by_name["ProxyProx, 40 inner steps"].inner_steps == 40
     assert all(r.proxy_size == 2560 and r.batch_size == 128 for r in PAPER)
     assert all(r.schedule == "cosine" for r in PAPER)
+
+
+def invoke(*args):
+    return CliRunner().invoke(application(cifar10), [str(arg) for arg in args])
+
+
+def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
+    small = replace(CONFIG, recipes=RECIPES[::2])
+    monkeypatch.setattr("experiments.cifar10.config.TINY", small)
+    command = ["--tiny", "--passes", "0.5", "--json", "-o", str(tmp_path)]
+    first = invoke(*command)
+    assert first.exit_code == 0, first.stderr
+    found = json.loads(first.stdout)["findings"]
+    assert "test accuracy" in found[0]
+    for name in ("records.jsonl", "summary.json", "report.html"):
+        assert (tmp_path / name).stat().st_size > 0
+    before = (tmp_path / "records.jsonl").read_bytes()
+    again = invoke(*command)
+    assert again.exit_code == 0
+    # Finished runs are not done again, or their seconds would differ.
+    assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_data_that_is_not_there_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROXYPROX_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    result = invoke("-o", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "CIFAR-10" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "run", stopped)
+    result = invoke("--tiny", "-o", tmp_path)
+    assert result.exit_code == 130
+    assert "kept in" in result.stderr
+    said = " ".join(result.stderr.split())
+    assert "To resume:" in said
+    assert "--tiny" in said

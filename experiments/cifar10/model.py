@@ -1,0 +1,135 @@
+"""ResNet-18 for small images, and its loss and accuracy on images that live on the device."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import cross_entropy
+
+from experiments.cuda_graphs import DeviceImages, Plans
+from proxyprox.torch import WeightAverage, refreshed_batchnorm
+
+LARGE = 2000
+"""Images of an evaluation batch."""
+
+
+class Residual(nn.Module):  # type: ignore[misc]
+    """Two 3×3 convolutions with normalisation, and a way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(after)
+        self.second = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(after)
+        self.around: Any = nn.Identity()
+        if stride != 1 or before != after:
+            self.around = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
+            )
+
+    def forward(self, x: Any) -> Any:
+        """Return the block's output."""
+        y = functional.relu(self.first_norm(self.first(x)))
+        return functional.relu(self.second_norm(self.second(y)) + self.around(x))
+
+
+class ResNet18(nn.Module):  # type: ignore[misc]
+    """The network of He et al. with a stem for 32 × 32 images: one 3×3 convolution, no pooling.
+
+    Parameters
+    ----------
+    width : int
+        Channels of the first stage; 64 is the published network, with 11.2 million weights.
+    classes : int
+        Outputs.
+    """
+
+    def __init__(self, width: int = 64, classes: int = 10) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.stem_norm = nn.BatchNorm2d(width)
+        blocks, before = [], width
+        for stage in range(4):
+            for position in range(2):
+                after = width * 2**stage
+                stride = 2 if stage > 0 and position == 0 else 1
+                blocks.append(Residual(before, after, stride))
+                before = after
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(before, classes)
+
+    def forward(self, x: Any) -> Any:
+        """Return the class scores."""
+        y = functional.relu(self.stem_norm(self.stem(x)))
+        return self.head(self.blocks(y).mean(dim=(2, 3)))
+
+
+def half_precision(device: Any) -> Any:
+    """Return bf16 autocast on CUDA, and nothing elsewhere."""
+    enabled = device.type == "cuda"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def evaluate(
+    model: Any,
+    train: DeviceImages,
+    train_indices: Any,
+    test: DeviceImages,
+    *,
+    average: WeightAverage | None = None,
+    refresh: tuple[Plans, int] | None = None,
+) -> dict[str, float]:
+    """Return train loss, test loss and test accuracy, in evaluation mode.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network; left as it was.
+    train, test : DeviceImages
+        The images.
+    train_indices : tensor
+        Which training images the train loss is measured on.
+    average : WeightAverage, optional
+        Evaluate these weights.
+    refresh : (Plans, int), optional
+        Measure BatchNorm's statistics on so many batches of these first.
+    """
+    with ExitStack() as stack:
+        if average is not None:
+            stack.enter_context(average.applied())
+        if refresh is not None:
+            plans, count = refresh
+            batches = plans.everything(plans.batch_size)[:count]
+
+            def forward(plan: Any) -> Any:
+                with half_precision(train.device):
+                    return model(plans.data.batch(plan)[0])
+
+            stack.enter_context(refreshed_batchnorm(model, batches, forward))
+        training = model.training
+        model.eval()
+        try:
+            loss, _ = _mean(model, train, train_indices)
+            every = torch.arange(len(test), device=test.device)
+            test_loss, accuracy = _mean(model, test, every)
+        finally:
+            model.train(training)
+    return {"train_loss": loss, "test_loss": test_loss, "test_accuracy": accuracy}
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _mean(model: Any, data: DeviceImages, indices: Any) -> tuple[float, float]:
+    loss = torch.zeros((), device=data.device, dtype=torch.float64)
+    right = torch.zeros((), device=data.device, dtype=torch.float64)
+    for part in indices.split(LARGE):
+        x, y = data.batch(data.plain_plan(part))
+        with half_precision(data.device):
+            scores = model(x).float()
+        loss += cross_entropy(scores, y, reduction="sum")
+        right += (scores.argmax(1) == y).sum()
+    return float(loss) / len(indices), float(right) / len(indices)

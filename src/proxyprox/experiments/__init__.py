@@ -1,1 +1,0 @@
-"""Experiments: configurations that run, their records, summaries, figures and reports."""

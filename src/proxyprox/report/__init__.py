@@ -1,0 +1,1 @@
+"""Records of runs, and what is made of them: summaries, sentences, figures and HTML pages."""

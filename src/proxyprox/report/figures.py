@@ -1,0 +1,262 @@
+"""Figures in one style: panels of curves for print, and the figures of an audit's page."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._util.extras import require
+from proxyprox._util.files import atomic_write_bytes
+from proxyprox.diagnostics import Audit, Interval
+
+# After Okabe and Ito, with the light colours darkened and black left out, so that each has a
+# contrast of at least 3 with white paper and with a dark page.
+_COLOURS = "737373 0072B2 D55E00 009E73 CC79A7 B8860B 3D9BD0 8C62C9"
+_MARKERS = "os^DvPX<>*p"
+_DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.4, 1.4), (6, 1.5, 1.4, 1.5))
+
+_LABELS = {
+    "target_gradients": "target gradients (minibatches)",
+    "target_samples": "target samples (rows)",
+    "proxy_hvps": "proxy Hessian-vector products",
+    "suboptimality": "suboptimality L(w) − L*",
+    "eta": "step size η",
+}
+
+COSTS = ("target_gradients", "proxy_gradients", "seconds")
+"""The x axes a figure is offered over, the one that counts first."""
+
+_PURPOSE = "drawing figures"
+_SMALL, _MEDIUM = 8.5, 9.5  # points, in panels 3.1 inches wide
+_ACROSS = 4
+"""Panels side by side; more of them continue in the next line."""
+
+
+class Style(NamedTuple):
+    """How one method is drawn by matplotlib."""
+
+    colour: str
+    marker: str
+    dash: tuple[float, ...]
+
+    def draw(self, axis: Any, x: Any, median: Any, low: Any, high: Any) -> Any:
+        """Draw a curve and the band around it, and return the curve for the legend."""
+        axis.fill_between(x, low, high, color=self.colour, alpha=0.16, linewidth=0)
+        (line,) = axis.plot(x, median, self.marker, color=self.colour, markevery=len(x) // 8 or 1)
+        line.set(linestyle=(0, self.dash) if self.dash else "solid", linewidth=1.5)
+        line.set(markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
+        return line
+
+
+def in_order(rows: Iterable[Mapping[str, Any]], field: str) -> list[str]:
+    """Return the distinct values of `field`, as text, in order of first appearance."""
+    return list(dict.fromkeys(str(row[field]) for row in rows))
+
+
+def styles(rows: Iterable[Mapping[str, Any]]) -> dict[str, Style]:
+    """Give each method a look of its own, the same in every panel.
+
+    Examples
+    --------
+    >>> looks = styles([{"method": "SGD"}, {"method": "ProxyProx"}, {"method": "SGD"}])
+    >>> list(looks), looks["ProxyProx"].colour
+    (['SGD', 'ProxyProx'], '#0072B2')
+    """
+    # 8 colours and 11 markers repeat together only after 88 methods.
+    looks = zip(cycle(_COLOURS.split()), cycle(_MARKERS), cycle(_DASHES))
+    return {
+        method: Style(f"#{colour}", marker, dash)
+        for method, (colour, marker, dash) in zip(in_order(rows, "method"), looks, strict=False)
+    }
+
+
+def field_label(field: str, labels: Mapping[str, str] | None = None) -> str:
+    """Return the words for a field: the caller's, the known ones, or the name itself.
+
+    Examples
+    --------
+    >>> field_label("test_accuracy"), field_label("seconds", {"seconds": "wall-clock time (s)"})
+    ('test accuracy', 'wall-clock time (s)')
+    """
+    return {**_LABELS, **(labels or {})}.get(field, field.replace("_", " "))
+
+
+def draw_panels(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    metric: str = "suboptimality",
+    x: str = "target_gradients",
+    log_x: bool = False,
+    log_y: bool = True,
+    labels: Mapping[str, str] | None = None,
+) -> Any:
+    """Draw one panel for each ``"panel"`` of the rows, one curve for each ``"method"``.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of :func:`proxyprox.report.summary.summarise`.
+    metric, x : str
+        What goes on the y axis (its median, q25 and q75) and on the x axis.
+    log_x, log_y : bool
+        Logarithmic axes; points at or below 0 are left out of them.
+    labels : mapping, optional
+        Words for the axes by field, in place of the usual ones.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        Free of pyplot: nothing to close.
+    """
+    if not rows:
+        raise ValueError("rows is empty: there is nothing to draw.")
+    figures = require("matplotlib.figure", extra="report", purpose=_PURPOSE)
+    panels, looks = in_order(rows, "panel"), styles(rows)
+    spending = {str(r["method"]) for r in rows if np.isfinite(_values([r], x, log_x)[0])}
+    names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
+    lines = math.ceil(len(panels) / _ACROSS)
+    across = math.ceil(len(panels) / lines)
+    width = 3.1 * across + 0.4
+    # A character at this size is about 0.065 inch; handle and gap take 0.65 inch.
+    legend_columns = max(1, int(width / (0.65 + 0.065 * max(map(len, names)))))
+    legend_lines = math.ceil(len(looks) / legend_columns)
+    size = (width, 2.6 * lines + 0.3 + 0.2 * legend_lines)
+    figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
+    # Many panels are many data sets, whose losses have little in common.
+    axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    handles: dict[str, Any] = {}
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        here = [row for row in rows if str(row["panel"]) == panel]
+        # Without a positive number an axis cannot be logarithmic; shared axes count together.
+        together = here if lines > 1 else rows
+        logs_y = log_y and bool(np.isfinite(_values(together, f"{metric}_median", True)).any())
+        logs_x = log_x and bool(np.isfinite(_values(here, x, True)).any())
+        for method in in_order(here, "method"):
+            curve = [row for row in here if str(row["method"]) == method]
+            bands = (_values(curve, f"{metric}_{s}", logs_y) for s in ("median", "q25", "q75"))
+            line = looks[method].draw(axis, _values(curve, x, logs_x), *bands)
+            handles.setdefault(method, line)
+        _finish_axis(axis, panel, field_label(x, labels), log_x=logs_x, log_y=logs_y)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
+    columns = math.ceil(len(looks) / legend_lines)
+    add_legend(figure, [handles[method] for method in looks], names, columns)
+    return figure
+
+
+def add_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
+    """Put one legend below all panels."""
+    style = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, **style)
+
+
+def save_figures(
+    folder: str | os.PathLike[str],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    metric: str = "suboptimality",
+    x_axes: Sequence[str] = COSTS,
+    log_x: bool = False,
+    labels: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """Write ``figure_<x>.png`` and ``figure_<x>.svg`` for each x axis the rows have.
+
+    The first axis is logarithmic where `log_x` says so; the others always are, since methods
+    differ in them by orders of magnitude.
+
+    Returns
+    -------
+    paths : list of Path
+        The files written.
+    """
+    paths = []
+    for position, x in enumerate(x_axes):
+        log = log_x or position > 0
+        # Of a cost that nobody had, such as gradients of no proxy, there is nothing to draw.
+        if np.isfinite(_values(rows, x, log)).any():
+            figure = draw_panels(rows, metric=metric, x=x, log_x=log, labels=labels)
+            paths += save_figure(Path(folder) / f"figure_{x}", figure)
+    return paths
+
+
+def save_figure(path: Path, figure: Any) -> list[Path]:
+    """Write a figure as PNG and SVG; the same rows give the same SVG, byte for byte."""
+    matplotlib = require("matplotlib", extra="report", purpose=_PURPOSE)
+    paths = []
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}):
+            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
+        paths.append(path.with_name(f"{path.name}.{kind}"))
+        atomic_write_bytes(paths[-1], buffer.getvalue())
+    return paths
+
+
+def _values(rows: Iterable[Mapping[str, Any]], field: str, log: bool) -> Any:
+    """Return a column as floats, NaN where there is no value or a logarithm has no place for it."""
+    values = np.array([math.nan if r.get(field) is None else float(r[field]) for r in rows])
+    return np.where(np.isfinite(values) & ((values > 0) | (not log)), values, math.nan)
+
+
+def _finish_axis(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: bool) -> None:
+    if log_x:
+        axis.set_xscale("log")
+        low, high = axis.get_xlim()
+        if low > 0 and high / low < 1e3:
+            # 20, 50, 100 on an axis of few decades: powers of ten alone would leave it bare.
+            ticker = require("matplotlib.ticker", extra="report", purpose=_PURPOSE)
+            axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axis.set_yscale("log" if log_y else "linear")
+    axis.set_title(title, fontsize=_MEDIUM)
+    axis.set_xlabel(x_label, fontsize=_MEDIUM)
+    axis.tick_params(labelsize=_SMALL, which="both")
+    axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def audit_data(audit: Audit) -> dict[str, Any]:
+    """Return what the script of an audit's page draws from: spectra, the path and the counts."""
+    end, found = audit.points[-1], audit.prediction
+    names = ["start", *(f"point {i}" for i in range(1, len(audit.points)))]
+    secants = [f"{a} → {b}" for a, b in pairwise(names)]
+    rehearsed = (found.rehearsed_sgd, None, found.rehearsed_proxyprox, found.rehearsed_best)
+    theory = (found.sgd, found.accelerated, found.proxyprox, None)
+
+    def spectrum(values: Any) -> list[float]:
+        return sorted(map(float, np.abs(values)), reverse=True)
+
+    def limits(intervals: Iterable[Interval]) -> list[list[float | None]]:
+        return [[finite(i.low), finite(i.estimate), finite(i.high)] for i in intervals]
+
+    def at(places: list[str], parts: Any) -> dict[str, Any]:
+        return {
+            "x": places,
+            "H": limits(part.H for part in parts),
+            "δ": limits(part.delta for part in parts),
+        }
+
+    return {
+        "target": spectrum(end.target_spectrum),
+        "difference": spectrum(end.difference_spectrum),
+        "points": at(names, audit.points),
+        "secants": at(secants, audit.path),
+        "rehearsed": [one and finite(one.steps) for one in rehearsed],
+        "theory": [count and finite(count) for count in theory],
+    }
+
+
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None

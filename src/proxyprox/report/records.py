@@ -1,0 +1,249 @@
+"""Finished runs in one SQLite file, which survives a kill at any moment."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from proxyprox._util.files import atomic_write_text
+from proxyprox._util.signals import critical
+
+Point: TypeAlias = dict[str, Any]
+
+_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib", "plotly")
+
+
+class RecordsError(ValueError):
+    """Records on disk are damaged, or were made with other settings."""
+
+
+class Records:
+    """The points of an experiment's runs; a context manager.
+
+    A run is in the file with all its points or, after a crash, with none of them.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder of the file ``runs.sqlite``; it is made.
+    settings : mapping
+        What the runs depend on, as JSON values. Runs made with other settings are refused.
+
+    Raises
+    ------
+    RecordsError
+        When the file is damaged or holds runs of other settings, or when the folder holds records
+        of proxyprox 0.1.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> run = {"method": "SGD", "seed": 0}
+    >>> with Records(folder.name, {"budget": 10}) as records:
+    ...     records.add(run, [{"target_gradients": 10, "loss": 0.5}])
+    ...     run in records, records.points(run)[0]["loss"]
+    (True, 0.5)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "runs.sqlite"
+        if not path.exists() and any(self.folder.glob("records*.jsonl")):
+            raise RecordsError(
+                f"{folder} holds records of proxyprox 0.1, which cannot be continued: choose an "
+                "empty folder (--output)."
+            )
+        self._database = sqlite3.connect(path)
+        try:
+            with self._database as database:
+                database.execute("CREATE TABLE IF NOT EXISTS settings (value TEXT)")
+                database.execute(
+                    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, points TEXT)"
+                )
+            self._check_settings(json.loads(json.dumps(settings)))
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            raise RecordsError(f"{path} cannot be used ({error}): remove it.") from error
+        except RecordsError:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._database.close()
+
+    def __contains__(self, run: Mapping[str, Any]) -> bool:
+        return self._row("SELECT 1 FROM runs WHERE run = ?", _name(run)) is not None
+
+    def __len__(self) -> int:
+        found: int = self._row("SELECT count(*) FROM runs")[0]
+        return found
+
+    def points(self, run: Mapping[str, Any]) -> list[Point]:
+        """Return the points of a finished run, each with the fields that name the run."""
+        found = self._row("SELECT points FROM runs WHERE run = ?", _name(run))
+        if found is None:
+            raise KeyError(f"the run {dict(run)} is not finished")
+        points: list[Point] = json.loads(found[0])
+        return points
+
+    def add(self, run: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) -> None:
+        """Add a finished run; one that is already there stays as it is.
+
+        Parameters
+        ----------
+        run : mapping
+            The fields that name the run.
+        points : iterable of mappings
+            Its points in order. Numbers that are not finite are stored as ``null``.
+        """
+        plain = [_plain_values({**run, **point}) for point in points]
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+        try:
+            with critical(), self._database as database:  # the run is paid for
+                database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (_name(run), text))
+        except sqlite3.OperationalError as error:
+            full = errno.ENOSPC if "full" in str(error) else errno.EIO
+            raise OSError(full, f"the run was not stored ({error})", str(self.folder)) from error
+
+    def export(self, name: str, runs: Iterable[Mapping[str, Any]]) -> list[Point]:
+        """Write the points of these runs to a file of JSON lines in the folder, and return them."""
+        points = [point for run in runs for point in self.points(run)]
+        lines = (json.dumps(point, allow_nan=False, ensure_ascii=False) + "\n" for point in points)
+        atomic_write_text(self.folder / name, "".join(lines))
+        return points
+
+    def _row(self, query: str, *values: str) -> Any:
+        return self._database.execute(query, values).fetchone()
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        if not len(self):
+            with self._database as database:
+                database.execute("DELETE FROM settings")
+                database.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings),))
+            return
+        there = dict(flat(json.loads(self._row("SELECT value FROM settings")[0])))
+        now = dict(flat(settings))
+        differing = ", ".join(
+            f"{name} (there {there.get(name)!r}, now {now.get(name)!r})"
+            for name in sorted(there.keys() | now.keys())
+            if there.get(name) != now.get(name)
+        )
+        if differing:
+            raise RecordsError(
+                f"{self.folder} holds records of other settings; they differ in {differing}. "
+                "Choose another folder (--output), or repeat the command that made them."
+            )
+
+
+def read_records(path: str | os.PathLike[str]) -> list[Point]:
+    """Read the JSON lines that :meth:`Records.export` wrote."""
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings with dots in their names."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, tree
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    return json.dumps(_plain_values(run))
+
+
+def _plain_values(values: Mapping[str, Any]) -> Point:
+    return {name: _plain(value, name) for name, value in values.items()}
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Turn a NumPy scalar into a Python one and a number that is not finite into None."""
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise TypeError(
+        f"the field {name!r} holds a {type(value).__name__}: a number, a string, a bool or None."
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed.
+
+    Examples
+    --------
+    >>> sorted(versions())[0]
+    'Python'
+    """
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Return processor, cores and system; no host name, no user name.
+
+    Examples
+    --------
+    >>> list(machine())
+    ['processor', 'cores', 'system']
+    """
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE | re.IGNORECASE)
+    return {
+        "processor": named[1] if named else platform.processor() or "unknown",
+        "cores": str(cores()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def cores() -> int:
+    """Return the number of cores this process may use: in a container fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def without_home(text: str) -> str:
+    """Replace the user's home folder at the start of a word by ``~``.
+
+    Examples
+    --------
+    >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
+    'proxyprox demo --out ~/runs'
+    """
+    home = str(Path.home())
+    if len(home) <= 1:
+        return text
+    return re.sub(rf"(^|\s){re.escape(home)}(?=[/\\]|\s|$)", r"\1~", text)

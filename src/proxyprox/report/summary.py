@@ -1,0 +1,241 @@
+"""Medians and quartiles over seeds, and what they say in sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util.files import atomic_write_text
+
+Row = dict[str, Any]
+
+ERM = "ERM on the rows seen"
+"""The baseline without a proxy: fit the rows bought so far."""
+
+BASELINES = ("SGD", "gradient descent")
+
+LEDGER_FIELDS = (
+    "target_samples",
+    "proxy_gradients",
+    "proxy_values",
+    "proxy_hvps",
+    "proxy_hessians",
+    "seconds",
+)
+"""What a point carries of the ledger, besides the target gradients."""
+
+ON_STEP_SIZE = "step_size_gradients"
+"""Of the target gradients, those that ``eta="auto"`` spent on the step size alone."""
+
+_DIVERGED = 1e300
+
+
+def summarise(
+    records: Iterable[Mapping[str, Any]],
+    *,
+    metric: str = "suboptimality",
+    x: str = "target_gradients",
+    group: Sequence[str] = ("panel", "method"),
+    constant: Sequence[str] = ("batch_size", "eta"),
+    costs: Sequence[str] = ("proxy_gradients", "seconds"),
+) -> list[Row]:
+    """Reduce points to one row for each group and value of `x`.
+
+    Parameters
+    ----------
+    records : iterable of mappings
+        Points of one or more seeds.
+    metric : str
+        Field to take the median and the quartiles of. None, a diverged run, counts as infinite.
+    x : str
+        Field that says when a point was taken.
+    group : sequence of str
+        Fields that name a curve; curves keep the order in which they first appear.
+    constant : sequence of str
+        Fields that must be the same all along a curve and are repeated in its rows.
+    costs : sequence of str
+        Fields of which the median over seeds is carried along.
+
+    Returns
+    -------
+    rows : list of dict
+        Fields of `group`, `constant`, `x`, ``<metric>_median``, ``<metric>_q25``,
+        ``<metric>_q75``, `costs`, and ``seeds``, the number of points behind the row. A statistic
+        that is not finite is None.
+
+    Raises
+    ------
+    ValueError
+        When a field of `constant` varies along a curve.
+
+    Examples
+    --------
+    >>> records = [
+    ...     {"panel": "a", "method": "SGD", "t": 1, "seed": s, "loss": v}
+    ...     for s, v in enumerate([1.0, 2.0, 4.0])
+    ... ]
+    >>> summarise(records, metric="loss", x="t", constant=(), costs=())[0]["loss_median"]
+    2.0
+    """
+    curves: dict[tuple[Any, ...], dict[Any, list[Mapping[str, Any]]]] = {}
+    for point in records:
+        name = tuple(point[field] for field in group)
+        curves.setdefault(name, {}).setdefault(point[x], []).append(point)
+    rows: list[Row] = []
+    for name, by_x in curves.items():
+        fixed: Row = dict(zip(group, name, strict=True))
+        for field in constant:
+            values = {point.get(field): None for points in by_x.values() for point in points}
+            if len(values) > 1:
+                raise ValueError(
+                    f"the points of {', '.join(map(str, name))} hold {len(values)} values of "
+                    f"{field!r}: pass the records of one of them, or name it in group."
+                )
+            fixed[field] = next(iter(values))
+        for at, points in sorted(by_x.items()):
+            found = [_DIVERGED if p[metric] is None else float(p[metric]) for p in points]
+            row = {**fixed, x: at}
+            for suffix, level in (("median", 0.5), ("q25", 0.25), ("q75", 0.75)):
+                value = float(np.quantile(found, level))
+                row[f"{metric}_{suffix}"] = value if value < 1e-6 * _DIVERGED else None
+            for cost in costs:
+                known = [p[cost] for p in points if p.get(cost) is not None]
+                row[cost] = median(known) if known else None
+            rows.append({**row, "seeds": len(points)})
+    return rows
+
+
+def last_rows(rows: Iterable[Mapping[str, Any]], *, x: str = "target_gradients") -> list[Row]:
+    """Return the last row of each panel and method."""
+    last: dict[tuple[Any, Any], Row] = {}
+    for row in rows:
+        curve = (row["panel"], row["method"])
+        if curve not in last or row[x] >= last[curve][x]:
+            last[curve] = dict(row)
+    return list(last.values())
+
+
+def first_reaching(
+    rows: Iterable[Mapping[str, Any]], level: float, *, metric: str = "suboptimality"
+) -> dict[tuple[str, str], Row | None]:
+    """Return, by panel and method, the first row whose median is at most `level`, or None."""
+    reached: dict[tuple[str, str], Row | None] = {}
+    for row in sorted(rows, key=lambda row: float(row["target_gradients"])):
+        curve, value = (row["panel"], row["method"]), row[f"{metric}_median"]
+        if reached.setdefault(curve, None) is None and value is not None and value <= level:
+            reached[curve] = dict(row)
+    return reached
+
+
+def method_costs(
+    records: Iterable[Mapping[str, Any]], tuning: Mapping[tuple[str, str], int]
+) -> list[Row]:
+    """Return what a whole run of each method spent: medians over seeds at its last point.
+
+    ``tuning_gradients`` are the target gradients of its grid runs, on top of a run's own;
+    ``step_size_gradients``, where the step size was measured on the way, those among a run's own.
+    """
+    ends: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
+    for point in records:  # in the order of a run: the last point of a seed stays
+        ends.setdefault((point["panel"], point["method"]), {})[point["seed"]] = point
+    rows = []
+    for (panel, method), seeds in ends.items():
+        fields = ("target_gradients", *LEDGER_FIELDS)
+        spent = {name: median(p[name] for p in seeds.values()) for name in fields}
+        measured: list[Any] = [p.get(ON_STEP_SIZE) for p in seeds.values()]
+        rows.append(
+            {
+                "panel": panel,
+                "method": method,
+                **spent,
+                "tuning_gradients": tuning.get((panel, method), 0),
+                ON_STEP_SIZE: None if None in measured else median(measured),
+            }
+        )
+    return rows
+
+
+def write_summary(
+    path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], **extra: Any
+) -> None:
+    """Write ``summary.json``: ``{"rows": […]}`` and whatever else is passed by name."""
+    content = {**extra, "rows": [dict(row) for row in rows]}
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+    atomic_write_text(path, text + "\n")
+
+
+def to_reach(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return, for each panel and method, what it took to get as low as the baseline's end.
+
+    The level is the baseline's median at the end of its budget; None means never reached.
+    """
+    table: list[Row] = []
+    for base in last_rows(rows):
+        level = base["suboptimality_median"]
+        if base["method"] not in BASELINES or level is None:
+            continue
+        for (panel, method), row in first_reaching(rows, level).items():
+            if panel == base["panel"]:
+                fields = ("target_gradients", "proxy_gradients", "seconds")
+                spent = {name: None if row is None else row[name] for name in fields}
+                table.append({"panel": panel, "method": method, "level": level, **spent})
+    return table
+
+
+def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> list[str]:
+    """Return a few sentences for each panel: a method against SGD and against ERM.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of a summary.
+    main : str, optional
+        The method to speak of; by default the best ProxyProx of the panel.
+    """
+    texts = []
+    ends = last_rows(rows)
+    for panel in dict.fromkeys(row["panel"] for row in ends):
+        here = {row["method"]: row["suboptimality_median"] for row in ends if row["panel"] == panel}
+        ours = {
+            name: value
+            for name, value in here.items()
+            if value is not None and (name == main if main else name.startswith("ProxyProx"))
+        }
+        if not ours:
+            continue
+        best = min(ours, key=lambda name: ours[name])
+        budget = max(row["target_gradients"] for row in ends if row["panel"] == panel)
+        text = f"{panel[:1].upper()}{panel[1:]}: after {budget:,} target gradients, “{best}” is "
+        text += height(ours[best])
+        base = next((name for name in BASELINES if name in here and name != best), None)
+        level = None if base is None else here[base]
+        if base is not None:
+            text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
+            ratio = 0 if level is None or ours[best] <= 0 else level / ours[best]
+            text += f", {ratio:,.2g} times as far" if 1 <= ratio < 10 else ""
+            text += f", {ratio:,.0f} times as far" if ratio >= 10 else ""
+        text += "."
+        reached = {} if level is None else first_reaching(rows, level)
+        if (hit := reached.get((panel, best))) is not None:
+            text += (
+                f" It got as low as {base}'s end with {hit['target_gradients']:,} target "
+                f"gradients and {hit['proxy_gradients']:,.0f} proxy gradients."
+            )
+        if (fitted := here.get(ERM)) is not None:
+            text += f" Fitting the rows seen by then, without any proxy, gives {fitted:.2g}."
+        if others := sorted(value for name, value in ours.items() if name != best):
+            span = " to ".join(f"{value:.2g}" for value in dict.fromkeys((others[0], others[-1])))
+            text += f" The ProxyProx named is the best of {len(ours)}; the rest end at {span}."
+        texts.append(text)
+    return texts
+
+
+def height(value: float) -> str:
+    """Return a suboptimality in words."""
+    # A reference solved to rounding error can lie above an answer by as much.
+    return "at the optimum to rounding" if value <= 0 else f"{value:.2g} above the optimum"

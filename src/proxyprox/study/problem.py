@@ -1,0 +1,576 @@
+"""One's own tables as a problem: rows, model, proxy, methods and the weights that come out."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import sklearn.datasets
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+import proxyprox as pp
+from proxyprox._util.arrays import Vector, norm
+from proxyprox._util.digests import file_digest
+from proxyprox._util.files import atomic_output, atomic_write_text
+from proxyprox.datasets import DataError, Table, read_table
+from proxyprox.diagnostics import RunPlan
+from proxyprox.problems import ScaledProxy
+from proxyprox.report.records import Point
+from proxyprox.report.summary import height
+from proxyprox.study import compare
+from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize, minimiser
+from proxyprox.study.config import (
+    AUTO,
+    FAMILIES,
+    INNER_DESCENT,
+    SOLVERS,
+    MethodSettings,
+    StudyConfig,
+)
+
+PANEL = "your data"
+BUILT_IN = "sklearn:"
+"""How the name of a set that ships with scikit-learn begins, in place of a file."""
+
+EXACT = 1e-8
+"""``‖∇φ_k‖`` to which an "exact" subproblem is solved."""
+
+_LOADERS = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+_ROUGH = 1e-6
+"""A reference is said to be rough if its gradient, or that relative to the one at zero if that is
+above 1, is larger than this."""
+
+
+def _read(config: StudyConfig, base: Path, part: Any, label: str | None) -> Table:
+    """Read the rows of ``[target]`` or ``[proxy]``."""
+    features, labelled = config.target.features, part is config.target or part.kind == "labelled"
+    if part.file.startswith(BUILT_IN):
+        table = _built_in(part.file)
+        return table if features is None else _select(table, features, part.file)
+    try:
+        table = read_table(
+            base / Path(part.file).expanduser(),
+            label=label,
+            features=features,
+            sample_weight=part.weight,
+            format=part.format,
+        )
+    except DataError as error:
+        # The reader speaks of its argument; here it is a key of the configuration.
+        text = str(error).replace("'features'", "[target] features")
+        if text != str(error) and features is None:
+            text += " That is the list of columns to use; without it all are used."
+        if label is None and part is config.target:
+            text += " No column was named as the label; if this is it, say so: [target] label."
+        raise DataError(text) from error
+    if labelled and table.y is not None and not FAMILIES[config.model.family].classifier:
+        _check_numbers(table.y, part.file, config.model.family)
+    if labelled and table.y is None:
+        section = "target" if part is config.target else "proxy"
+        raise DataError(
+            f"{part.file}: which column holds the label? Name it: [{section}] label. The columns "
+            f"are {', '.join(map(repr, table.feature_names[:20]))}."
+        )
+    return table
+
+
+def _check_numbers(y: Any, where: str, family: str) -> None:
+    for row, value in enumerate(y.tolist(), start=1):  # counted as the readers do
+        try:
+            float(value)
+        except ValueError as error:
+            raise DataError(
+                f"{where}: row {row}: the label {value!r} is not a number, which family = "
+                f'{family!r} needs. For classes use "logistic" or "softmax".'
+            ) from error
+
+
+def _built_in(file: str) -> Table:
+    name = file.removeprefix(BUILT_IN)
+    if name not in _LOADERS:
+        raise DataError(f"{file!r} is not known: {BUILT_IN} goes with {', '.join(_LOADERS)}.")
+    bunch = getattr(sklearn.datasets, f"load_{name}")()
+    y = np.asarray(bunch.target)
+    classes = np.asarray(getattr(bunch, "target_names", [0]))
+    y = classes[y].astype(np.str_) if classes.dtype.kind == "U" else y.astype(float)
+    X = np.asarray(bunch.data, dtype=np.float64)
+    return Table(X, y, tuple(map(str, bunch.feature_names)), len(X))
+
+
+def _select(table: Table, wanted: Sequence[str], where: str, owner: str | None = None) -> Table:
+    """Put the columns in the wanted order; with an owner, refuse further ones."""
+    names = list(table.feature_names)
+    if missing := [name for name in wanted if name not in names]:
+        raise DataError(
+            f"{where}: no column {', '.join(map(repr, missing[:5]))}, which "
+            f"{owner or '[target] features'} has; target and proxy need the same columns, in any "
+            "order."
+        )
+    if owner is not None and (extra := [name for name in names if name not in wanted]):
+        raise DataError(
+            f"{where}: the column {', '.join(map(repr, extra[:5]))} is not in {owner}; drop it, "
+            "or list the columns to use in [target] features."
+        )
+    order = [names.index(name) for name in wanted]
+    return replace(table, X=table.X[:, order], feature_names=tuple(wanted))
+
+
+def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
+    """Return the target's rows and, where the proxy has a file, its rows with the same columns.
+
+    Raises
+    ------
+    DataError
+        For a file that cannot be used, labels that do not suit the family, or other columns.
+    """
+    target = _read(config, base, config.target, config.target.label)
+    if config.proxy.file is None:
+        return target, None
+    part, where = config.proxy, config.proxy.file
+    endings = {".svm", ".svmlight", ".libsvm"} & set(Path(where).suffixes)
+    named = part.kind == "labelled" and not (
+        endings if part.format is None else part.format == "svmlight"
+    )
+    proxy = _read(config, base, part, (part.label or config.target.label) if named else None)
+    if scipy.sparse.issparse(target.X) and scipy.sparse.issparse(proxy.X):
+        # svmlight leaves zeros out: either file may end before the last column.
+        names = max(target.feature_names, proxy.feature_names, key=len)
+        for table in (target, proxy):
+            table.X.resize((table.rows, len(names)))
+        target, proxy = (replace(table, feature_names=names) for table in (target, proxy))
+    proxy = _select(proxy, target.feature_names, where, config.target.file)
+    return target, proxy
+
+
+class Study:
+    """The problem that a configuration describes, built from its files.
+
+    Attributes
+    ----------
+    target, other : GLM
+        The loss on the target's rows and, where the proxy has a file, on its rows.
+    penalty : L1 or None
+        The non-smooth term.
+    optimum, residual : float
+        The lowest loss, and the relative norm of the gradient where it was found.
+    curvature : float
+        The smoothness, or the curvature at the optimum where no bound holds.
+    centre, scale : array
+        The scaling that the columns went through.
+    names, classes : tuple
+        The columns, and the classes of the labels.
+    """
+
+    def __init__(self, config: StudyConfig, base: Path) -> None:
+        table, rows = read_rows(config, base)
+        model, columns = config.model, len(table.feature_names)
+        self.config, self.names = config, table.feature_names
+        self.classes = _classes(config, table.y) if FAMILIES[model.family].classifier else ()
+        self.centre, self.scale = np.zeros(columns), np.ones(columns)
+        if model.standardize:
+            # Without an intercept a shift cannot be undone, and a sparse table would fill up.
+            shifted = model.intercept and not scipy.sparse.issparse(table.X)
+            scaler = StandardScaler(with_mean=shifted)
+            self.scale = scaler.fit(table.X, sample_weight=table.sample_weight).scale_
+            self.centre = scaler.mean_ if shifted else self.centre
+        self.target = target = self._loss(config.target, table)
+        self.other = None if rows is None else self._loss(config.proxy, rows)
+        self.penalty = None
+        if model.l1:
+            strength = np.full((target.design.width, target.family.outputs), model.l1)
+            strength[columns:] = 0.0  # the intercept
+            self.penalty = pp.L1(strength.ravel())
+        # The proximal gradient method is not worth pushing to the last digit.
+        tol, start = 1e-9 if self.penalty else 1e-12, target.zeros()
+        best = minimiser(target, start, tol=tol, penalty=self.penalty)
+        slope = target.gradient(best)
+        residual = self.penalty.distance(best, slope) if self.penalty else norm(slope)
+        # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
+        self.residual = float(residual / max(1.0, norm(target.gradient(start))))
+        self.optimum = pp.Problem(target, pp.Zero(), self.penalty).value(best)
+        known = target.smoothness
+        self.curvature = known if math.isfinite(known) else _curvature(target, best)
+
+    def _loss(self, part: Any, table: Table) -> pp.GLM:
+        """Return the loss on the rows of ``[target]`` or ``[proxy]``."""
+        model = self.config.model
+        labelled = part is self.config.target or part.kind == "labelled"
+        sparse = scipy.sparse.issparse(table.X)
+        X = table.X.multiply(1 / self.scale) if sparse else (table.X - self.centre) / self.scale
+        options: dict[str, Any] = {"l2": model.l2, "intercept": model.intercept}
+        kind: Any = FAMILIES[model.family]
+        try:
+            return pp.GLM(
+                X.tocsr() if sparse else X,
+                table.y if labelled else None,
+                kind(self.classes) if kind.classifier else kind(),
+                sample_weight=table.sample_weight,
+                **options,
+            )
+        except (ValueError, TypeError) as error:
+            # Rows of arrays are counted from 0, those of files from 1.
+            text = re.sub(r"at row (\d+)", lambda m: f"in row {int(m[1]) + 1}", str(error))
+            raise DataError(f"{part.file}: label: {text}") from error
+
+    def problem(self, batch_size: int | None, seed: int = 0) -> pp.Problem:
+        """Return target, proxy and penalty of a run."""
+        target, part = self.target, self.config.proxy
+        proxy: Any
+        if part.kind == "none":
+            proxy = pp.Zero()
+        elif self.other is not None:
+            proxy = self.other
+        elif part.kind == "label-free":
+            proxy = target.label_free()
+        else:
+            rows = part.rows or round((part.fraction or 0) * target.design.rows)
+            rng = np.random.default_rng([self.config.run.seed, seed, 1])
+            proxy = target.subsample(max(1, rows), rng=rng)
+        return pp.Problem(target.with_batch_size(batch_size), proxy, self.penalty)
+
+    def curves(self) -> list[Curve]:
+        """Return what is compared: the method of the configuration first."""
+        curves = []
+        given, size = self.config.method.eta, self.config.method.batch_size
+        for position, candidate in enumerate(candidates(self.config)):
+            etas = candidate.etas(self.curvature)
+            if isinstance(given, str) and candidate is not ROWS_SEEN:
+                # Equal effort: where one's own method is not tuned, the others are not either.
+                etas = (given,)
+            elif position == 0 and given is not None:
+                etas = tuple(dict.fromkeys(given))
+            full = candidate.name in ("DANE", "gradient descent")
+            curves.append(
+                Curve(PANEL, candidate.name, None if full else size, etas, candidate.effort)
+            )
+        return curves
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the results needs to know about the data."""
+        known: dict[str, Any] = {
+            "rows": self.target.design.rows,
+            "columns": self.target.design.columns,
+            "curvature": self.curvature,
+            "optimal loss": self.optimum,
+        }
+        if self.other is not None:
+            known["proxy rows"] = self.other.design.rows
+        if self.classes:
+            known["classes"] = [str(value) for value in self.classes]
+        return known
+
+    def notes(self) -> list[str]:
+        """Return what should be read with the numbers."""
+        notes, seconds = [], self.config.run.seconds
+        if self.residual > _ROUGH:
+            separable = (
+                " If two classes can be told apart perfectly there is no optimum: a larger l2 "
+                "makes one."
+            )
+            notes.append(
+                "The optimum was found only to a gradient of relative norm "
+                f"{self.residual:.1e}, so small suboptimalities mean little."
+                + (separable if self.classes else "")
+            )
+        if seconds is not None:
+            notes.append(
+                f"Runs end after {seconds:g} s: later points repeat the last answer, and a "
+                "repetition may differ."
+            )
+        return notes
+
+
+def prepare(config: StudyConfig, base: Path) -> StudyConfig:
+    """Read the data, so that its mistakes show at once, and return the settings with digests."""
+    lines = []
+    for name in (config.target.file, config.proxy.file):
+        path = base / Path(name or "").expanduser()
+        if path.is_file():  # the reader of tables says what is wrong with another
+            lines.append(f"{name}: sha256 {file_digest(path)}")
+    config = replace(config, data=tuple(lines))
+    load_study(config, base)
+    return config
+
+
+@lru_cache(maxsize=1)
+def load_study(config: StudyConfig, base: Path) -> Study:
+    """Build the problem; the last one is kept for the next job of this process."""
+    # One thread, as in the workers: sums in another order would differ in their last digits.
+    with threadpool_limits(1):
+        return Study(config, base)
+
+
+def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
+    """Return the classes of the labels: those of the configuration, or those that occur."""
+    found, family = np.unique(y).tolist(), config.model.family
+    if len(found) < 2 or (family == "logistic" and len(found) > 2):
+        shown = ", ".join(map(repr, found[:6])) + (", …" if len(found) > 6 else "")
+        raise DataError(
+            f"{config.target.file}: the labels are of {len(found)} classes ({shown}); logistic "
+            'takes two: correct the labels, or use family = "softmax" for three or more.'
+        )
+    return config.model.classes or tuple(found)
+
+
+def _curvature(target: pp.GLM, w: Vector) -> float:
+    """Return the largest curvature at a point, where no bound holds everywhere."""
+    if target.dim < 3:
+        return float(np.linalg.eigvalsh(target.hessian(w))[-1])
+    operator = scipy.sparse.linalg.LinearOperator(
+        (target.dim, target.dim), matvec=lambda v: target.hvp(w, v.ravel()), dtype=np.float64
+    )
+    start = np.random.default_rng(0).standard_normal(target.dim)
+    return float(scipy.sparse.linalg.eigsh(operator, k=1, v0=start, return_eigenvectors=False)[0])
+
+
+def candidates(config: StudyConfig) -> list[Candidate]:
+    """Return the method of the configuration, then those it is compared with, each name once."""
+    kind, averaging = config.method.averaging, dict[str, Any]()
+    if kind != "last":
+        averaging["averaging"] = (
+            pp.Uniform() if kind == "uniform" else pp.Geometric(config.model.l2)
+        )
+    rivals = [
+        ROWS_SEEN
+        if name == "erm"
+        else _candidate(MethodSettings(name, batch_size=config.method.batch_size), averaging)
+        for name in config.run.compare
+    ]
+    found: dict[str, Candidate] = {}
+    for candidate in (_candidate(config.method, averaging), *rivals):
+        found.setdefault(candidate.name, candidate)
+    return list(found.values())
+
+
+def _candidate(choice: MethodSettings, averaging: dict[str, Any]) -> Candidate:
+    a, steps = choice.a or 0.1, choice.inner_steps or 20
+    if choice.name == "sgd":
+        name = "SGD" if choice.batch_size else "gradient descent"
+        return Candidate(name, lambda eta: {"method": pp.SGD(eta), **averaging}, 0.1, 2.5, 0.2)
+    if choice.name in INNER_DESCENT:
+        kind: Any = pp.AuxMom if choice.name == "auxmom" else pp.AuxMVR
+
+        def build_descent(gamma: Any) -> dict[str, Any]:
+            if isinstance(gamma, str):
+                # The proximal term is what is measured; γ then follows from the smoothness.
+                return {"method": kind(a=a, eta=gamma), "stop": pp.Steps(steps), **averaging}
+            inner = pp.GradientDescent(gamma)
+            return {"method": kind(a=a), "inner": inner, "stop": pp.Steps(steps), **averaging}
+
+        return Candidate(kind.__name__, build_descent, 0.05, 2.5, steps / 4)
+    corrections: dict[str | None, tuple[str, Any]] = {
+        "ema": ("ProxyProx, EMA", pp.EMA(a)),
+        "mean": ("ProxyProx, running mean", pp.Mean()),
+        "storm": ("ProxyProx, STORM", pp.Storm(a)),
+    }
+    averaged = choice.correction in corrections
+    name, correction = corrections.get(choice.correction, ("ProxyProx", pp.Plain()))
+    if choice.name == "dane":
+        name = "DANE"
+
+    def build(eta: Any) -> dict[str, Any]:
+        method = pp.DANE(eta) if choice.name == "dane" else pp.ProxyProx(eta, correction)
+        return {"method": method, **_inner(choice, eta), **averaging}
+
+    # Averaged corrections are less noisy and allow longer steps.
+    return Candidate(name, build, 0.25, 8.0 if averaged else 5.0, 1.0)
+
+
+def _inner(choice: MethodSettings, eta: Any) -> dict[str, Any]:
+    """Return solver and rule of the subproblems; solved almost exactly unless told otherwise."""
+    steps, tolerance = choice.inner_steps, choice.inner_tolerance
+    stop: Any = pp.Residual(tolerance or EXACT) if tolerance or steps is None else pp.Steps(steps)
+    if tolerance and steps is not None:
+        stop |= pp.Steps(steps)
+    if choice.inner == "gradient-descent":
+        # T steps of size η/T cover the proximal step; otherwise the step suits the smoothness.
+        size = None if steps is None or isinstance(eta, str) else float(eta) / steps
+        return {"stop": stop, "inner": pp.GradientDescent(size, implicit=size is not None)}
+    solver = SOLVERS[choice.inner or AUTO]
+    return {"stop": stop} if solver is None else {"stop": stop, "inner": getattr(pp, solver)()}
+
+
+def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:
+    """Run one job, in a worker process."""
+    return _run(load_study(config, base), job)[0]
+
+
+def _run(study: Study, job: Job) -> tuple[list[Point], compare.Answer]:
+    run = study.config.run
+    return compare.run_candidate(
+        next(c for c in candidates(study.config) if c.name == job.method),
+        job.eta,
+        study.problem(job.batch_size, job.seed),
+        optimum=study.optimum,
+        budget=pp.Budget(target_gradients=job.budget, seconds=run.seconds),
+        seed=np.random.SeedSequence([run.seed, job.seed]),
+        at=compare.evaluation_points(job.budget),
+    )
+
+
+def method_to_write(
+    main: str, wanted: str, ends: Sequence[Mapping[str, Any]]
+) -> tuple[str, str, str]:
+    """Return which method's weights are written, which one ended lowest, and both in a sentence.
+
+    Parameters
+    ----------
+    main : str
+        The configuration's own method.
+    wanted : {"method", "lowest"}
+        ``[run] weights``.
+    ends : sequence of mappings
+        Last row of each method: its name and its median suboptimality (None if it diverged).
+    """
+    found = {end["method"]: end["suboptimality_median"] for end in ends}
+    known = {name: float(value) for name, value in found.items() if value is not None}
+    # Of several that ended equally low, one's own.
+    lowest = min(known, key=lambda name: (known[name], name != main), default=main)
+    written = lowest if wanted == "lowest" else main
+    if len(ends) < 2 or not known:
+        return written, lowest, f"The weights written are those of {main}."
+    text = f"{lowest} ended lowest, {height(known[lowest])}"
+    if lowest != main:
+        text += f" ({main}: {height(known[main]) if main in known else 'broke off'})"
+    if written == lowest:
+        return written, lowest, f"{text}; the weights written are its own."
+    hint = f'[run] weights = "lowest" writes those of {lowest}.'
+    return written, lowest, f"{text}; the weights written are those of {main}. {hint}"
+
+
+def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return coefficients and intercepts that apply to unscaled columns.
+
+    Parameters
+    ----------
+    study : Study
+        The problem, with the scaling its columns went through.
+    w : array
+        Parameters of the scaled model.
+
+    Returns
+    -------
+    coefficients : array of shape (columns, outputs)
+    intercepts : array of shape (outputs,)
+        Zeros for a model without intercept.
+    """
+    outputs, columns = study.target.family.outputs, len(study.names)
+    matrix = np.asarray(w, dtype=np.float64).reshape(study.target.design.width, outputs)
+    coefficients = matrix[:columns] / study.scale[:, None]
+    intercepts = matrix[columns] if study.target.design.intercept else np.zeros(outputs)
+    return coefficients, intercepts - study.centre @ coefficients
+
+
+def prediction_rule(study: Study) -> str:
+    """Return how to predict from the weights, with the label and its classes by name."""
+    rule = FAMILIES[study.config.model.family].prediction
+    label = study.config.target.label or "label"
+    second = _as_written(study.classes[1]) if study.classes else ""
+    return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
+
+
+def write_weights(
+    folder: Path, study: Study, curve: Curve, eta: StepSize
+) -> tuple[list[Path], compare.Answer]:
+    """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
+
+    Returns
+    -------
+    paths : list of Path
+        The files written.
+    answer : Answer
+        The answer of the run, and how it ended.
+    """
+    config, many = study.config, study.target.family.outputs > 1
+    with threadpool_limits(1):  # as in the workers
+        points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
+    coefficients, intercepts = raw_weights(study, answer.w)
+    classes = [_as_written(value) for value in study.classes]
+
+    def by_class(row: np.ndarray[Any, Any]) -> Any:
+        values = row.tolist()
+        return dict(zip(map(str, classes), values, strict=True)) if many else values[0]
+
+    content: dict[str, Any] = {
+        "usable": answer.success,
+        "status": answer.message,
+        "family": config.model.family,
+        "label": config.target.label,
+        "predict": prediction_rule(study),
+        "intercept": by_class(intercepts),
+        "coefficients": dict(zip(study.names, map(by_class, coefficients), strict=True)),
+        "method": curve.method,
+        "eta": eta,
+        "suboptimality": points[-1]["suboptimality"],
+        "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
+        "target_gradients": answer.target_gradients,
+        "inner": answer.inner,
+    }
+    if classes:
+        content["classes"] = classes
+    paths = [folder / "weights.json", folder / "weights.npz"]
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+    atomic_write_text(paths[0], text + "\n")
+    with atomic_output(paths[1]) as file:
+        np.savez(
+            file,
+            coefficients=coefficients if many else coefficients[:, 0],
+            intercept=intercepts if many else intercepts[0],
+            feature_names=np.array(study.names, dtype=np.str_),
+            classes=np.array(classes),
+            usable=np.array(answer.success),
+        )
+    return paths, answer
+
+
+def _as_written(value: Any) -> Any:
+    """Write the label 1.0 of a text file as 1, the way it stands there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
+    """Return ``[method]`` and ``[run]`` with the settings of a plan.
+
+    Parameters
+    ----------
+    plan : RunPlan
+        The plan.
+    batch_size : int or None
+        Rows of a target gradient, as audited; None for all rows.
+
+    Returns
+    -------
+    lines : str or None
+        TOML; None for a scaled proxy, which the configuration has no key for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic, audit, plan
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.ones(2), noise=0.1)
+    >>> planned = plan(audit(Problem(target, Quadratic(np.diag([1.0, 8.0]))), rng=0))
+    >>> print(plan_toml(planned, 64).splitlines()[1])
+    name = "proxyprox"
+    """
+    if isinstance(plan.problem.proxy, ScaledProxy):
+        return None
+    sgd = isinstance(plan.method, pp.SGD)
+    method = {
+        "name": "sgd" if sgd else "proxyprox",
+        **({} if sgd else {"correction": "plain"}),
+        "eta": float(plan.method.eta),
+        "batch_size": batch_size or "all",
+        "averaging": "uniform" if isinstance(plan.averaging, pp.Uniform) else "last",
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in method.items()]
+    return "\n".join(["[method]", *lines, "", "[run]", f"target_gradients = {plan.steps}"])

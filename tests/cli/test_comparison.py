@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from proxyprox.cli.comparison import panels, print_panels
+
+
+def rows() -> list[dict[str, Any]]:
+    common = {"panel": "mine", "target_gradients": 1000, "proxy_gradients": 5, "seconds": 1.0}
+    ends = {"SGD": 0.5, "ours": 0.1, "ERM": 0.2}
+    return [{**common, "method": name, "suboptimality_median": end} for name, end in ends.items()]
+
+
+def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
+    sizes = [
+        {"panel": "mine", "method": "SGD", "tuning_gradients": 2250, "step_size_gradients": None},
+        {"panel": "mine", "method": "ours", "tuning_gradients": 0, "step_size_gradients": 118},
+        {"panel": "mine", "method": "ERM", "tuning_gradients": 0, "step_size_gradients": None},
+    ]
+    found = panels(rows(), sizes)
+    assert found[0]["methods"][0]["tuning_gradients"] == 2250
+    console = Console(file=io.StringIO(), width=80)
+    print_panels(console, found)
+    lines = console.file.getvalue().splitlines()
+    shown = {line.split()[0]: line.split()[-1] for line in lines if line.split()}
+    assert (shown["SGD"], shown["ours"]) == ("+2,250", "(118)")
+    assert shown["ERM"] == "1"
+    assert all(len(line) <= 80 for line in lines)

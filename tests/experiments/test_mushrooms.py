@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+import proxyprox as pp
+from experiments import mushrooms
+from experiments.shared import application
+from proxyprox.report.summary import ERM
+from proxyprox.study.compare import Job, run_candidate
+
+Invoke = Callable[..., Any]
+ROOT = Path(mushrooms.__file__).parents[1]
+
+
+@pytest.fixture
+def invoke(no_figures: None) -> Invoke:
+    app = application(mushrooms.mushrooms, mushrooms.EPILOG)
+    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with threadpool_limits(1):
+        yield
+
+
+TINY = mushrooms.Config(
+    dataset=mushrooms.BUILT_IN,
+    batch_sizes=(256,),
+    fractions=(0.1, 0.3),
+    subsample_batch=None,
+    relative_l2=1e-4,
+    inner_steps=2,
+    budget=10,
+    tuning_budget=3,
+    seeds=2,
+)
+
+
+def job(config: mushrooms.Config, method: str, panel: str = "batch 256", **changes: Any) -> Job:
+    curve = next(e for e in mushrooms.curves(config) if (e.panel, e.method) == (panel, method))
+    fields = {"eta": curve.etas[len(curve.etas) // 2], "seed": 0, "budget": 10, **changes}
+    return Job(panel, method, curve.batch_size, effort=1.0, **fields)
+
+
+def plain(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
+
+
+def test_panels_of_the_paper() -> None:
+    config = replace(mushrooms.Config(), dataset=mushrooms.BUILT_IN)
+    panels: dict[str, list[str]] = {}
+    for curve in mushrooms.curves(config):
+        panels.setdefault(curve.panel, []).append(curve.method)
+    assert list(panels) == ["batch 1024", "batch 256", "subsampled proxy"]
+    assert panels["batch 1024"] == panels["batch 256"]
+    for name in ("SGD", "AuxMom, 20 GD steps", "AuxMVR, 20 GD steps", "ProxyProx, exact", ERM):
+        assert name in panels["batch 256"]
+    assert panels["subsampled proxy"][-1] == "ProxyProx, all inputs, no labels"
+
+
+def test_same_seed_same_points() -> None:
+    for curve in mushrooms.curves(TINY):
+        here = job(TINY, curve.method, curve.panel)
+        assert plain(mushrooms.run_job(TINY, here)) == plain(mushrooms.run_job(TINY, here))
+
+
+def test_seeds_differ() -> None:
+    ends = {
+        mushrooms.run_job(TINY, job(TINY, "SGD", seed=seed))[-1]["suboptimality"]
+        for seed in range(3)
+    }
+    assert len(ends) == 3
+
+
+def test_which_random_labels_the_proxy_has_does_not_matter() -> None:
+    target = mushrooms.target_loss(TINY)
+    ends = []
+    for seed in (1, 2, None):
+        rng = None if seed is None else np.random.default_rng(seed)
+        problem = pp.Problem(target.with_batch_size(64), target.label_free(rng=rng))
+        points, _ = run_candidate(
+            mushrooms.exact_methods()[0], 10.0, problem, optimum=0.0,
+            budget=pp.Budget(target_gradients=10), seed=0, at=[10],
+        )  # fmt: skip
+        ends.append(points[0]["suboptimality"])
+    assert ends == pytest.approx([ends[0]] * 3, rel=1e-7)
+
+
+def test_subsample_of_all_rows_is_the_target() -> None:
+    config = replace(TINY, fractions=(1.0,))
+    points = mushrooms.run_job(
+        config, job(config, "ProxyProx, 100% of the rows", mushrooms.SUBSAMPLED, eta=1e8)
+    )
+    assert points[1]["suboptimality"] < 1e-9  # full gradients, δ = 0: one step
+
+
+def test_facts() -> None:
+    known = mushrooms.facts(TINY)
+    assert (known["rows"], known["columns"]) == (569, 30)
+    assert 0 < known["optimal loss"] < 0.1
+    assert known["l2"] == pytest.approx(1e-4 * known["smoothness H"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seeds": 0}, "seeds"),
+        ({"batch_sizes": ()}, "batch_sizes"),
+        ({"fractions": (0.0,)}, "fractions"),
+        ({"relative_l2": 0.0}, "relative_l2"),
+    ],
+)
+def test_mistakes(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(mushrooms.Config(), **changes)
+
+
+def test_the_same_inner_steps_for_every_published_method() -> None:
+    for method in mushrooms.published_methods(7)[1:]:
+        assert method.build is not None
+        settings = method.build(1.0)
+        assert settings["stop"] == pp.Steps(7)
+        assert isinstance(settings["inner"], pp.GradientDescent)
+        assert "7 GD steps" in method.name
+
+
+SMALL = ["--seeds", "1", "--budget", "8", "--tuning-budget", "2", "--inner-steps", "2"]
+PANELS = ["--batch-sizes", "16", "--fractions", "0.5"]
+
+
+def test_own_set(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    result = invoke(
+        "--dataset", "tiny", "--output", folder, *SMALL, *PANELS,
+        "--workers", "1", "--no-download", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert [panel["panel"] for panel in answer["panels"]] == ["batch 16", "subsampled proxy"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["config"]["data"]["rows"] == 160
+    assert "--dataset tiny" in summary["command"]
+    fields = {
+        "panel", "method", "batch_size", "eta", "target_gradients", "suboptimality_median",
+        "suboptimality_q25", "suboptimality_q75", "proxy_gradients", "seconds",
+    }  # fmt: skip
+    assert all(fields <= row.keys() for row in summary["rows"])
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--no-download"], "downloading is switched off"),
+        (["--dataset", "mushroms"], "Did you mean 'mushrooms'?"),
+        (["--dataset", "../x"], "not the name of a data set"),
+    ],
+)
+def test_absent_set_is_one_message(
+    invoke: Invoke, data_folder: Path, tmp_path: Path, extra: list[str], words: str
+) -> None:
+    result = invoke(*extra, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "PROXYPROX_DATA" in result.stderr or "data set" in result.stderr
+    assert result.stdout == ""
+
+
+def test_three_classes_are_refused(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
+    (data_folder / "three.svm").write_text("1 1:1\n2 1:2\n3 1:3\n")
+    result = invoke("--dataset", "three", "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "two classes" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to a process group are POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_interrupt_and_resume(data_folder: Path, tmp_path: Path, name: str) -> None:
+    arguments = [
+        "--dataset", "tiny", "--output", "out dir", "--workers", "2",
+        "--seeds", "1", "--budget", "30", "--tuning-budget", "20", "--inner-steps", "5",
+        "--batch-sizes", "16", "--fractions", "none",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "experiments.mushrooms", *arguments]
+    folder = tmp_path / "out dir"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        start_new_session=True,  # a terminal interrupts the whole group, workers included
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while finished(folder) < 5:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            os.killpg(process.pid, getattr(signal, name))
+            out, err = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == (130 if name == "SIGINT" else -signal.SIGTERM), err
+    assert "Traceback" not in err
+    assert out == ""
+    assert "Finished runs are kept in out dir" in err
+    line = next(line for line in err.splitlines() if line.startswith("To resume"))
+    assert "python -m experiments.mushrooms" in line
+    assert "--output 'out dir'" in line
+    kept = finished(folder)
+    assert kept >= 5
+    if name != "SIGINT":
+        return  # resuming is the same, and takes long
+    resumed = subprocess.run(
+        [*command, "--workers", "1", "--json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["reused"] == kept
+
+
+def finished(folder: Path) -> int:
+    if not (folder / "runs.sqlite").exists():
+        return 0
+    with closing(sqlite3.connect(folder / "runs.sqlite")) as database:
+        try:
+            return int(database.execute("SELECT count(*) FROM runs").fetchone()[0])
+        except sqlite3.OperationalError:  # not yet made, or locked for a moment
+            return 0
+
+
+def test_real_mushrooms(invoke: Invoke, tmp_path: Path) -> None:
+    data = Path(os.environ.get("PROXYPROX_DATA") or ".")
+    if not any(data.glob("mushrooms*")):
+        pytest.skip("PROXYPROX_DATA does not hold mushrooms")
+    result = invoke(
+        "--output", tmp_path, "--workers", "1", "--no-download", "--json",
+        "--seeds", "1", "--budget", "4", "--tuning-budget", "1", "--batch-sizes", "256",
+        "--fractions", "none",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["config"]["data"]["rows"] == 8124

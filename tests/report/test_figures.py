@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import importlib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxyprox._util.extras import MissingExtraError
+from proxyprox.report.figures import draw_panels, save_figures
+from proxyprox.report.summary import summarise
+
+
+def test_files_for_every_axis_there_is(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = summarise(records, costs=("proxy_gradients",))
+    paths = save_figures(tmp_path, rows)
+    assert [path.name for path in paths] == [
+        "figure_target_gradients.png",
+        "figure_target_gradients.svg",
+        "figure_proxy_gradients.png",
+        "figure_proxy_gradients.svg",
+    ]
+    for path in paths[::2]:
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert ET.parse(paths[1]).getroot().tag.endswith("svg")
+    before = paths[1].read_bytes()
+    save_figures(tmp_path, rows)
+    assert paths[1].read_bytes() == before
+
+
+def test_figure_says_what_it_shows(records: list[dict[str, Any]]) -> None:
+    pytest.importorskip("matplotlib")
+    rows = summarise(records)
+    figure = draw_panels(rows)
+    axes = figure.get_axes()
+    assert [axis.get_title() for axis in axes] == list(dict.fromkeys(r["panel"] for r in rows))
+    assert axes[0].get_xlabel() == "target gradients (minibatches)"
+    assert axes[0].get_ylabel() == "suboptimality L(w) − L*"
+    assert axes[0].get_yscale() == "log"
+    lines = axes[0].get_lines()
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == 8
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 8
+
+
+def test_a_method_off_the_axis_is_named_in_the_legend(records: list[dict[str, Any]]) -> None:
+    pytest.importorskip("matplotlib")
+    figure = draw_panels(summarise(records), x="proxy_gradients", log_x=True)
+    assert figure.legends[0].get_texts()[0].get_text() == "SGD (no proxy gradients)"
+
+
+def test_axes_with_nothing_positive(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    free = [{**point, "proxy_gradients": 0} for point in records]
+    paths = save_figures(tmp_path, summarise(free, costs=("proxy_gradients",)))
+    assert {path.stem for path in paths} == {"figure_target_gradients"}
+    solved = [{**point, "suboptimality": -1e-16} for point in records]
+    assert save_figures(tmp_path, summarise(solved, costs=("proxy_gradients",)))
+
+
+def test_another_metric_with_gaps(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [
+        {
+            "panel": "CIFAR-10",
+            "method": "SGD",
+            "passes": i,
+            "test_accuracy_median": None if i == 1 else i / 5,
+            "test_accuracy_q25": i / 6,
+            "test_accuracy_q75": i / 4,
+        }
+        for i in range(4)
+    ]
+    words = {"passes": "passes over the target data"}
+    figure = draw_panels(rows, metric="test_accuracy", x="passes", log_y=False, labels=words)
+    (axis,) = figure.get_axes()
+    assert axis.get_xlabel() == "passes over the target data"
+    assert axis.get_ylabel() == "test accuracy"
+    assert axis.get_yscale() == "linear"
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(ValueError, match="rows is empty"):
+        draw_panels([])
+
+
+def test_without_matplotlib(
+    records: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def absent(name: str) -> Any:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(MissingExtraError, match=r'needs matplotlib.*"proxyprox\[report\]"'):
+        save_figures(tmp_path, summarise(records))

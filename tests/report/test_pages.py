@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import getpass
+import html.parser
+import importlib
+import json
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox._util.extras import MissingExtraError
+from proxyprox.diagnostics import Audit, audit, plan
+from proxyprox.report.page import audit_values, write_audit_page, write_report
+from proxyprox.report.summary import last_rows, summarise
+
+EVIL = '</script><script>alert("x")</script>&<b>'
+
+
+@pytest.fixture(scope="module")
+def report(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("plotly")
+    rows = summarise(records)
+    for row in rows:
+        row["method"] = EVIL if row["method"] == "SGD" else row["method"]
+    ledger = [
+        {"method": row["method"], "target_gradients": 1000, "proxy_hvps": None}
+        for row in last_rows(rows)[:8]
+    ]
+    return write_report(
+        tmp_path_factory.mktemp("report"),
+        title=f"A report {EVIL}",
+        lead=["It worked.", EVIL],
+        command=f"proxyprox run --out {Path.home()}/runs",
+        config={"seeds": [0, 1], "grid": {"steps": 250, "name": EVIL}, "mu": 1e-6},
+        rows=rows,
+        costs=ledger,
+        notes=[EVIL],
+    )
+
+
+class _Outline(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_page_is_whole_and_self_contained(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    outline = _Outline()
+    outline.feed(text)
+    assert outline.tags.count("h1") == 1
+    assert outline.tags.count("figure") == 3
+    assert outline.tags.count("caption") == outline.tags.count("table") == 5
+    assert outline.tags.count("script") == 3
+    assert "b" not in outline.tags
+    loads = [value for name, value in outline.attributes if name in ("src", "href")]
+    assert loads == ["data:,"]
+    for words in ("Ledger", "grid.steps", "~/runs", "1e-06", "Versions", "processor", "It worked."):
+        assert words in text
+
+
+def test_no_host_or_user_name(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    page = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    assert platform.node() not in page
+    if len(getpass.getuser()) > 3:
+        assert f"/{getpass.getuser()}" not in page
+
+
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    common: dict[str, Any] = {"title": "t", "lead": ["l"], "command": "c", "config": {}}
+    row = {"panel": "p", "method": "m", "loss_median": 1.0}
+    with pytest.raises(ValueError, match="rows is empty"):
+        write_report(tmp_path, rows=[], **common)
+    with pytest.raises(ValueError, match="names no field"):
+        write_report(tmp_path, rows=[row], metric="loss", **common)
+
+    def absent(name: str) -> Any:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(MissingExtraError, match=r'needs plotly.*"proxyprox\[report\]"'):
+        write_report(tmp_path, rows=[{**row, "t": 1}], metric="loss", x_axes=["t"], **common)
+
+
+@pytest.fixture(scope="module")
+def found() -> Audit:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 6)) * np.geomspace(1, 0.1, 6)
+    y = X.sum(axis=1) + rng.logistic(size=200) > 0
+    target = pp.logistic_regression(X, y, l2=1e-2, batch_size=32)
+    return audit(pp.Problem(target, target.subsample(60, rng=1)), rng=0)
+
+
+@pytest.fixture(scope="module")
+def audit_text(found: Audit, tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("plotly")
+    path = write_audit_page(
+        tmp_path_factory.mktemp("audit"), found, plan(found), title=f"An audit {EVIL}",
+        command=f"proxyprox audit {Path.home()}/x.toml", config={"model": {"name": EVIL}},
+    )  # fmt: skip
+    assert path.name == "audit.html"
+    return path.read_text(encoding="utf-8")
+
+
+def embedded(text: str) -> Any:
+    return json.loads(re.search(r'id="figures-data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_page_says_what_was_found(audit_text: str, found: Audit) -> None:
+    for words in (
+        found.sentence.split("'")[0],
+        "Estimates",
+        "Point by point",
+        "A plan",
+        "What the audit cost",
+    ):
+        assert words in audit_text
+    assert audit_text.count('class="plot"') == 3
+
+
+def test_nothing_is_fetched_and_nothing_is_injected(audit_text: str) -> None:
+    assert "default-src 'none'" in audit_text
+    assert EVIL not in audit_text
+    # The plotting library names addresses that it never asks for.
+    assert not re.search(r'(?:src|href)="https?:', audit_text.split("<script>")[0])
+    assert str(Path.home()) not in audit_text
+
+
+def test_the_page_holds_the_numbers(audit_text: str, found: Audit) -> None:
+    data = embedded(audit_text)
+    assert data["target"][0] == pytest.approx(found.points[-1].H.estimate)
+    assert data["difference"][0] == pytest.approx(found.points[-1].delta.estimate)
+    assert len(data["points"]["x"]) == len(data["points"]["H"]) == len(found.points)
+    assert len(data["secants"]["δ"]) == len(found.path)
+    assert data["rehearsed"][0] == found.prediction.rehearsed_sgd.steps
+    assert data["rehearsed"][1] is None
+
+
+def test_values_are_json(found: Audit) -> None:
+    values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
+    assert values["verdict"] == found.verdict.name
+    assert values["delta"]["estimate"] == found.delta.estimate
+    assert values["plan"]["steps"] == plan(found).steps
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no chromium with chromedriver on PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+        "--window-size=1400,1000",
+        # Every name but this machine's resolves to nothing: the page has no network.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(driver)
+    chrome = webdriver.Chrome(options=options, service=service)
+    yield chrome
+    chrome.quit()
+
+
+@pytest.mark.browser
+def test_opens_from_disk_without_network_or_console_errors(browser: Any, report: Path) -> None:
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd(
+        "Network.emulateNetworkConditions",
+        {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
+    )
+    browser.get(report.as_uri())
+    plots = browser.find_elements("css selector", ".plot")
+    assert len(plots) == 3
+    for plot in plots:
+        assert plot.is_displayed()
+        assert plot.size["width"] > 200
+        assert len(plot.find_elements("css selector", ".scatterlayer path.js-line")) == 16
+        assert len(plot.find_elements("css selector", "path.point")) > 40
+    # Nothing was asked for but the file itself and what it carries inside.
+    events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    asked = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+        # The browser's own first page is not ours.
+        and event["params"]["documentURL"].startswith("file:")
+    ]
+    assert report.as_uri() in asked
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert browser.execute_script("return document.querySelector('h1 script')") is None
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+@pytest.mark.browser
+def test_controls(browser: Any, report: Path) -> None:
+    browser.get(report.as_uri())
+    plot = browser.find_element("css selector", ".plot")
+
+    def title() -> str:
+        return str(plot.find_element("css selector", ".xtitle").text)
+
+    assert title() == "target gradients (minibatches)"
+    axes = browser.find_elements("css selector", 'input[name="x-axis"]')
+    axes[1].click()
+    assert title() == "proxy gradients"
+    assert "they spend none" in browser.find_element("id", "absent").text
+    axes[2].click()
+    assert title() == "seconds"
+    assert browser.find_element("id", "absent").text == ""
+    button = browser.find_elements("css selector", "#legend button")[0]
+    assert button.text.endswith(EVIL)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert len(plot.find_elements("css selector", ".scatterlayer path.js-line")) == 14
+    table = browser.find_element("css selector", "table")
+    table.find_elements("css selector", "thead button")[5].click()
+    cells = table.find_elements("css selector", "tbody td:nth-child(6)")
+    values = [float(cell.get_attribute("data-value")) for cell in cells]
+    assert values == sorted(values)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+@pytest.mark.browser
+def test_an_audit_opens_from_disk(browser: Any, audit_text: str, tmp_path: Path) -> None:
+    (tmp_path / "audit.html").write_text(audit_text, encoding="utf-8")
+    browser.get((tmp_path / "audit.html").as_uri())
+    plots = browser.find_elements("css selector", ".plot")
+    assert [len(p.find_elements("css selector", ".scatterlayer .trace")) for p in plots] == [
+        2,
+        4,
+        2,
+    ]
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
