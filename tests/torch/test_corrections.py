@@ -186,7 +186,7 @@ def test_a_correction_that_is_not_linear_is_refused(toy, function):
     ids=["without the newest difference", "without the estimate"],
 )
 def test_a_two_point_correction_must_use_what_it_is_given(toy, function):
-    with pytest.raises(TypeError, match="correction.*newest difference"):
+    with pytest.raises(TypeError, match=r"correction.*newest difference"):
         toy.optimizer(correction=correction_of(True, function))
 
 

@@ -210,7 +210,7 @@ def test_what_a_proxy_must_return(toy, returned, words):
 
 
 def test_inputs_and_labels_are_not_batches(toy):
-    with pytest.raises(TypeError, match="batches.*TensorDataset"):
+    with pytest.raises(TypeError, match=r"batches.*TensorDataset"):
         Proxy((toy.x, toy.y[:, 0]), toy.batch_loss)
     Proxy((toy.x[:4], toy.x[4:8]), lambda batch: toy.model(batch).mean())
     with pytest.raises(TypeError, match=r"inner.*ImplicitStep\(0\.3\)"):
