@@ -206,7 +206,13 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     # -- groups and proxies -----------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step."""
+        """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step.
+
+        Parameters
+        ----------
+        param_group : dict
+            ``params``, and options that differ from the optimiser's.
+        """
         if isinstance(param_group, dict):
             checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
