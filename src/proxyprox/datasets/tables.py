@@ -371,8 +371,8 @@ def parse_svmlight(
     try:
         X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
     except (ValueError, OverflowError, IndexError) as error:
-        text = f"not LIBSVM text, 'label index:value …' on each line ({error})"
-        raise ValueError(text) from error
+        fault = f"not LIBSVM text, 'label index:value …' on each line ({error})"
+        raise ValueError(fault) from error
     if 0 in X.shape:
         raise ValueError("it is empty: no row with a feature in it")
     if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
