@@ -230,12 +230,12 @@ class MeteredTarget:
 
     def batch_price(self, w: Vector) -> BatchPrice:
         """Return what the gradient of a batch costs."""
-        paid = price(self.objective, Query(self.batches[0], (w,)), Ledger())
+        paid = price(self.objective, Ledger(), [Query(self.batches[0], (w,)).purchase])
         seconds = statistics.median(self.seconds[: len(self.batches)])
         return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
 
     def _ask(self, name: str, query: Query, *arguments: Any) -> Vector:
-        for item, amount in price(self.objective, query, self.ledger).items():
+        for item, amount in price(self.objective, self.ledger, [query.purchase]).items():
             if item != "target_samples" or query.exact or not self._batches_paid:
                 setattr(self.ledger, item, getattr(self.ledger, item) + amount)
         begun = time.perf_counter()

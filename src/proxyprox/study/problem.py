@@ -24,14 +24,13 @@ from proxyprox._util.digests import file_digest
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.datasets import DataError, Table, read_table
 from proxyprox.diagnostics import RunPlan
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
 from proxyprox.report.summary import height
 from proxyprox.study import compare
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize, minimiser
 from proxyprox.study.config import (
     AUTO,
-    FAMILIES,
     INNER_DESCENT,
     SOLVERS,
     MethodSettings,
