@@ -50,7 +50,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); .ci/install-venv && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report]'
+	$(PIP) install -c constraints.txt -e '.[report,data]'
 	@touch $@
 
 $(VENV)/.experiments: $(BIN)/python pyproject.toml constraints.txt

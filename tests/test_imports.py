@@ -31,7 +31,7 @@ LAYERS = [
     ["run"],
     ["safeguard"],
     ["minimization"],
-    ["scipy"],
+    ["scipy", "testing"],
     ["sklearn", "diagnostics", "torch", "datasets"],
     ["_public"],
     ["report"],
