@@ -339,7 +339,7 @@ class Signals:
 
 
 def _signals(state: AutoState, seen: Observation) -> Signals:
-    difference, before = seen.difference, None
+    difference, before = seen.gradient - seen.anchor, None
     again = next((g for point, g in seen.elsewhere if same_point(point, state.previous)), None)
     if again is not None:
         before = again - state.previous_anchor

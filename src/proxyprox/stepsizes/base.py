@@ -56,11 +56,6 @@ class Observation:
     elsewhere: tuple[tuple[Vector, Vector], ...] = ()
     smoothness: float | None = None
 
-    @property
-    def difference(self) -> Vector:
-        """``g_k − ∇L̂(w_k)``."""
-        return self.gradient - self.anchor
-
 
 @dataclass(frozen=True)
 class Restart:
