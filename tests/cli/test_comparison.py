@@ -29,3 +29,24 @@ def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
     assert (shown["SGD"], shown["ours"]) == ("+2,250", "(118)")
     assert shown["ERM"] == "1"
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_what_it_took_to_match_the_baseline() -> None:
+    curves = {"SGD": [1.0, 0.5, 0.1], "ours": [1.0, 0.1, 0.01], "slow": [1.0, 0.4, 0.3]}
+    (panel,) = panels(
+        [
+            {
+                "panel": "batch 8",
+                "method": name,
+                "target_gradients": 10 * t,
+                "proxy_gradients": 30 * t,
+                "suboptimality_median": value,
+            }
+            for name, values in curves.items()
+            for t, value in enumerate(values)
+        ]
+    )
+    assert (panel["baseline"], panel["level"]) == ("SGD", 0.1)
+    spent = {m["method"]: m["target_gradients_to_level"] for m in panel["methods"]}
+    assert spent == {"SGD": 20, "ours": 10, "slow": None}
+    assert panel["methods"][1]["proxy_gradients_to_level"] == 30

@@ -17,7 +17,6 @@ from proxyprox.report.summary import (
     method_costs,
     sentences,
     summarise,
-    to_reach,
     write_summary,
 )
 
@@ -112,15 +111,6 @@ ROWS = [
 ]
 
 
-def test_what_it_took_to_match_the_baseline() -> None:
-    table = {row["method"]: row for row in to_reach(ROWS)}
-    assert table["SGD"]["level"] == 0.1
-    assert table["SGD"]["target_gradients"] == 30
-    assert table["ProxyProx, exact"]["target_gradients"] == 10
-    assert table["ProxyProx, exact"]["proxy_gradients"] == 30
-    assert table["ProxyProx, 20 GD steps"]["target_gradients"] is None
-
-
 def test_sentence_names_best_baseline_and_fit() -> None:
     (text,) = sentences(ROWS)
     assert text == (
@@ -141,7 +131,6 @@ def test_divergence_and_rounding() -> None:
     broken = [*curve("SGD", [1.0, None]), *curve("ProxyProx", [1.0, -1e-16])]
     (text,) = sentences(broken)
     assert "“ProxyProx” is at the optimum to rounding; SGD broke off." in text
-    assert to_reach(broken) == []
     assert sentences(curve("SGD", [1.0, 0.1])) == []
     assert sentences([*curve("ProxyProx", [1.0, None])]) == []
 

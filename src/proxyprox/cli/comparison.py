@@ -136,22 +136,22 @@ def panels(
     rows: Sequence[Mapping[str, Any]], step_sizes: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
     """Return, panel by panel, where each method ended and what it took to match the baseline."""
-    reached = {(row["panel"], row["method"]): row for row in summary.to_reach(rows)}
     sizes = {(row["panel"], row["method"]): row for row in step_sizes}
-    found: dict[str, dict[str, Any]] = {}
-    for end in summary.last_rows(rows):
-        name = (end["panel"], end["method"])
-        hit = reached.get(name, {})
-        empty = {"panel": end["panel"], "baseline": None, "level": hit.get("level"), "methods": []}
-        panel = found.setdefault(end["panel"], empty)
-        if end["method"] in summary.BASELINES:
-            panel["baseline"] = end["method"]
-        method = {**end, **sizes.get(name, {})}
-        del method["panel"]
-        for kind in ("target_gradients", "proxy_gradients"):
-            method[f"{kind}_to_level"] = hit.get(kind)
-        panel["methods"].append(method)
-    return list(found.values())
+    ends, found = summary.last_rows(rows), []
+    for panel in dict.fromkeys(end["panel"] for end in ends):
+        here = {end["method"]: end for end in ends if end["panel"] == panel}
+        base = next((name for name in here if name in summary.BASELINES), None)
+        level = None if base is None else here[base]["suboptimality_median"]
+        reached = {} if level is None else summary.first_reaching(rows, level)
+        for name, method in here.items():
+            hit = reached.get((panel, name)) or {}
+            method |= sizes.get((panel, name), {})
+            del method["panel"]
+            for kind in ("target_gradients", "proxy_gradients"):
+                method[f"{kind}_to_level"] = hit.get(kind)
+        methods = list(here.values())
+        found.append({"panel": panel, "baseline": base, "level": level, "methods": methods})
+    return found
 
 
 def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.signals import critical
 
@@ -175,20 +177,15 @@ def _name(run: Mapping[str, Any]) -> str:
 
 
 def _plain_values(values: Mapping[str, Any]) -> Point:
-    return {name: _plain(value, name) for name, value in values.items()}
-
-
-def _plain(value: Any, name: str) -> Any:
-    """Turn a NumPy scalar into a Python one and a number that is not finite into None."""
-    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    raise TypeError(
-        f"the field {name!r} holds a {type(value).__name__}: a number, a string, a bool or None."
-    )
+    """Turn NumPy scalars into Python ones and numbers that are not finite into None."""
+    plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()}
+    for name, value in plain.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[name] = None
+        elif not isinstance(value, bool | int | float | str | None):
+            kind = type(value).__name__
+            raise TypeError(f"the field {name!r} holds a {kind}: a number, text, bool or None.")
+    return plain
 
 
 def versions() -> dict[str, str]:

@@ -169,24 +169,6 @@ def write_summary(
     atomic_write_text(path, text + "\n")
 
 
-def to_reach(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return, for each panel and method, what it took to get as low as the baseline's end.
-
-    The level is the baseline's median at the end of its budget; None means never reached.
-    """
-    table: list[Row] = []
-    for base in last_rows(rows):
-        level = base["suboptimality_median"]
-        if base["method"] not in BASELINES or level is None:
-            continue
-        for (panel, method), row in first_reaching(rows, level).items():
-            if panel == base["panel"]:
-                fields = ("target_gradients", "proxy_gradients", "seconds")
-                spent = {name: None if row is None else row[name] for name in fields}
-                table.append({"panel": panel, "method": method, "level": level, **spent})
-    return table
-
-
 def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> list[str]:
     """Return a few sentences for each panel: a method against SGD and against ERM.
 
