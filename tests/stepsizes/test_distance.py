@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import checkpoint
 from proxyprox.stepsizes import auto
 from proxyprox.stepsizes.base import Observation
 
@@ -161,16 +160,6 @@ def test_a_saved_run_goes_on_bit_for_bit(separable, tmp_path, penalty, stopped):
     resumed = pp.minimize(**call, steps=50, checkpoint=tmp_path / "run")
     assert resumed.w.tobytes() == whole.w.tobytes()
     assert resumed.last.tobytes() == whole.last.tobytes()
-
-
-@pytest.mark.parametrize(("name", "value"), [("lag", math.nan), ("recent", 1.0)])
-def test_a_damaged_memory_is_refused(target, tmp_path, name, value):
-    run = pp.Run(pp.Problem(target), method=pp.SGD("auto"), rng=0)
-    tree = run.state_dict()
-    setattr(tree["step_size"].distance, name, value)
-    checkpoint.save(tmp_path / "run", tree)
-    with pytest.raises(pp.CheckpointError, match="damaged"):
-        pp.Run.load(tmp_path / "run", pp.Problem(target))
 
 
 # -- losses that are nearly linear ---------------------------------------------------------

@@ -101,7 +101,7 @@ class StepSize:
     ...         return {"eta": factor * state["eta"], "size": size}
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> problem = Problem(target, proxy=Quadratic(np.eye(2)))
-    >>> minimize(problem, method=ProxyProx(eta=HalveOnGrowth(4.0)), steps=40).w.round(3)
+    >>> minimize(problem, method=ProxyProx(eta=HalveOnGrowth(4.0)), steps=80).w.round(2)
     array([1., 1.])
     """
 
