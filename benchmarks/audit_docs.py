@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from audit_truth import CAP, needed
-from proxyprox import GLM, Problem, datasets, logistic_regression, minimize
+from experiments import datasets
+from proxyprox import GLM, Problem, logistic_regression, minimize
 from proxyprox.diagnostics import audit, plan
 from proxyprox.problems import ScaledProxy
 from proxyprox.study.compare import minimiser

@@ -19,7 +19,7 @@ from sklearn.datasets import (
 from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
-from proxyprox import datasets
+from experiments import datasets
 from proxyprox.problems.combination import ScaledProxy
 from proxyprox.study.compare import minimiser
 

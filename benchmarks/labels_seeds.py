@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from proxyprox import datasets
+from experiments import datasets
 
 
 def given(description: str | None, first_seed: int) -> argparse.Namespace:

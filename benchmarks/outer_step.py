@@ -6,7 +6,8 @@ import numpy as np
 import scipy.special
 
 from _measure import Row, in_turns
-from proxyprox import Problem, ProxyProx, Residual, Run, datasets, logistic_regression
+from experiments import datasets
+from proxyprox import Problem, ProxyProx, Residual, Run, logistic_regression
 from proxyprox.study.compare import minimiser
 
 STEPS = 1000

@@ -15,7 +15,7 @@ import driver
 import outer_step
 import scaling
 import startup
-from proxyprox.datasets import DatasetError
+from experiments.datasets import DatasetError
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
+from experiments import datasets as libsvm
 from experiments.shared import (
     Experiment,
     Json,
@@ -44,7 +45,6 @@ from proxyprox import (
     minimize,
     softmax_regression,
 )
-from proxyprox import datasets as libsvm
 from proxyprox._util.validation import message, whole
 from proxyprox.cli.comparison import output_folder, run_experiment
 from proxyprox.cli.console import command_line, emit, plain, say, stdout

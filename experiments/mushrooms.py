@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
+from experiments import datasets
 from experiments.shared import (
     Experiment,
     Json,
@@ -45,7 +46,7 @@ from proxyprox.study.problem import EXACT
 SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"
 BUILT_IN = "breast_cancer"
-"""The set that ships with scikit-learn; any other name is looked up in `proxyprox.datasets`."""
+"""The set that ships with scikit-learn; any other name is looked up in `experiments.datasets`."""
 
 EPILOG = examples(
     "python -m experiments.mushrooms",
@@ -225,7 +226,7 @@ def _loss(dataset: str, relative_l2: float) -> pp.GLM:
         X, y = load_breast_cancer(return_X_y=True)
         X = StandardScaler().fit_transform(X)
     else:
-        data = pp.datasets.load(dataset)
+        data = datasets.load(dataset)
         X, y = data.X, data.y
     # One thread, as in the workers: sums in another order would differ in their last digits.
     with threadpool_limits(1):
@@ -285,7 +286,7 @@ def mushrooms(
     with output_folder(folder):
         # Once, before there are workers: a set that cannot be had is one message.
         if dataset != BUILT_IN:
-            pp.datasets.load(dataset, download=not no_download, progress=sys.stderr.isatty())
+            datasets.load(dataset, download=not no_download, progress=sys.stderr.isatty())
         experiment = Experiment(
             title=f"Logistic regression on {dataset} with a proxy that has no labels",
             config=config,

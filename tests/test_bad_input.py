@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
-from proxyprox.datasets import read_table
 from proxyprox.diagnostics import best_weights, noise_level
 from proxyprox.problems.families import Linear
+from proxyprox.study.tables import read_table
 
 X = np.arange(12.0).reshape(6, 2) / 10
 Y = np.array([0, 1, 0, 1, 1, 0])

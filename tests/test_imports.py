@@ -32,7 +32,7 @@ LAYERS = [
     ["safeguard"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "diagnostics", "torch", "datasets"],
+    ["sklearn", "diagnostics", "torch"],
     ["_public"],
     ["report"],
     ["study"],
@@ -43,7 +43,6 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 APART = [
     ("problems", "stopping"), ("problems", "theory"), ("penalties", "problems"),
     ("corrections", "problems"), ("stopping", "problems"), ("theory", "problems"),
-    ("datasets", "torch"), ("torch", "datasets"),
 ]  # fmt: skip
 SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",

@@ -19,10 +19,15 @@ from typing import IO, Any
 
 import numpy as np
 
+from experiments.datasets import (
+    DATA_VARIABLE,
+    DatasetCorruptError,
+    DatasetNotFoundError,
+    cache_folder,
+    user_folder,
+)
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_output
-from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError, cache_folder
-from proxyprox.datasets.library import DATA_VARIABLE, user_folder
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",

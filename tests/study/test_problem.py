@@ -15,13 +15,13 @@ import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
 import proxyprox as pp
-from proxyprox.datasets import DataError
 from proxyprox.diagnostics import RunPlan, audit, plan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.study import problem
 from proxyprox.study.compare import Experiment, Job, compare
 from proxyprox.study.config import METHODS, StudyConfig, parse_config
 from proxyprox.study.problem import PANEL, Study, load_study, method_to_write, raw_weights
+from proxyprox.study.tables import DataError
 
 NAMES = ("age", "income", "height")
 

@@ -157,7 +157,7 @@ class Pool:
 
 def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     """Read rows; if no column is left to be a feature, the words of `show` are the features."""
-    from proxyprox.datasets.tables import DataError, read_cells, read_table
+    from proxyprox.study.tables import DataError, read_cells, read_table
 
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")

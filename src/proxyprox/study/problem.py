@@ -22,7 +22,6 @@ import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.files import atomic_output, atomic_write_text
-from proxyprox.datasets import DataError, Table, read_table
 from proxyprox.diagnostics import RunPlan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
@@ -36,6 +35,7 @@ from proxyprox.study.config import (
     MethodSettings,
     StudyConfig,
 )
+from proxyprox.study.tables import DataError, Table, read_table
 
 PANEL = "your data"
 BUILT_IN = "sklearn:"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.cifar10 import data
-from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError
+from experiments.datasets import DatasetCorruptError, DatasetNotFoundError
 
 PIL_Image = pytest.importorskip("PIL.Image")
 

@@ -4,18 +4,85 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import http.server
 import lzma
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from proxyprox import datasets
-from proxyprox.datasets import DatasetCorruptError, DatasetNotFoundError, cache_folder, load
+from experiments import datasets
+from experiments.datasets import DatasetCorruptError, DatasetNotFoundError, cache_folder, load
+
+TEXT = b"".join(b"%d 1:%d 3:0.5 \n" % (1 + i % 2, i + 1) for i in range(20))
+
+
+@dataclass
+class Server:
+    """Answers by path: (status, headers, body); counts what it was asked."""
+
+    url: str = ""
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    pytest.importorskip("pooch")
+    state = Server()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.asked.append(self.path)
+            status, headers, body = state.answers.get(self.path, (404, {}, b"no"))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        state.url = f"http://127.0.0.1:{httpd.server_address[1]}"
+        yield state
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty cache; no folder named, a registry with one small set, quick retries."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("PROXYPROX_DATA", raising=False)
+    monkeypatch.delenv("PROXYPROX_DATA_URL", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    entries = {
+        "tiny": datasets.Entry("tiny", 20, 3, datasets.content_digest(TEXT)),
+        "packed": datasets.Entry("packed.bz2", 20, 3),
+    }
+    monkeypatch.setattr(datasets, "REGISTRY", entries)
+    return tmp_path / "cache" / "proxyprox"
+
+
+@pytest.fixture
+def text() -> bytes:
+    return TEXT
+
+
+@pytest.fixture
+def packed() -> bytes:
+    return bz2.compress(TEXT)
+
 
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
