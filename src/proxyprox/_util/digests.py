@@ -82,7 +82,7 @@ def digest(*items: Any) -> str:
             state.update(f"{array.dtype.str} {array.shape};".encode())
             # As bytes, without a copy of what is contiguous already.
             state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    return state.hexdigest()
+    return str(state.hexdigest())
 
 
 def code_digest(item: Any) -> str:

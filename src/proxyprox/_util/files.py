@@ -65,8 +65,8 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with contextlib.suppress(FileNotFoundError):
         older = os.stat(path)
     if older is not None and not stat.S_ISREG(older.st_mode):
-        with open(path, "wb") as file:  # a folder is refused here
-            yield file
+        with open(path, "wb") as direct:  # a folder is refused here
+            yield direct
         return
     final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
