@@ -172,6 +172,26 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a", "ab"]
 
 
+def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    failed: list[Exception] = []
+
+    def write(text: str) -> None:
+        try:
+            for _ in range(30):
+                atomic_write_text(tmp_path / "a", text)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(name * 100,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(set((tmp_path / "a").read_text())) == 1
+    assert os.listdir(tmp_path) == ["a"]
+
+
 # -- locks -----------------------------------------------------------------------------------------
 
 TAKE = (

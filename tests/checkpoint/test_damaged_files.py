@@ -280,7 +280,7 @@ SKELETONS = {
     "shape as text": at(*W)(array(shape="3")),
     "true shape": at(*W)(array(shape=(True,))),
     "many dimensions": at(*W)(array(shape=[1] * 100)),
-    "a million dimensions": at(*W)(array(shape=[2**60] * 10**6)),
+    "a hundred thousand dimensions": at(*W)(array(shape=[2**60] * 10**5)),
     "object array": at(*W)(array("|O")),
     "object memory": at("memory", "inverse")(array("|O", (1,))),
     "structured array": at(*W)(array("<f8,<f8")),

@@ -65,21 +65,18 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with contextlib.suppress(FileNotFoundError):
         older = os.stat(path)
     if older is not None and not stat.S_ISREG(older.st_mode):
-        with open(path, "wb") as file:  # a folder is refused here
-            yield file
+        with open(path, "wb") as direct:  # a folder is refused here
+            yield direct
         return
     final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
     _remove_abandoned(final)
-    temporary = _beside(final, f"{secrets.token_hex(8)}.part")
     # Private until it is complete if the older file may be, else as the umask has it.
-    mode = 0o666 if older is None else 0o600
-    file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+    file = _temporary(final, 0o666 if older is None else 0o600)
+    temporary = Path(file.name)
     try:
         with file:
-            with contextlib.suppress(OSError):  # some file systems have no locks
-                _lock(file.fileno())
             yield file
             file.flush()
             if older is not None:
@@ -88,7 +85,10 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 with contextlib.suppress(OSError):  # some file systems have no permissions
                     os.chmod(temporary, stat.S_IMODE(older.st_mode))
             os.fsync(file.fileno())
-        os.replace(temporary, final)
+            if os.name != "nt":  # while the lock says that it is being written
+                os.replace(temporary, final)
+        if os.name == "nt":  # which renames no open file
+            os.replace(temporary, final)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -160,6 +160,22 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 def _beside(final: Path, ending: str) -> Path:
     """Return the hidden path of a file that belongs to `final`, whose name may be of any length."""
     return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
+
+
+def _temporary(final: Path, mode: int) -> IO[bytes]:
+    """Return a new file beside `final` with a lock on it, which says that it is being written."""
+    while True:
+        path = _beside(final, f"{secrets.token_hex(8)}.part")
+        file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        try:
+            _lock(file.fileno())
+            if _is_at(file.fileno(), path):
+                return file
+        except BlockingIOError:
+            pass
+        except OSError:  # some file systems have no locks
+            return file
+        file.close()  # another writer of the same file took it for abandoned
 
 
 def _remove_abandoned(final: Path) -> None:
