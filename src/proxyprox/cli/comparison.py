@@ -139,7 +139,7 @@ def panels(
     sizes = {(row["panel"], row["method"]): row for row in step_sizes}
     ends, found = summary.last_rows(rows), []
     for panel in dict.fromkeys(end["panel"] for end in ends):
-        here = {end["method"]: end for end in ends if end["panel"] == panel}
+        here = {end["method"]: dict(end) for end in ends if end["panel"] == panel}
         base = next((name for name in here if name in summary.BASELINES), None)
         level = None if base is None else here[base]["suboptimality_median"]
         reached = {} if level is None else summary.first_reaching(rows, level)
