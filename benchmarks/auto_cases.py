@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from proxyprox import datasets
-from proxyprox.experiments.contest import minimiser
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import ScaledProxy
 
 RELATIVE_L2 = 1e-6
@@ -50,7 +50,7 @@ def _optimum(target: Callable[[], Any]) -> float:
     loss = target()
     if isinstance(loss, pp.Quadratic):
         return loss.value(loss.minimiser())
-    return float(loss.value(minimiser(loss, loss.zeros(), tol=1e-11)))
+    return float(loss.value(minimise_exactly(loss, loss.zeros(), tol=1e-11)))
 
 
 def label_free(target: Any, seed: int) -> Any:

@@ -33,10 +33,9 @@ from proxyprox import (
     Steps,
     minimize,
 )
-from proxyprox._util.arrays import Vector, zeros_like
+from proxyprox._util.arrays import Vector
 from proxyprox.experiments.records import Point
-from proxyprox.inner import Auto
-from proxyprox.subproblem import Subproblem
+from proxyprox.inner.exact import minimise_exactly
 
 GRID = 9
 """Step sizes tried for each method."""
@@ -134,16 +133,6 @@ def named(name: str, inner_steps: int) -> Contender:
     """Return the contender of that name."""
     known = {c.name: c for c in (*published(inner_steps), *exact(), yardstick())}
     return known[name]
-
-
-def minimiser(loss: Any, start: Vector, *, tol: float = 1e-12, penalty: Any = None) -> Vector:
-    """Return the minimiser of a smooth loss (plus a penalty), to a gradient of norm ``tol``.
-
-    A loss is the subproblem of its own proxy without a linear or a proximal term.
-    """
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
-    return solver.solve(phi, start, Residual(tol), {}, np.random.default_rng(0)).w
 
 
 LEDGER_FIELDS = (
@@ -295,7 +284,7 @@ def _empirical_risk(problem: Problem, seed: Any, watch: _Watch) -> tuple[Vector,
             seen = np.flatnonzero(counts)
             weights = counts[seen] * objective.sample_weight[seen]
             part = objective.rows(seen, sample_weight=weights)
-            w = minimiser(part, w, tol=1e-9, penalty=problem.penalty)
+            w = minimise_exactly(part, w, tol=1e-9, penalty=problem.penalty)
         ledger = {
             "target_gradients": spent,
             "target_samples": int(counts.sum()),

@@ -13,9 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from proxyprox import GLM, Problem, datasets, logistic_regression
 from proxyprox._util.validation import fraction, message, positive, whole
-from proxyprox.experiments.contest import exact, marks, minimiser, named, play, published, yardstick
+from proxyprox.experiments.contest import exact, marks, named, play, published, yardstick
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.tournament import Entry, Job
+from proxyprox.inner.exact import minimise_exactly
 
 SUBSAMPLED = "subsampled proxy"
 BUILT_IN = "breast_cancer"
@@ -206,4 +207,4 @@ def _built(dataset: str, relative_l2: float) -> GLM:
 def _best_value(dataset: str, relative_l2: float) -> float:
     target = _built(dataset, relative_l2)
     with threadpool_limits(1):
-        return target.value(minimiser(target, target.zeros()))
+        return target.value(minimise_exactly(target, target.zeros()))

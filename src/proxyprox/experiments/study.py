@@ -66,13 +66,13 @@ from proxyprox.experiments.contest import (
     Contender,
     fit_rows_seen,
     marks,
-    minimiser,
     play_and_keep,
     yardstick,
 )
 from proxyprox.experiments.records import Point
 from proxyprox.experiments.study_config import Choice, Config
 from proxyprox.experiments.tournament import Entry, Job
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 
 BUILT_IN = "sklearn:"
@@ -675,7 +675,8 @@ def study(config: Config, base: Path) -> Study:
         penalty = _penalty(config, target)
         start = target.zeros()
         # The proximal gradient method is not worth pushing to the last digit.
-        best = minimiser(target, start, tol=1e-12 if penalty is None else 1e-9, penalty=penalty)
+        tol = 1e-12 if penalty is None else 1e-9
+        best = minimise_exactly(target, start, tol=tol, penalty=penalty)
         slope = target.gradient(best)
         residual = norm(slope) if penalty is None else penalty.distance(best, slope)
         # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
