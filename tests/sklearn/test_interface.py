@@ -26,12 +26,11 @@ def test_minus_one_that_may_be_a_class_is_refused(binary):
     with pytest.raises(ValueError, match=r"-1 could be a class.*unlabelled=None"):
         ProxyLogisticRegression().fit(X, 2 * y - 1)
     for y_bad, words in (
-        (np.where(y == 0, 0, -1), "only class 0 is labelled"),
-        (np.full(len(y), -1), "nothing is labelled"),
+        (np.where(y == 0, 0, -1), "only class 0"),
+        (np.full(len(y), -1), "no label"),
     ):
-        with pytest.raises(ValueError, match=words) as caught:
+        with pytest.raises(ValueError, match=rf"y must .*{words}.*unlabelled=None"):
             ProxyLogisticRegression().fit(X, y_bad)
-        assert "code the classes" not in str(caught.value)
     model = ProxyLogisticRegression(unlabelled=None).fit(X[:60], 2 * y[:60] - 1, X_proxy=X[60:])
     assert model.classes_.tolist() == [-1, 1]
 

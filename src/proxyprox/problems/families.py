@@ -49,9 +49,44 @@ class Family(Protocol):
     def constant(self, targets: Array) -> Array:
         """Return the part of each row's loss that does not depend on w."""
 
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return each row's loss."""
+
+    def slope(self, z: Array, t: Array) -> Array:
+        """Return the derivative of each row's loss in ``z``."""
+
+    def expected_curvature(self, z: Array) -> Array:
+        """Return the mean curvature over labels that the model itself would draw at ``z``."""
+
+    def link(self, mean: Array) -> Array:
+        """Return ``z`` for a mean, given as a NumPy array."""
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean of targets of shape (n, outputs), as the constant model predicts it."""
+
+
+class CanonicalFamily:
+    """A family with its canonical link: loss ``A(z) − t·z`` plus what no parameter changes."""
+
+    def loss(self: Any, z: Array, t: Array) -> Array:
+        """Return ``A(z) − t·z`` plus the constant."""
+        return self.log_partition(z) - t * z + self.constant(t)
+
+    def slope(self: Any, z: Array, t: Array) -> Array:
+        """Return ``A'(z) − t``."""
+        return self.mean(z) - t
+
+    def expected_curvature(self: Any, z: Array) -> Array:
+        """Return ``A''(z)``."""
+        return self.variance(z)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean of the targets."""
+        return np.asarray(weights @ targets / weights.sum())
+
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(CanonicalFamily):
     """Least squares: ``A(z) = z²/2``, loss ``(z − y)²/2``."""
 
     outputs = 1
@@ -74,13 +109,17 @@ class Linear:
         """Return ones."""
         return namespace(z).ones_like(z)
 
+    def link(self, mean: Array) -> Array:
+        """Return the mean."""
+        return mean
+
     def constant(self, targets: Array) -> Array:
         """Return y²/2, so that a perfect fit has loss zero."""
         return targets * targets / 2
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(CanonicalFamily):
     """Binary classification: ``A(z) = log(1 + eᶻ)``; the second of the two classes is positive."""
 
     classes: tuple[Any, ...] = (0, 1)
@@ -113,13 +152,21 @@ class Logistic:
         s = self.mean(z)
         return s * (1 - s)
 
+    def link(self, mean: Array) -> Array:
+        """Return the log-odds."""
+        return np.log(mean) - np.log1p(-mean)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the share of the positive class, with half a label added to each class."""
+        return (weights @ targets + 0.5) / (weights.sum() + 1)
+
     def constant(self, targets: Array) -> Array:
         """Return zero."""
         return 0.0 * targets
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(CanonicalFamily):
     """Multinomial classification: ``A(z) = log Σ exp z_c`` over C ≥ 2 classes."""
 
     classes: tuple[Any, ...]
@@ -155,13 +202,32 @@ class Softmax:
         shifted = xp.exp(z - top)
         return shifted / xp.sum(shifted, axis=1, keepdims=True)
 
+    def loss(self, z: Array, t: Array) -> Array:
+        """Return minus the log-probability of each row's class."""
+        return self.log_partition(z) - namespace(z).sum(t * z, axis=1)
+
+    def variance(self, z: Array) -> Array:
+        """Return diag(p) − p pᵀ of each row."""
+        p = self.mean(z)
+        return p[:, :, None] * (np.eye(self.outputs) - p[:, None, :])
+
+    def link(self, mean: Array) -> Array:
+        """Return the log-frequencies, centred."""
+        logs = np.log(mean)
+        return logs - logs.mean()
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the class frequencies, with half a label added to each class."""
+        counts = weights @ targets + 0.5
+        return np.asarray(counts / counts.sum())
+
     def constant(self, targets: Array) -> Array:
         """Return zero."""
         return 0.0 * targets
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(CanonicalFamily):
     """Counts: ``A(z) = eᶻ``, the negative log-likelihood up to ``log y!``. H is unbounded."""
 
     outputs = 1
@@ -190,6 +256,14 @@ class Poisson:
     def variance(self, z: Array) -> Array:
         """Return eᶻ."""
         return self.log_partition(z)
+
+    def link(self, mean: Array) -> Array:
+        """Return log mean."""
+        return np.log(mean)
+
+    def base_rate(self, targets: Array, weights: Array) -> Array:
+        """Return the mean; without a single event its logarithm would be minus infinity."""
+        return np.maximum(super().base_rate(targets, weights), 0.5 / weights.sum())
 
     def constant(self, targets: Array) -> Array:
         """Return zero."""

@@ -34,8 +34,8 @@ from proxyprox._util.validation import (
 )
 from proxyprox.problems.design import Design
 from proxyprox.sklearn.estimators import ProxyGLM
+from proxyprox.sklearn.fitting import moment_of
 from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_mark, is_missing, mark_of
-from proxyprox.sklearn.moments import moment_of
 
 if TYPE_CHECKING:
     import sqlite3
