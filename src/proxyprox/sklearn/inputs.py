@@ -43,6 +43,11 @@ class ProxyWarning(UserWarning):
     """The labels or the proxy's rows do not look as if they were meant that way."""
 
 
+def warn(text: str, stacklevel: int = 5) -> None:
+    """Warn in the name of the line that called the estimator."""
+    warnings.warn(text, ProxyWarning, stacklevel=stacklevel)
+
+
 # -- settings -----------------------------------------------------------------------------------
 
 
@@ -434,77 +439,48 @@ def proxy_rows(X_proxy: Any, columns: int, names: Array | None) -> Any:
 
 # Rows of X below which nothing can be told, and rows, evenly spaced, that are looked at.
 FEWEST, SAMPLE = 10, 1000
-# Median ratio of the columns' spreads, and median distance of their centres in standard
-# deviations, up to which two samples look alike.
+# Median ratio of the columns' spreads, and median distance of their centres in such spreads, up
+# to which two samples look alike.
 RATIO, SHIFT = 3.0, 3.0
-# A normal distribution's distance of quartiles, in standard deviations, and its standard
-# deviation, in mean deviations.
-NORMAL_IQR, NORMAL_MEAN = 1.349, 1.253
 
 
 def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
     n, N = X.shape[0], X_proxy.shape[0]
     if n == N:
-        warnings.warn(
-            f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation tools "
-            "would take it for one value a row and split it along with X. Pass another number of "
-            "rows, or give the unlabelled rows in X with y = -1 and unlabelled=-1.",
-            ProxyWarning,
-            stacklevel=3,
+        warn(
+            f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation tools would "
+            "split it along with X. Pass another number of rows, or give the unlabelled rows in X "
+            "with y = -1 and unlabelled=-1."
         )
     if min(n, N) < FEWEST:
         return
-    ratio, shift = _difference(X[:: -(-n // SAMPLE)], X_proxy[:: -(-N // SAMPLE)])
+    (centre, spread), (other_centre, other_spread) = (
+        _centre_and_spread(Z[:: -(-Z.shape[0] // SAMPLE)]) for Z in (X, X_proxy)
+    )
+    ratio = _median(other_spread / spread, 1.0)
+    shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
     # Ten rows of one column may differ by more though they are alike.
     slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
     found = ""
     if not 1 / slack <= ratio <= slack:
         found = f"the median column's spread is {ratio:.2g} times that of X"
     elif shift > SHIFT:
-        found = f"the median column lies {shift:.2g} standard deviations away"
+        found = f"the median column lies {shift:.2g} times its spread away"
     if found:
-        text = f"X_proxy does not look like X: {found}. {TRANSFORM_BOTH}"
-        warnings.warn(text, ProxyWarning, stacklevel=3)
+        warn(f"X_proxy does not look like X: {found}. {TRANSFORM_BOTH}")
 
 
-def _difference(X: Any, other: Any) -> tuple[float, float]:
-    """Return the columns' median ratio of spreads, and the median distance of their centres.
+def _centre_and_spread(X: Any) -> tuple[Array, Array]:
+    """Return each column's median, and the mean distance from it of the entries that differ.
 
-    Quartiles tell the spread of a column; where half of its entries are zero or nearly all the
-    same, as in text, the size of the entries does, and nothing is said about a distance.
+    Sparse columns are taken to be zero but for a few entries, which tell the spread.
     """
-    ratio = _entry_sizes(other) / _entry_sizes(X)
-    if scipy.sparse.issparse(X) or scipy.sparse.issparse(other):
-        return _median(ratio, 1.0), 0.0
-    (centre, own), (other_centre, theirs) = _spreads(X), _spreads(other)
-    spread = ((own > 0) & (theirs > 0)).all(axis=0)
-    own, theirs = own[:, spread], theirs[:, spread]
-    apart = np.minimum(np.abs(other_centre - centre), np.abs(other.mean(axis=0) - X.mean(axis=0)))
-    shift = (apart[spread] / np.minimum(own, theirs)).min(axis=0)
-    logs = np.log(theirs / own)
-    milder = np.where(logs[0] * logs[1] > 0, np.sign(logs[0]) * np.abs(logs).min(axis=0), 0.0)
-    # Some columns by their spread, the others by the size of their entries.
-    ratio[spread] = np.exp(milder)
-    return _median(ratio, 1.0), _median(shift, 0.0) if 2 * spread.sum() >= len(spread) else 0.0
-
-
-def _spreads(X: Array) -> tuple[Array, Array]:
-    """Return the columns' medians, and two estimates of their standard deviations."""
-    low, centre, high = np.percentile(X, [25, 50, 75], axis=0)
-    deviation = np.abs(X - centre).mean(axis=0)
-    # Quartiles jump where values are few, mean deviations where tails are long: the milder counts.
-    return centre, np.array([(high - low) / NORMAL_IQR, NORMAL_MEAN * deviation])
-
-
-def _entry_sizes(X: Any) -> Array:
-    """Return the mean size of each column's entries that are not zero; NaN if it has none."""
-    total, count = np.ravel(abs(X).sum(axis=0)), np.ravel((X != 0).sum(axis=0))
-    if not scipy.sparse.issparse(X):
-        middle = np.median(np.abs(X), axis=0)
-        # A rare value must not hide what all others are.
-        total = np.where(middle > 0, middle * count, total)
-    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    sparse = scipy.sparse.issparse(X)
+    centre = np.zeros(X.shape[1]) if sparse else np.median(X, axis=0)
+    away = abs(X if sparse else X - centre)
+    total, count = np.ravel(away.sum(axis=0)), np.ravel((away != 0).sum(axis=0))
+    return centre, np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
 def _median(values: Array, default: float) -> float:
