@@ -26,7 +26,7 @@ def test_minus_one_that_may_be_a_class_is_refused(binary):
     with pytest.raises(ValueError, match=r"-1 could be a class.*unlabelled=None"):
         ProxyLogisticRegression().fit(X, 2 * y - 1)
     for y_bad, words in (
-        (np.where(y == 0, 0, -1), "only class 0"),
+        (np.where(y == 0, 0, -1), "one class, 0"),
         (np.full(len(y), -1), "no label"),
     ):
         with pytest.raises(ValueError, match=rf"y must .*{words}.*unlabelled=None"):
@@ -57,7 +57,7 @@ def test_wrong_settings_are_named(binary, settings, match):
 
 def test_proxy_of_other_columns_is_refused(binary):
     X, y, _ = binary
-    with pytest.raises(ValueError, match=r"X_proxy must be of X's 6 columns.*transform_input"):
+    with pytest.raises(ValueError, match=r"X_proxy must be .*6 features.*transform_input"):
         ProxyLogisticRegression().fit(X[:50], y[:50], X_proxy=X[50:, :3])
 
 
@@ -140,9 +140,9 @@ def test_a_proxy_of_other_names_is_refused(binary, kind):
     turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
     model = kind(n_steps=2, alpha=0.1).fit(frame[:90], y[:90], X_proxy=frame[90:])
     for method in (model.partial_fit, model.fit):
-        with pytest.raises(ValueError, match=r"X_proxy must be .*order.*X_proxy\[X.columns\]"):
+        with pytest.raises(ValueError, match=r"X_proxy must be .*order"):
             method(frame[:90], y[:90], X_proxy=turned[90:])
-        with pytest.raises(ValueError, match=r"got the column 'z'\. X's columns are a, b"):
+        with pytest.raises(ValueError, match=r"X_proxy must be .*unseen.*- z"):
             method(frame[:90], y[:90], X_proxy=strange[90:])
     # Names on one side only say nothing.
     model.fit(frame[:90], y[:90], X_proxy=X[90:])

@@ -18,15 +18,17 @@ from proxyprox.intervals import Interval
 from proxyprox.problems.design import Design
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson, Softmax
 from proxyprox.sklearn import fitting, inference, inputs
-from proxyprox.sklearn.inputs import ProxyWarning
 
 Array = Any
+
+WHICH = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
 
 
 class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
     family: Family
+    deviance_power: ClassVar[int] = 0
     # Of all fits so far: labelled rows, moment of the others, parameters.
     _rows: Any = None
     _others: Any = None
@@ -58,9 +60,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Say that sparse inputs are welcome."""
+        """Say that sparse inputs are welcome, and whether labels may be negative."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.target_tags.positive_only = self.deviance_power > 0
         return tags
 
     # -- fitting ----------------------------------------------------------------------------
@@ -117,25 +120,21 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Add rows to those kept, and fit them all."""
         (X, y, labelled), family, intercept = data, self.family, settings.fit_intercept
         if X_proxy is not None:
-            names = getattr(self, "feature_names_in_", None)
-            X_proxy = inputs.proxy_rows(X_proxy, X.shape[1], names)
+            X_proxy = inputs.proxy_rows(self, X_proxy)
             if self._rows is None:
                 inputs.warn_if_suspicious(X, X_proxy)
         rows, others = self._rows, self._others
         if others is not None and len(others[0]) != X.shape[1] + intercept:
             allowed, remedy = "as in the last fit", "Set it back, or fit all rows at once."
             raise ValueError(message("fit_intercept", "another value", allowed, remedy))
-        more = fitting.unlabelled_moment(X, ~labelled, X_proxy, intercept=intercept)
-        if more is not None and others is not None:
-            more = fitting.pool(fitting.Moment(*others), more)
+        moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         if labelled.any():
             rows = inputs.append_rows(rows, X, y, sample_weight, labelled)
         # As plain tuples, which every way of storing an estimator can store.
         self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
-        self._others = others if more is None else tuple(more)
+        self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
-        moment = None if self._others is None else fitting.Moment(*self._others)
         teacher = None
         if y_proxy is not None:
             scale = None if moment is None else moment.top
@@ -148,9 +147,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_labels_ = int(rows.X.shape[0])
         self._w = found.w
         self.coef_, self.intercept_ = self._shape(found.w)
-        self.alpha_, self.n_steps_, self.power_ = found.alpha, found.steps, found.power
-        self.taught_ = found.taught
-        self.cv_curve_ = found.curve
+        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = found.trial
+        self.power_ = found.estimate.power if power is None else power
         self._rectifier = found.rectifier
         self.inference_note_, self.excess_ = found.estimate.note, found.estimate.excess
         self.coef_debiased_, self.intercept_debiased_ = self._shape(found.estimate.w)
@@ -175,10 +173,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         if self.fit_intercept:
             return matrix[:, :-1].copy(), matrix[:, -1].copy()
         return matrix.copy(), np.zeros(len(matrix))
-
-    def _clip_mean(self, mean: Array) -> Array:
-        """Return a mean label moved into the range that labels have."""
-        return mean
 
     # -- after fitting ----------------------------------------------------------------------
 
@@ -235,8 +229,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
         spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
         reach = inference.quantile(level, self.n_labels_) * spread
-        ends = [self._clip_mean(end) for end in (centre, centre - reach, centre + reach)]
-        return Interval(*(end if len(end) > 1 else float(end[0]) for end in ends))
+        if len(centre) > 1:
+            return Interval(*np.clip([centre, centre - reach, centre + reach], 0.0, 1.0))
+        # Into the range that means have.
+        limits = self.family.mean(np.array([-np.inf, np.inf]))
+        ends = np.clip([centre[0], centre[0] - reach[0], centre[0] + reach[0]], *limits)
+        return Interval(*ends.tolist())
 
     def _predictors(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -257,14 +255,6 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     deviance_power : int
         Power of the Tweedie deviance that ``score`` explains: 0 normal, 1 Poisson, 2 Gamma.
     """
-
-    deviance_power: ClassVar[int] = 0
-
-    def __sklearn_tags__(self) -> Any:
-        """Say whether labels may be negative."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.deviance_power > 0
-        return tags
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
         """Add labelled rows (and inputs without labels) and resume from the last fit.
@@ -320,9 +310,6 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     def _shape(self, w: Array) -> tuple[Array, float]:
         coef, intercept = super()._shape(w)
         return coef[0], float(intercept[0])
-
-    def _clip_mean(self, mean: Array) -> Array:
-        return np.maximum(mean, 0.0) if self.deviance_power else mean
 
 
 class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
@@ -491,24 +478,20 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, in the order of ``classes_``."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            # Both tails from the sigmoid itself: 1 − p would round small probabilities to zero.
-            return np.hstack([scipy.special.expit(-scores), scipy.special.expit(scores)])
-        return np.asarray(scipy.special.softmax(scores, axis=1))
+        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of each class's probability."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            return np.hstack([scipy.special.log_expit(-scores), scipy.special.log_expit(scores)])
-        return np.asarray(scipy.special.log_softmax(scores, axis=1))
+        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
 
     def predict(self, X: Any) -> Array:
         """Return the likeliest class of each row."""
-        scores = self._predictors(X)
-        codes = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        codes = self._class_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[codes])
+
+    def _class_scores(self, X: Any) -> Array:
+        scores = self._predictors(X)
+        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
@@ -526,12 +509,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         )
         skipped = every - np.size(y)
         if skipped and self._mark_is_assumed() and not self._marks_seen:
-            warnings.warn(
-                f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see. "
-                "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class.",
-                ProxyWarning,
-                stacklevel=2,
-            )
+            text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
+            inputs.warn(f"{text} {WHICH}", stacklevel=3)
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
@@ -549,38 +528,29 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         self._marks_seen = not labelled.all()
         empty = int((y[labelled] == "").sum()) if y.dtype.kind in "UTO" else 0
         if empty and self.unlabelled is not None:
-            warnings.warn(
-                f"y is '' in {empty} rows, which is taken for a class. If it marks rows without a "
-                "label, set unlabelled=''; if it is a class, unlabelled=None.",
-                ProxyWarning,
-                stacklevel=3,
-            )
+            text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
+            inputs.warn(f"{text} a label, set unlabelled=''; if not, unlabelled=None.", 4)
         classes, marked = np.unique(y[labelled]), int((~labelled).sum())
         doubtful = inputs.may_be_class(classes, marked, len(y) - marked) and -1 in y[~labelled]
         if not doubtful or not self._mark_is_assumed() or len(classes) < 2:
             return
         seen = f"y is -1 in {marked} of {len(y)} rows and one of {classes.tolist()} in the others"
-        remedy = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
         if 2 * marked <= len(y) or classes[0] < 0:
-            allowed = f"-1 or None where {seen}"
-            raise ValueError(message("unlabelled", self.unlabelled, allowed, remedy))
-        warnings.warn(
-            f"{seen}. These rows are taken as unlabelled. {remedy}", ProxyWarning, stacklevel=3
-        )
+            raise ValueError(
+                message("unlabelled", self.unlabelled, f"-1 or None where {seen}", WHICH)
+            )
+        inputs.warn(f"{seen}. These rows are taken as unlabelled. {WHICH}", 4)
 
     def _set_classes(self, y: Array) -> None:
         classes = np.unique(y)
         if len(classes) < 2:
-            got = f"only class {classes.tolist()[0]!r}" if len(classes) else "no label"
+            got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
             raise ValueError(
                 f"y must hold labels of two classes at least, got {got}. Label rows of another "
                 "class, too. If -1 could be a class, set unlabelled=None and pass rows without a "
                 "label as X_proxy."
             )
         self.classes_ = classes
-
-    def _clip_mean(self, mean: Array) -> Array:
-        return np.clip(mean, 0.0, 1.0)
 
 
 class ProxyPoissonRegressor(ProxyRegressor):
@@ -629,7 +599,7 @@ class ProxyPoissonRegressor(ProxyRegressor):
         if y.any():
             return found
         # Unequal weights: as many equal ones as would give a mean of the same variance.
-        n = len(y) if weights is None else weights.sum() ** 2 / (weights**2).sum()
+        n = weights.sum() ** 2 / (weights**2).sum()
         high = float(np.fmax(found.high, -np.log1p(-level) / n))
         text = (
             f"All {len(y)} labelled counts are zero: the upper end of the interval, {high:.2g}, is "

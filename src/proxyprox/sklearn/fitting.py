@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,17 +98,17 @@ def moment_of(design: Design, weights: Array | None = None) -> Moment:
 
 
 def unlabelled_moment(
-    X: Any, unlabelled: Array, X_proxy: Any | None, *, intercept: bool
+    known: Sequence[Any] | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
 ) -> Moment | None:
-    """Return the moment of all rows without a label; None if there are none."""
-    found = None
+    """Return the moment of all rows without a label, known ones included; None if there are none."""
+    found = [] if known is None else [Moment(*known)]
     if unlabelled.any():
         # By weights: a copy of the unlabelled rows would double the memory.
-        found = moment_of(Design(X, intercept=intercept, checked=True), unlabelled.astype(float))
+        design = Design(X, intercept=intercept, checked=True)
+        found.append(moment_of(design, unlabelled.astype(np.float64)))
     if X_proxy is not None:
-        more = moment_of(Design(X_proxy, intercept=intercept, checked=True))
-        found = more if found is None else pool(found, more)
-    return found
+        found.append(moment_of(Design(X_proxy, intercept=intercept, checked=True)))
+    return reduce(pool, found) if found else None
 
 
 def pool(first: Moment, second: Moment) -> Moment:
@@ -340,15 +341,26 @@ Folds = Sequence[tuple[Array, Array]]
 Shares = Mapping[Candidate, Array]
 
 
+class Trial(NamedTuple):
+    """What cross-validation found for a candidate: steps, losses, predictions of held-out rows."""
+
+    candidate: Candidate
+    steps: int
+    curve: Array
+    losses: Array
+    held_out: Array
+
+    @property
+    def score(self) -> float:
+        """The least held-out loss."""
+        return float(self.curve[self.steps])
+
+
 class Learned(NamedTuple):
     """What a fit found."""
 
     w: Array
-    alpha: float
-    steps: int
-    power: float | None
-    taught: bool
-    curve: Array
+    trial: Trial
     rectifier: Array
     estimate: inference.Estimate
 
@@ -403,21 +415,6 @@ def _subspace(X: Any, moment: Moment, known: Sequence[Array]) -> Array | None:
     return np.linalg.qr(np.hstack(parts))[0]
 
 
-class Trial(NamedTuple):
-    """What cross-validation found for a candidate: steps, losses, predictions of held-out rows."""
-
-    candidate: Candidate
-    steps: int
-    curve: Array
-    losses: Array
-    held_out: Array
-
-    @property
-    def score(self) -> float:
-        """The least held-out loss."""
-        return float(self.curve[self.steps])
-
-
 class Fit:
     """A fit of labelled rows, given the moment of all inputs and perhaps a teacher or a start."""
 
@@ -434,10 +431,8 @@ class Fit:
         self.teacher, self.start = teacher, start
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
         self.plain = self._loss(family, 0.0)
-        self.counts = np.ones(self.design.rows) if rows.weights is None else rows.weights
-        labels, parameters = self.design.rows, self.plain.dim
         # Whether labels are many, and a path cheap enough, for a thorough search.
-        self.fine = FEW < labels <= FINE / parameters
+        self.fine = FEW < self.design.rows <= FINE / self.plain.dim
         self.losses = {
             alpha: self._loss(family, alpha * (1 - settings.l1_ratio)) for alpha in self._alphas()
         }
@@ -447,7 +442,10 @@ class Fit:
 
     def _alphas(self) -> Sequence[float]:
         """Return the strengths of the penalty to try."""
-        ratio, proxy = self.settings.l1_ratio, label_free(self.plain, self.moment, self.counts)
+        ratio, proxy = (
+            self.settings.l1_ratio,
+            label_free(self.plain, self.moment, self.rows.weights),
+        )
         if self.settings.alpha is not None:
             return list(self.settings.alpha)
         if ratio > 0:
@@ -462,7 +460,7 @@ class Fit:
         """Return the path of a candidate on some of the labelled rows, or on all."""
         loss, chosen = self.losses[candidate.alpha], slice(None) if rows is None else rows
         loss = loss if rows is None else loss.rows(rows)
-        proxy = label_free(loss, self.moment, self.counts[chosen])
+        proxy = label_free(loss, self.moment, self.rows.weights[chosen])
         w0 = proxy.w0 if self.start is None else self.start
         objective: Any = loss
         if self.teacher is not None and candidate.power != 0.0:
@@ -479,42 +477,41 @@ class Fit:
 
     def learn(self) -> Learned:
         """Choose a candidate and the number of steps, and fit all labelled rows so."""
-        if self.settings.n_steps == "converged":
-            return self._learn_to_the_end()
+        plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
-        small = self.design.rows * self.plain.dim <= SMALL_PRODUCT
+        small = self.design.rows * plain.dim <= SMALL_PRODUCT
         with threadpool_limits(1, user_api="blas") if small else nullcontext():
-            trial, shares = self._cross_validate()
-            w = self._average(shares)
-        (alpha, power, taught), steps, curve, _, held_out = trial
-        estimate = inference.estimate_of(self.plain, w, self.teacher, power)
-        residuals = inference.targets_of(self.plain) - held_out
-        rectifier = inference.rectifier_of(residuals, self.plain)
-        power = estimate.power if power is None else power
-        return Learned(w, alpha, steps, power, taught, curve, rectifier, estimate)
+            if self.settings.n_steps == "converged":
+                w, trial = self._minimise()
+            else:
+                trial, shares = self._cross_validate()
+                w = self._average(shares)
+        estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power)
+        rectifier = inference.rectifier_of(inference.targets_of(plain) - trial.held_out, plain)
+        return Learned(w, trial, rectifier, estimate)
 
-    def _learn_to_the_end(self) -> Learned:
+    def _minimise(self) -> tuple[Array, Trial]:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""
         (alpha, loss), *_ = self.losses.items()
         path, plain, teacher = self.path(Candidate(alpha)), self.plain, self.teacher
-        objective, start, power = loss, path.w, self.settings.power
+        start, power = path.w, self.settings.power
         if teacher is None:
             power = 0.0
         else:
             start = teacher.student
             if power is None:
                 power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
-            objective = inference.paired(loss, teacher, power) if power else loss
+        objective = inference.paired(loss, teacher, power) if teacher and power else loss
         w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
         if alpha == 0:
             w = inference.centre_classes(w, plain.family.outputs)
-        estimate = inference.estimate_of(plain, w, teacher, power)
-        residuals = inference.targets_of(plain) - inference.means(self.design, plain.family, w)
+        targets = inference.targets_of(plain)
+        residuals = targets - inference.means(self.design, plain.family, w)
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
         spare = self.design.rows / max(self.design.rows - self.design.width, 1)
         mean = residuals.mean(axis=0)
-        rectifier = inference.rectifier_of(mean + np.sqrt(spare) * (residuals - mean), plain)
-        return Learned(w, alpha, -1, power, False, np.zeros(0), rectifier, estimate)
+        held_out = targets - mean - np.sqrt(spare) * (residuals - mean)
+        return w, Trial(Candidate(alpha, power), -1, np.zeros(0), np.zeros(0), held_out)
 
     def _average(self, shares: Shares) -> Array:
         """Follow the paths on all labelled rows, and average the points by their shares."""
@@ -561,7 +558,7 @@ class Fit:
             return best, {best.candidate: np.eye(best.steps + 1)[-1]}
         # Least squares is a likelihood in units of the noise; other losses are one as they are.
         linear = isinstance(self.plain.family, Linear)
-        unit = self.counts.sum() / (2 * max(best.score, 1e-300) if linear else 1.0)
+        unit = self.rows.weights.sum() / (2 * max(best.score, 1e-300) if linear else 1.0)
         raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in group}
         total = sum(float(weights.sum()) for weights in raw.values())
         return best, {candidate: weights / total for candidate, weights in raw.items()}
@@ -569,25 +566,22 @@ class Fit:
     def _split(self) -> Folds:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
         rows, cv, n = self.rows, self.settings.cv, self.design.rows
-        classifier = hasattr(self.plain.family, "classes")
+        # The user's splitter sees the rows of weight zero, too, which are then left out.
+        y, kept, classifier = rows.all_y, rows.kept, hasattr(self.plain.family, "classes")
         if cv is None:
-            splits, repeats = (10 if self.fine else 5), 1
-            if n <= FEW and n * self.plain.dim <= LIGHT:
-                splits, repeats = 3, 5
+            few = n <= FEW and n * self.plain.dim <= LIGHT
             smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0
             kind = RepeatedStratifiedKFold if smallest >= 2 else RepeatedKFold
-            splits = min(splits, smallest if smallest >= 2 else n)
+            most = 3 if few else 10 if self.fine else 5
+            splits = min(most, smallest if smallest >= 2 else n)
             if splits < 2:
                 return []
-            split = kind(
-                n_splits=splits, n_repeats=repeats, random_state=self.settings.random_state
-            )
-            return list(split.split(np.zeros(n), rows.y))
-        # The user's splitter sees the rows of weight zero, too, which are then left out.
-        y, place = rows.all_y, np.cumsum(rows.kept) - 1
+            seed, y, kept = self.settings.random_state, rows.y, np.ones(n, dtype=bool)
+            cv = kind(n_splits=splits, n_repeats=5 if few else 1, random_state=seed)
+        place = np.cumsum(kept) - 1
         try:
             found = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
-            mapped = [tuple(place[part[rows.kept[part]]] for part in split) for split in found]
+            mapped = [tuple(place[part[kept[part]]] for part in split) for split in found]
         except (TypeError, ValueError, IndexError) as error:
             allowed = "a number of folds, 2 or more, a splitter, a list of splits or None"
             raise ValueError(message("cv", cv, allowed, str(error))) from error

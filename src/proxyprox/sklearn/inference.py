@@ -162,7 +162,7 @@ class Teacher:
 
 
 def soft_loss(
-    design: Design, family: Family, answers: Array, weights: Array | None, l2: float = 0.0
+    design: Design, family: Family, answers: Array, weights: Array, l2: float = 0.0
 ) -> Any:
     """Return the loss for answers that are probabilities or means, shape (n, C)."""
     if not hasattr(family, "classes"):
@@ -194,16 +194,16 @@ def teacher_of(
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
-    weights = None
     if X_proxy is None:
         # By weights: a copy of the unlabelled rows would double the memory.
-        where, there, weights = X, answers, (~labelled).astype(np.float64)
+        where, there = X, answers
     elif labelled.all():
         where, there = X_proxy, answers[-N:]
     else:
         stack = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.vstack
         where = stack([X[~labelled], X_proxy])
         there = np.vstack([answers[:n][~labelled], answers[n:]])
+    weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
@@ -213,7 +213,6 @@ def teacher_of(
     # Without answers on the labelled rows the student answers in the teacher's place.
     own = Design(rows.X, intercept=intercept, checked=True)
     here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
-    weights = np.ones(design.rows) if weights is None else weights
     return Teacher(student, exact.gradient(student), here, exact, design, there, weights)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.metrics import get_scorer
-from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import (
@@ -31,7 +31,7 @@ from proxyprox._util.validation import (
     whole,
 )
 from proxyprox.problems.design import require_squares
-from proxyprox.problems.families import Family
+from proxyprox.problems.families import Family, label_array
 
 Array = Any
 Check = Callable[[str, Any], Any]
@@ -94,8 +94,8 @@ CHECKS: dict[str, Check] = {
 
 # -- labels, and rows without one ---------------------------------------------------------------
 
+# The mark of a row without a label that a setting stands for, unless it looks like a class.
 ASSUMED = {"auto": -1}
-"""The mark of a row without a label that a setting stands for, unless it looks like a class."""
 
 
 def mark_of(unlabelled: Any) -> Any:
@@ -143,7 +143,7 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
     if kind == "O":
         marked = np.array([is_mark(value, mark) for value in values], dtype=bool)
-        return _fill_objects(values, missing, missing | marked)
+        return _fill_objects(values, missing, marked)
     if mark is None or text != (kind in "UST"):
         return y, np.ones(len(values), dtype=bool)
     labelled = ~(missing if is_missing(mark) else missing | (values == mark))
@@ -176,44 +176,32 @@ def _missing_rows(values: Array) -> Array:
 
 def _label_vector(y: Any) -> Array | None:
     """Return labels as a flat array of numbers, text or objects; None for what is none."""
-    if isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y):
-        # numpy would turn the number -1 among strings into the string "-1".
-        values = np.empty(len(y), dtype=object)
-        values[:] = y
-        return values
+    # numpy would turn the number -1 among strings into the string "-1".
+    mixed = isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y)
     try:
-        values = np.asarray(y)
+        values = np.asarray(y, dtype=object if mixed else None)
     except ValueError:
         return None
     if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
         values = values.ravel()
     if values.ndim != 1:
         return None
-    kind = values.dtype.kind
-    if kind in "cmMV":
-        got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(kind, "")
-        text = message("y", got, "labels that are numbers or text", remedy)
+    if values.dtype.kind == "c":
         # The first words are scikit-learn's, which its own checks of estimators look for.
-        raise ValueError(f"Complex data not supported: {text}" if kind == "c" else text)
-    return values
+        raise ValueError(f"Complex data not supported: y must be real. {INSTEAD['c']}")
+    return values if values.dtype.kind == "O" else label_array(values)
 
 
-def _fill_objects(values: Array, missing: Array, unlabelled: Array) -> tuple[Array, Array]:
+def _fill_objects(values: Array, missing: Array, marked: Array) -> tuple[Array, Array]:
     """Return objects as labels of one kind, and which rows have one."""
-    known = values[~unlabelled].tolist()
-    if not known:
-        return np.zeros(len(values), dtype=int), ~unlabelled
-    text = [isinstance(value, str) for value in known]
-    if any(text) and not all(text):
-        other = known[text.index(False)]
-        remedy = "Set unlabelled to the value that marks rows without a label, or use None there."
-        raise ValueError(message("y", other, "labels of one kind, text or numbers", remedy))
+    labelled = ~(missing | marked)
+    if not labelled.any():
+        return np.zeros(len(values), dtype=int), labelled
+    known = label_array(values[labelled])
     filled = values.copy()
     # A number that marks rows is kept, so that it can be asked whether it is a class.
-    filled[unlabelled if all(text) else missing] = known[0]
-    if all(isinstance(value, (numbers.Number, np.bool_)) for value in known):
-        filled = np.array(filled.tolist())
-    return filled, ~unlabelled
+    filled[missing if known.dtype.kind in "biuf" else ~labelled] = known[0].item()
+    return np.array(filled.tolist()), labelled
 
 
 def may_be_class(known: Array, marked: int, labelled: int) -> bool:
@@ -236,8 +224,8 @@ def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, A
     return _safe_indexing(X, rows), np.asarray(labels).ravel()[rows], weights
 
 
+# The scored estimator's own mark.
 FROM_ESTIMATOR = "the estimator's"
-"""The scored estimator's own mark."""
 
 
 def _score_labelled(
@@ -299,38 +287,31 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     They are labels, or probabilities: of the second class for two classes, of every class
     otherwise; numbers for regressors.
     """
-    got = f"an array of shape {given.shape}"
-    if given.ndim not in (1, 2) or len(given) != rows:
-        raise ValueError(message("y_proxy", got, f"one answer for each of {rows} rows"))
-    classes = getattr(family, "classes", None)
+    shape, classes = Words(f"an array of shape {given.shape}"), getattr(family, "classes", None)
+    if given.ndim not in (1, 2) or len(given) != rows or (classes is None and given.size != rows):
+        raise ValueError(message("y_proxy", shape, f"one answer for each of {rows} rows"))
     if classes is None:
-        if given.size != rows:
-            raise ValueError(message("y_proxy", got, "one number a row"))
         try:
             return np.asarray(family.encode(given.ravel()))[:, None]
         except (TypeError, ValueError) as error:
             raise type(error)(f"y_proxy: {error}") from error
-    known = np.isin(given, np.asarray(classes))
+    # Of two classes the family predicts the second only.
+    kept, known = slice(len(classes) - family.outputs, None), np.isin(given, np.asarray(classes))
     if given.ndim == 1 and known.all():
-        codes = family.encode(given)
-        onehot: Array = np.eye(len(classes))[np.asarray(codes, dtype=int)]
-        return onehot[:, len(classes) - family.outputs :]
-    if given.ndim == 1 and (family.outputs > 1 or given.dtype.kind != "f"):
+        return np.asarray(np.eye(len(classes))[family.encode(given).astype(int)][:, kept])
+    if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
         allowed = f"labels among {list(classes)}, or probabilities"
         raise ValueError(message("y_proxy", given[~known][0], allowed))
-    if given.dtype.kind not in "biuf":
-        got = Words(f"dtype {given.dtype}")
-        raise ValueError(message("y_proxy", got, "labels, or probabilities"))
     require_finite("y_proxy", given)
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
     if answers.shape[1] != len(classes):
         allowed = f"one column for each of the {len(classes)} classes"
-        raise ValueError(message("y_proxy", f"{answers.shape[1]} columns", allowed))
+        raise ValueError(message("y_proxy", shape, allowed))
     sums = answers.sum(axis=1)
     if (answers < 0).any() or not np.allclose(sums, 1.0, atol=1e-3):
-        got = f"rows that sum to {np.min(sums):g} … {np.max(sums):g}"
+        got = Words(f"rows that sum to {np.min(sums):g} … {np.max(sums):g}")
         raise ValueError(message("y_proxy", got, "probabilities that sum to one"))
-    return np.asarray(answers[:, len(classes) - family.outputs :], dtype=np.float64)
+    return np.asarray(answers[:, kept], dtype=np.float64)
 
 
 # -- rows ---------------------------------------------------------------------------------------
@@ -342,7 +323,7 @@ class Labelled:
 
     X: Any
     y: Array
-    weights: Array | None
+    weights: Array
     all_y: Array
     kept: Array
 
@@ -360,41 +341,48 @@ def name_argument(argument: str) -> Iterator[None]:
         raise kind(f"{argument} must be numbers: {error}") from error
 
 
-def validate(estimator: Any, X: Any, *y: Any, reset: bool = False, **options: Any) -> Any:
+def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
-    X, y = to_plain("X", X), tuple(to_plain("y", each) for each in y)
-    with name_argument("X" if not y else "X and y"):
+    X, y = to_plain(name, X), tuple(to_plain("y", each) for each in y)
+    with name_argument(name if not y else f"{name} and y"):
         found = validate_data(
-            estimator, X, *y, accept_sparse="csr", dtype=FLOATS, reset=reset, **options
+            estimator, X, *y, **{"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
         )
-    require_squares("X", found[0] if y else found)
+    require_squares(name, found[0] if y else found)
     return found
+
+
+def proxy_rows(estimator: Any, X_proxy: Any) -> Any:
+    """Return the unlabelled inputs as a matrix of X's columns, uncopied where they are one."""
+    with warnings.catch_warnings():
+        # Columns that are named on one side only say nothing.
+        warnings.filterwarnings("ignore", ".*feature names", UserWarning)
+        try:
+            return validate(estimator, X_proxy, name="X_proxy")
+        except ValueError as error:
+            text, hint = " ".join(str(error).split()), TRANSFORM_BOTH * ("feature" in str(error))
+            raise ValueError(f"X_proxy must be rows like those of X: {text} {hint}") from error
 
 
 def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labelled:
     """Return the labelled rows whose weight is not zero, below known inputs, labels and weights."""
-    weights, keep = None, labelled
-    if sample_weight is not None:
-        weights = check_weights(sample_weight, X)
-        # A row of weight zero must not even reach a fold.
-        keep = labelled & (weights > 0)
-        if not keep.any():
-            got = "zero for every labelled row"
-            raise ValueError(message("sample_weight", got, "positive for some labelled row"))
+    weights = np.ones(len(y)) if sample_weight is None else check_weights(sample_weight, X)
+    # A row of weight zero must not even reach a fold.
+    keep = labelled & (weights > 0)
+    if not keep.any():
+        got = "zero for every labelled row"
+        raise ValueError(message("sample_weight", got, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
-    own = None if weights is None else weights[keep]
     if known is None:
-        return Labelled(part, y[keep], own, y[labelled], keep[labelled])
-    blocks, labels, counts = [known[0], part], [known[1], y[keep]], [known[2], own]
+        return Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
+    blocks = [known[0], part]
     if any(scipy.sparse.issparse(block) for block in blocks):
         X = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
     else:
-        X = np.vstack(blocks).astype(np.float64, copy=False)
-    if any(each is not None for each in counts):
-        pairs = zip(counts, labels, strict=True)
-        own = np.concatenate([np.ones(len(y)) if c is None else c for c, y in pairs])
-    y = np.concatenate(labels)
-    return Labelled(X, y, own, y, np.ones(len(y), dtype=bool))
+        X = np.vstack(blocks)
+    y = np.concatenate([known[1], y[keep]])
+    weights = np.concatenate([known[2], weights[keep]])
+    return Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
 
 
 def check_weights(sample_weight: Any, X: Any) -> Array:
@@ -413,26 +401,6 @@ TRANSFORM_BOTH = (
     "A Pipeline transforms X only; Pipeline(..., transform_input=['X_proxy']) transforms both, "
     "after sklearn.set_config(enable_metadata_routing=True) and with set_fit_request(X_proxy=True)."
 )
-
-
-def proxy_rows(X_proxy: Any, columns: int, names: Array | None) -> Any:
-    """Return the unlabelled inputs as a matrix of X's columns, uncopied where they are one."""
-    given = to_plain("X_proxy", X_proxy)
-    with name_argument("X_proxy"):
-        checked = check_array(given, accept_sparse="csr", dtype=FLOATS, input_name="X_proxy")
-    if checked.shape[1] != columns:
-        got = Words(f"{checked.shape[1]} columns")
-        raise ValueError(message("X_proxy", got, f"of X's {columns} columns", TRANSFORM_BOTH))
-    own = None if names is None else _get_feature_names(given)
-    if own is not None and not np.array_equal(own, names):
-        strange = [column for column in own if column not in set(names)]
-        got = f"the column {strange[0]!r}" if strange else "them in another order"
-        shown = f"{', '.join(map(str, names[:10]))}{', …' * (len(names) > 10)}"
-        allowed = "of the columns of X by name, in the same order"
-        remedy = f"X's columns are {shown}. Pass X_proxy[X.columns]."
-        raise ValueError(message("X_proxy", Words(got), allowed, remedy))
-    require_squares("X_proxy", checked)
-    return checked
 
 
 # -- does the proxy look like X? ----------------------------------------------------------------
