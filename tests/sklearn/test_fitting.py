@@ -77,7 +77,7 @@ def test_wide_moments_keep_the_leading_directions(monkeypatch):
 def test_proxy_is_the_label_free_loss_to_second_order(X, family, y):
     design = Design(X, intercept=True)
     loss = GLM(design, np.asarray(y, dtype=int) if family != Linear() else y, family)
-    proxy = label_free(loss, moment_of(design))
+    proxy = label_free(loss, moment_of(design), loss.sample_weight)
     exact = GLM(design, None, family).hessian(proxy.w0)
     v = np.random.default_rng(2).normal(size=len(proxy.w0))
     np.testing.assert_allclose(proxy.hvp(proxy.w0, v), exact @ v, rtol=1e-9, atol=1e-12)
@@ -95,7 +95,7 @@ def test_low_rank_proxy_solves_exactly(monkeypatch):
     monkeypatch.setattr(fitting, "EXACT_WIDTH", 5)
     monkeypatch.setattr(fitting, "RANK", 6)
     loss = softmax_regression(X, np.arange(60) % 3)
-    proxy = label_free(loss, moment_of(loss.design))
+    proxy = label_free(loss, moment_of(loss.design), loss.sample_weight)
     v = rng.normal(size=60)
     solved = proxy.solve_shifted(v, eta=0.7)
     np.testing.assert_allclose(proxy.hvp(v, solved) + solved / 0.7, v, rtol=1e-8)
@@ -122,7 +122,8 @@ def test_reduction_changes_nothing(monkeypatch, classes, teacher):
 def problem(binary):
     X, y, _ = binary
     loss = logistic_regression(X[:80], y[:80], intercept=True)
-    return Problem(loss, label_free(loss, moment_of(Design(X, intercept=True))))
+    moment = moment_of(Design(X, intercept=True))
+    return Problem(loss, label_free(loss, moment, loss.sample_weight))
 
 
 def path_of(problem, proxy=None):

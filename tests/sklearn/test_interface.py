@@ -240,6 +240,16 @@ def test_partial_fit_after_fit_takes_one_class_and_marked_rows(binary):
     assert model.n_labels_ == 70
 
 
+def test_partial_fit_takes_rows_without_any_label(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(n_steps=5, cv=2).fit(X[:60], y[:60])
+    model.partial_fit(X[60:], np.full(len(X) - 60, -1))
+    whole = ProxyLogisticRegression(n_steps=5, cv=2, warm_start=True)
+    whole.fit(X[:60], y[:60]).fit(X[:60], y[:60], X_proxy=X[60:])
+    assert model.n_labels_ == 60
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
+
+
 def test_fit_keeps_references_to_inputs(binary):
     X, y, _ = binary
     model = ProxyLogisticRegression(cv=2, max_steps=5).fit(X[:60], y[:60], X_proxy=X[60:])

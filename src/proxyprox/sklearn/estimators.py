@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,40 +25,23 @@ Array = Any
 WHICH = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
-    family: Family
-    deviance_power: ClassVar[int] = 0
-    # Of all fits so far: labelled rows, moment of the others, parameters.
-    _rows: Any = None
-    _others: Any = None
-    _w: Any = None
+    alpha: Any = "auto"
+    l1_ratio: float = 0.0
+    n_steps: int | str = "cv"
+    max_steps: int = 200
+    power: float | str = "tuned"
+    cv: Any = None
+    average: bool = True
+    fit_intercept: bool = True
+    warm_start: bool = False
+    random_state: Any = 0
 
-    def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        l1_ratio: float = 0.0,
-        n_steps: int | str = "cv",
-        max_steps: int = 200,
-        power: float | str = "tuned",
-        cv: Any = None,
-        average: bool = True,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.n_steps = n_steps
-        self.max_steps = max_steps
-        self.power = power
-        self.cv = cv
-        self.average = average
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.random_state = random_state
+    family: ClassVar[Family]
+    deviance_power: ClassVar[int] = 0
 
     def __sklearn_tags__(self) -> Any:
         """Say that sparse inputs are welcome, and whether labels may be negative."""
@@ -99,37 +83,28 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        settings = inputs.settings_of(self)
         data = self._check(X, y, reset=True)
         # Nothing of an earlier fit is resumed, not even if this one fails.
-        self._rows = self._others = None
+        self._rows: Any = None
+        self._others: Any = None
         self._refuse_ambiguous(*data[1:])
         self._set_classes(data[1][data[2]])
-        return self._learn(settings, data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
+        return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
 
-    def _learn(
-        self,
-        settings: Any,
-        data: tuple[Any, Array, Array],
-        sample_weight: Any,
-        X_proxy: Any,
-        y_proxy: Any = None,
-        *,
-        warm: bool,
-    ) -> Self:
+    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, *, warm: bool) -> Self:
         """Add rows to those kept, and fit them all."""
-        (X, y, labelled), family, intercept = data, self.family, settings.fit_intercept
+        settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
+        rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
+        intercept = settings.fit_intercept
         if X_proxy is not None:
             X_proxy = inputs.proxy_rows(self, X_proxy)
-            if self._rows is None:
+            if rows is None:
                 inputs.warn_if_suspicious(X, X_proxy)
-        rows, others = self._rows, self._others
         if others is not None and len(others[0]) != X.shape[1] + intercept:
             allowed, remedy = "as in the last fit", "Set it back, or fit all rows at once."
             raise ValueError(message("fit_intercept", "another value", allowed, remedy))
         moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
-        if labelled.any():
-            rows = inputs.append_rows(rows, X, y, sample_weight, labelled)
+        rows = inputs.append_rows(rows, X, y, weights, labelled)
         # As plain tuples, which every way of storing an estimator can store.
         self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
         self._others = None if moment is None else tuple(moment)
@@ -141,18 +116,17 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             parts = (X, labelled, X_proxy)
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
         size = (X.shape[1] + intercept) * family.outputs
-        resumed = warm and self._w is not None and self._w.shape == (size,)
-        start = self._w if resumed else None
+        start: Any = getattr(self, "_w", None) if warm else None
+        start = start if np.shape(start) == (size,) else None
         found = fitting.learn(settings, family, rows, moment, teacher, start)
+        self._w, trial, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        self._w = found.w
-        self.coef_, self.intercept_ = self._shape(found.w)
-        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = found.trial
-        self.power_ = found.estimate.power if power is None else power
-        self._rectifier = found.rectifier
-        self.inference_note_, self.excess_ = found.estimate.note, found.estimate.excess
-        self.coef_debiased_, self.intercept_debiased_ = self._shape(found.estimate.w)
-        self.coef_std_, self.intercept_std_ = self._shape(found.estimate.std)
+        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = trial
+        self.power_ = estimate.power if power is None else power
+        self.inference_note_, self.excess_ = estimate.note, estimate.excess
+        self.coef_, self.intercept_ = self._shape(self._w)
+        self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
+        self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
         return self
 
     # -- what differs between estimators ------------------------------------------------------
@@ -229,12 +203,11 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
         spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
         reach = inference.quantile(level, self.n_labels_) * spread
-        if len(centre) > 1:
-            return Interval(*np.clip([centre, centre - reach, centre + reach], 0.0, 1.0))
-        # Into the range that means have.
-        limits = self.family.mean(np.array([-np.inf, np.inf]))
-        ends = np.clip([centre[0], centre[0] - reach[0], centre[0] + reach[0]], *limits)
-        return Interval(*ends.tolist())
+        one = len(centre) == 1
+        # The range of a mean label is that of the family's means.
+        limits = self.family.mean(np.array([-np.inf, np.inf])) if one else (0.0, 1.0)
+        ends = np.clip([centre, centre - reach, centre + reach], *limits)
+        return Interval(*(ends[:, 0].tolist() if one else ends))
 
     def _predictors(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -271,9 +244,8 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         -------
         self
         """
-        settings = inputs.settings_of(self)
         data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
-        return self._learn(settings, data, sample_weight, X_proxy, warm=True)
+        return self._learn(data, sample_weight, X_proxy, None, warm=True)
 
     def predict(self, X: Any) -> Array:
         """Return the expected label of each row."""
@@ -295,14 +267,11 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         if (y == y[0]).all():
             remedy = "D² compares with their mean."
             raise ValueError(message("y", y[0], "labels that differ between rows", remedy))
-        return float(
-            d2_tweedie_score(
-                y, self.predict(X), sample_weight=sample_weight, power=self.deviance_power
-            )
-        )
+        predicted, power = self.predict(X), self.deviance_power
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        inputs.refuse_nan(y, "Pass the rows without a label as X_proxy.")
+        y, _ = inputs.read_labels(y, None)
         X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
         self.family.encode(y)
         return X, y, np.ones(len(y), dtype=bool)
@@ -312,6 +281,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         return coef[0], float(intercept[0])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
@@ -387,39 +357,10 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     (50, (2, 2))
     """
 
-    _marks_seen = False
-
-    def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        l1_ratio: float = 0.0,
-        n_steps: int | str = "cv",
-        max_steps: int = 200,
-        power: float | str = "tuned",
-        cv: Any = None,
-        average: bool = True,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        unlabelled: Any = "auto",
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            l1_ratio=l1_ratio,
-            n_steps=n_steps,
-            max_steps=max_steps,
-            power=power,
-            cv=cv,
-            average=average,
-            fit_intercept=fit_intercept,
-            warm_start=warm_start,
-            random_state=random_state,
-        )
-        self.unlabelled = unlabelled
+    unlabelled: Any = "auto"
 
     @property
-    def family(self) -> Family:  # type: ignore[override]
+    def family(self) -> Family:  # type: ignore[misc, override]
         """The family of the classes of the last fit."""
         classes = tuple(self.classes_.tolist())
         return Logistic(classes) if len(classes) == 2 else Softmax(classes)
@@ -450,8 +391,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         -------
         self
         """
-        first = self._rows is None and self._others is None
-        settings = inputs.settings_of(self)
+        first = getattr(self, "_rows", None) is None and getattr(self, "_others", None) is None
         X, y, labelled = self._check(X, y, reset=first)
         known = y[labelled] if first else self.classes_
         if classes is not None:
@@ -469,7 +409,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         if labelled.any():
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
-        return self._learn(settings, (X, y, labelled), sample_weight, X_proxy, warm=True)
+        return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
 
     def decision_function(self, X: Any) -> Array:
         """Return the linear predictors: of the second class for two, of every class otherwise."""
@@ -508,7 +448,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             X, y, sample_weight, inputs.mark_of(self.unlabelled)
         )
         skipped = every - np.size(y)
-        if skipped and self._mark_is_assumed() and not self._marks_seen:
+        if skipped and self._mark_is_assumed() and not getattr(self, "_marks_seen", False):
             text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
             inputs.warn(f"{text} {WHICH}", stacklevel=3)
         return float(super().score(X, y, sample_weight))
@@ -536,20 +476,16 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             return
         seen = f"y is -1 in {marked} of {len(y)} rows and one of {classes.tolist()} in the others"
         if 2 * marked <= len(y) or classes[0] < 0:
-            raise ValueError(
-                message("unlabelled", self.unlabelled, f"-1 or None where {seen}", WHICH)
-            )
+            allowed = f"-1 or None where {seen}"
+            raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
         inputs.warn(f"{seen}. These rows are taken as unlabelled. {WHICH}", 4)
 
     def _set_classes(self, y: Array) -> None:
         classes = np.unique(y)
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
-            raise ValueError(
-                f"y must hold labels of two classes at least, got {got}. Label rows of another "
-                "class, too. If -1 could be a class, set unlabelled=None and pass rows without a "
-                "label as X_proxy."
-            )
+            remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."
+            raise ValueError(f"y must hold labels of two classes at least, got {got}. {remedy}")
         self.classes_ = classes
 
 

@@ -100,7 +100,7 @@ def moment_of(design: Design, weights: Array | None = None) -> Moment:
 def unlabelled_moment(
     known: Sequence[Any] | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
 ) -> Moment | None:
-    """Return the moment of all rows without a label, known ones included; None if there are none."""
+    """Return the moment of all rows without a label, and known ones; None if there are none."""
     found = [] if known is None else [Moment(*known)]
     if unlabelled.any():
         # By weights: a copy of the unlabelled rows would double the memory.
@@ -159,7 +159,6 @@ class LabelFree:
         self.moment, self.w0 = moment, w0
         self._shape = (-1, len(curvature))
         self._spread, self._turn = np.linalg.eigh(curvature)
-        self._spread = np.maximum(self._spread, 0.0)
         self.smoothness = moment.top * float(self._spread.max())
 
     def value(self, w: Array) -> float:
@@ -172,28 +171,28 @@ class LabelFree:
 
     def hvp(self, w: Array, v: Array) -> Array:
         """Return its Hessian times v."""
-        turned = v.reshape(self._shape) @ self._turn
-        return (((self.moment @ turned) * self._spread) @ self._turn.T).ravel()
+        return self._apply(v, lambda eigenvalues: eigenvalues)
 
     def solve_shifted(self, v: Array, eta: float) -> Array:
         """Return ``(H + I/η)⁻¹ v`` exactly."""
-        pull, M = 1 / eta, self.moment
-        turned = v.reshape(self._shape) @ self._turn
+        return self._apply(v, lambda eigenvalues: 1 / (eigenvalues + 1 / eta))
+
+    def _apply(self, v: Array, function: Callable[[Array], Array]) -> Array:
+        """Return a function of the Hessian, given on its eigenvalues, times v."""
+        M, turned = self.moment, v.reshape(self._shape) @ self._turn
         inside = M.vectors.T @ turned
-        solved = M.vectors @ (inside / (M.values[:, None] * self._spread + pull))
+        product = M.vectors @ (function(M.values[:, None] * self._spread) * inside)
         if M.rest:
-            outside = turned - M.vectors @ inside
-            solved += outside / (M.rest * self._spread + pull)
-        return (solved @ self._turn.T).ravel()
+            product += function(M.rest * self._spread) * (turned - M.vectors @ inside)
+        return (product @ self._turn.T).ravel()
 
 
-def label_free(loss: GLM, moment: Moment, counts: Array | None = None) -> LabelFree:
+def label_free(loss: GLM, moment: Moment, counts: Array) -> LabelFree:
     """Return the proxy for a labelled loss: S from the labels' mean, M from all inputs.
 
-    ``counts`` says how many labels each row stands for; its weight by default.
+    ``counts`` says how many labels each row stands for: its weight.
     """
     family, design, C = loss.family, loss.design, loss.family.outputs
-    counts = loss.sample_weight if counts is None else counts
     base = family.link(family.base_rate(inference.targets_of(loss), counts))
     w0 = np.zeros((design.width, C))
     w0[design.columns :] = base
@@ -268,7 +267,13 @@ class RegularisationPath:
         linear = self.objective.gradient(self.w) - self.proxy.gradient(self.w)
         highest = self._value + 1e-12 * max(1.0, abs(self._value))
         while self._boost < 1e13:
-            w, value = self._try_step(linear)
+            phi = Subproblem(self.proxy, linear, self.w, 1 / self.pull, self.penalty)
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    w = self._solver.solve(phi, self.w, NearlySolved(), {}, self._rng).w
+                    value = self.value(w)
+            except NonFiniteError:
+                value = math.inf
             if value <= highest:
                 self.w, self._value = w, value
                 break
@@ -277,15 +282,6 @@ class RegularisationPath:
         self._boost = max(1.0, self._boost / 2)
         self.k += 1
         return self.w
-
-    def _try_step(self, linear: Array) -> tuple[Array, float]:
-        phi = Subproblem(self.proxy, linear, self.w, 1 / self.pull, self.penalty)
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                w = self._solver.solve(phi, self.w, NearlySolved(), {}, self._rng).w
-                return w, self.value(w)
-        except NonFiniteError:
-            return self.w, math.inf
 
 
 class Candidate(NamedTuple):
@@ -356,24 +352,13 @@ class Trial(NamedTuple):
         return float(self.curve[self.steps])
 
 
-class Learned(NamedTuple):
-    """What a fit found."""
-
-    w: Array
-    trial: Trial
-    rectifier: Array
-    estimate: inference.Estimate
-
-
 def learn(
-    settings: Any,
-    family: Family,
-    rows: Labelled,
-    others: Moment | None,
-    teacher: inference.Teacher | None = None,
-    start: Array | None = None,
-) -> Learned:
-    """Fit the labelled rows; ``others`` is the moment of the unlabelled ones, if there are any."""
+    settings: Any, family: Family, rows: Labelled, others: Moment | None, teacher: Any, start: Any
+) -> tuple[Array, Trial, Array, inference.Estimate]:
+    """Return parameters, the chosen trial, the rectifier of means and the unregularised estimate.
+
+    ``others`` is the moment of the unlabelled rows, if there are any.
+    """
     C, design = family.outputs, Design(rows.X, intercept=settings.fit_intercept, checked=True)
     own = moment_of(design, rows.weights)
     # Half of the proxy are the labelled inputs, so that its curvature is never less than half of
@@ -392,11 +377,11 @@ def learn(
         teacher = replace(teacher, student=taught[0], slope=taught[1])
     inner = factorise(whole.T @ (moment @ whole), moment.weight)
     small = replace(rows, X=rows.X @ basis)
-    found = Fit(settings, family, small, inner, teacher, start).learn()
+    w, trial, rectifier, _ = Fit(settings, family, small, inner, teacher, start).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
     why = inference.too_many_parameters(design.rows, design.width, family)
-    w = (whole @ found.w.reshape(-1, C)).ravel()
-    return found._replace(w=w, estimate=inference.no_estimate(len(w), why))
+    w = (whole @ w.reshape(-1, C)).ravel()
+    return w, trial, rectifier, inference.no_estimate(len(w), why)
 
 
 def _subspace(X: Any, moment: Moment, known: Sequence[Array]) -> Array | None:
@@ -419,13 +404,7 @@ class Fit:
     """A fit of labelled rows, given the moment of all inputs and perhaps a teacher or a start."""
 
     def __init__(
-        self,
-        settings: Any,
-        family: Family,
-        rows: Labelled,
-        moment: Moment,
-        teacher: inference.Teacher | None,
-        start: Array | None,
+        self, settings: Any, family: Family, rows: Labelled, moment: Any, teacher: Any, start: Any
     ) -> None:
         self.settings, self.rows, self.moment = settings, rows, moment
         self.teacher, self.start = teacher, start
@@ -433,21 +412,18 @@ class Fit:
         self.plain = self._loss(family, 0.0)
         # Whether labels are many, and a path cheap enough, for a thorough search.
         self.fine = FEW < self.design.rows <= FINE / self.plain.dim
-        self.losses = {
-            alpha: self._loss(family, alpha * (1 - settings.l1_ratio)) for alpha in self._alphas()
-        }
+        smooth = 1 - settings.l1_ratio
+        self.losses = {alpha: self._loss(family, alpha * smooth) for alpha in self._alphas()}
 
     def _loss(self, family: Family, l2: float) -> GLM:
         return GLM(self.design, self.rows.y, family, l2=l2, sample_weight=self.rows.weights)
 
     def _alphas(self) -> Sequence[float]:
         """Return the strengths of the penalty to try."""
-        ratio, proxy = (
-            self.settings.l1_ratio,
-            label_free(self.plain, self.moment, self.rows.weights),
-        )
-        if self.settings.alpha is not None:
-            return list(self.settings.alpha)
+        given, ratio = self.settings.alpha, self.settings.l1_ratio
+        if given is not None:
+            return list(given)
+        proxy = label_free(self.plain, self.moment, self.rows.weights)
         if ratio > 0:
             slope = self.plain.gradient(proxy.w0).reshape(self.design.width, -1)
             steepest = float(np.abs(slope[: self.design.columns]).max()) / ratio
@@ -456,15 +432,14 @@ class Fit:
             return [0.0]
         return [share * proxy.smoothness for share in (FINE_GRID if self.fine else L2_GRID)]
 
-    def path(self, candidate: Candidate, rows: Any = None) -> RegularisationPath:
+    def path(self, candidate: Candidate, rows: Any = slice(None)) -> RegularisationPath:
         """Return the path of a candidate on some of the labelled rows, or on all."""
-        loss, chosen = self.losses[candidate.alpha], slice(None) if rows is None else rows
-        loss = loss if rows is None else loss.rows(rows)
-        proxy = label_free(loss, self.moment, self.rows.weights[chosen])
+        loss = self.losses[candidate.alpha].rows(rows)
+        proxy = label_free(loss, self.moment, self.rows.weights[rows])
         w0 = proxy.w0 if self.start is None else self.start
         objective: Any = loss
         if self.teacher is not None and candidate.power != 0.0:
-            objective = self.teacher.tilted(loss, chosen, candidate.power)
+            objective = self.teacher.tilted(loss, rows, candidate.power)
         if self.teacher is not None and candidate.taught:
             w0 = self.teacher.student
         penalty = None
@@ -475,7 +450,7 @@ class Fit:
         # The proxy lacks the L2 term: a pull of that strength stands in for it.
         return RegularisationPath(objective, proxy, penalty, w0, least_pull=loss.l2)
 
-    def learn(self) -> Learned:
+    def learn(self) -> tuple[Array, Trial, Array, inference.Estimate]:
         """Choose a candidate and the number of steps, and fit all labelled rows so."""
         plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
@@ -488,7 +463,7 @@ class Fit:
                 w = self._average(shares)
         estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power)
         rectifier = inference.rectifier_of(inference.targets_of(plain) - trial.held_out, plain)
-        return Learned(w, trial, rectifier, estimate)
+        return w, trial, rectifier, estimate
 
     def _minimise(self) -> tuple[Array, Trial]:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""

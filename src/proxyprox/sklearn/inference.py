@@ -174,12 +174,7 @@ def soft_loss(
 
 
 def teacher_of(
-    family: Family,
-    rows: Labelled,
-    parts: tuple[Any, Array, Any],
-    y_proxy: Any,
-    scale: float | None,
-    intercept: bool,
+    family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
 ) -> Teacher:
     """Sort a teacher's answers and fit the student that imitates it.
 
@@ -268,7 +263,7 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     return TOO_WIDE if width * family.outputs > WIDEST else ""
 
 
-def estimate_of(loss: GLM, start: Array, teacher: Teacher | None, power: float | None) -> Estimate:
+def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
     ``power`` is λ of the paired correction; None tunes it for the least variance.

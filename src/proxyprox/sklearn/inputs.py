@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -130,12 +129,17 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     values = _label_vector(y)
     if values is None:
         return y, None
-    kind, missing = values.dtype.kind, _missing_rows(values)
+    kind = values.dtype.kind
+    if kind == "f":
+        missing = np.isnan(values)
+    else:
+        missing = np.array([kind == "O" and is_missing(value) for value in values], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
-        _refuse_missing(
-            missing,
-            "If it marks rows without a label, set unlabelled=np.nan; unlabelled=None takes every "
-            "value for a class.",
+        # The first words are scikit-learn's, which its own checks of estimators look for.
+        raise ValueError(
+            f"Input y contains NaN or None, in {int(missing.sum())} of {len(values)} rows. Pass "
+            "rows without a label as X_proxy; a classifier also takes them in X with "
+            "unlabelled=np.nan, while unlabelled=None takes every value for a class."
         )
     text = isinstance(mark, (str, bytes))
     if text and kind in "biuf":
@@ -150,28 +154,6 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     if not missing.any():
         return y, labelled
     return np.where(labelled, values, values[labelled][0] if labelled.any() else 0.0), labelled
-
-
-def refuse_nan(y: Any, remedy: str) -> None:
-    """Refuse labels of which some are missing; what is no list of labels is left to others."""
-    values = None if y is None else _label_vector(to_plain("y", y))
-    if values is not None:
-        _refuse_missing(_missing_rows(values), remedy)
-
-
-def _refuse_missing(missing: Array, remedy: str) -> None:
-    if missing.any():
-        # The first words are scikit-learn's, which its own checks of estimators look for.
-        where = f"{int(missing.sum())} of {len(missing)} rows"
-        raise ValueError(f"Input y contains NaN or None, in {where}. {remedy}")
-
-
-def _missing_rows(values: Array) -> Array:
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind == "O":
-        return np.array([is_missing(value) for value in values], dtype=bool)
-    return np.zeros(len(values), dtype=bool)
 
 
 def _label_vector(y: Any) -> Array | None:
@@ -328,26 +310,19 @@ class Labelled:
     kept: Array
 
 
-@contextmanager
-def name_argument(argument: str) -> Iterator[None]:
-    """Name the argument in what NumPy says of values that are no numbers."""
-    try:
-        yield
-    except (TypeError, OverflowError, ValueError) as error:
-        plain = str(error).startswith(("could not convert", "setting an array element"))
-        if type(error) is ValueError and not plain:
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{argument} must be numbers: {error}") from error
-
-
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
     X, y = to_plain(name, X), tuple(to_plain("y", each) for each in y)
-    with name_argument(name if not y else f"{name} and y"):
-        found = validate_data(
-            estimator, X, *y, **{"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
-        )
+    options = {"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
+    try:
+        found = validate_data(estimator, X, *y, **options)
+    except (TypeError, OverflowError, ValueError) as error:
+        # NumPy does not say of which argument it speaks.
+        numpys = str(error).startswith(("could not convert", "setting an array element"))
+        if type(error) is ValueError and not numpys:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}{' and y' * bool(y)} must be numbers: {error}") from error
     require_squares(name, found[0] if y else found)
     return found
 
@@ -364,17 +339,21 @@ def proxy_rows(estimator: Any, X_proxy: Any) -> Any:
             raise ValueError(f"X_proxy must be rows like those of X: {text} {hint}") from error
 
 
-def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labelled:
-    """Return the labelled rows whose weight is not zero, below known inputs, labels and weights."""
+def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Array) -> Any:
+    """Return the labelled rows whose weight is not zero, below known inputs, labels and weights.
+
+    None if there is no labelled row yet.
+    """
     weights = np.ones(len(y)) if sample_weight is None else check_weights(sample_weight, X)
     # A row of weight zero must not even reach a fold.
     keep = labelled & (weights > 0)
-    if not keep.any():
+    if labelled.any() and not keep.any():
         got = "zero for every labelled row"
         raise ValueError(message("sample_weight", got, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
     if known is None:
-        return Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
+        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
+        return own if keep.any() else None
     blocks = [known[0], part]
     if any(scipy.sparse.issparse(block) for block in blocks):
         X = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
@@ -390,8 +369,7 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
     if not isinstance(sample_weight, numbers.Number):
         allowed = "one weight for each row"
         sample_weight = to_numpy(real_array("sample_weight", sample_weight, allowed))
-    with name_argument("sample_weight"):
-        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
