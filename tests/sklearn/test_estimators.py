@@ -128,8 +128,8 @@ def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
     X, y, _ = binary
     marked = y.copy()
     marked[80:] = -1
-    one = ProxyLogisticRegression(unlabelled=-1).fit(X, marked)
-    other = ProxyLogisticRegression().fit(X[:80], y[:80], X_proxy=X[80:])
+    one = ProxyLogisticRegression(unlabelled=-1, **QUICK).fit(X, marked)
+    other = ProxyLogisticRegression(**QUICK).fit(X[:80], y[:80], X_proxy=X[80:])
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-8)
     assert one.n_labels_ == other.n_labels_ == 80
 
@@ -138,8 +138,8 @@ def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
 def test_sparse_and_dense_agree(binary, estimator):
     X, y, _ = binary
     X = np.where(np.abs(X) > 0.8, X, 0.0)
-    dense = estimator().fit(X[:90], y[:90], X_proxy=X[90:])
-    sparse = estimator().fit(
+    dense = estimator(**QUICK).fit(X[:90], y[:90], X_proxy=X[90:])
+    sparse = estimator(**QUICK).fit(
         scipy.sparse.csr_array(X[:90]), y[:90], X_proxy=scipy.sparse.csc_array(X[90:])
     )
     np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-7, atol=1e-9)

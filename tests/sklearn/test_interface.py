@@ -152,7 +152,7 @@ def test_a_proxy_of_other_names_is_refused(binary, kind):
 def test_skops_round_trip(binary, tmp_path):
     io = importlib.import_module("skops.io")
     X, y, _ = binary
-    model = ProxyLogisticRegression(cv=2).partial_fit(X[:80], y[:80], X_proxy=X[80:])
+    model = ProxyLogisticRegression(cv=2, max_steps=8).partial_fit(X[:80], y[:80], X_proxy=X[80:])
     io.dump(model, tmp_path / "model.skops")
     trusted = io.get_untrusted_types(file=tmp_path / "model.skops")
     assert trusted == ["proxyprox.sklearn.estimators.ProxyLogisticRegression"]
@@ -163,7 +163,7 @@ def test_skops_round_trip(binary, tmp_path):
 
 def test_partial_fit_ends_where_fit_ends(binary):
     X, y, _ = binary
-    streamed = ProxyLogisticRegression(n_steps=200, cv=2)
+    streamed = ProxyLogisticRegression(n_steps=150, cv=2)
     for start in range(0, 90, 30):
         streamed.partial_fit(
             X[start : start + 30],
@@ -172,7 +172,7 @@ def test_partial_fit_ends_where_fit_ends(binary):
             X_proxy=X[90 + start : 121 + start],
         )
     more = np.vstack([X[90 + start : 121 + start] for start in range(0, 90, 30)])
-    whole = ProxyLogisticRegression(n_steps=200, cv=2).fit(X[:90], y[:90], X_proxy=more)
+    whole = ProxyLogisticRegression(n_steps=150, cv=2).fit(X[:90], y[:90], X_proxy=more)
     assert streamed.n_labels_ == 90
     np.testing.assert_allclose(streamed.coef_, whole.coef_, atol=1e-4)
 
@@ -200,15 +200,16 @@ def test_warm_start_begins_at_the_last_fit(binary):
 def test_weights_of_zero_are_rows_left_out(binary):
     X, y, _ = binary
     weights = (np.arange(100) % 3 > 0).astype(float)
-    with_zeros = ProxyLogisticRegression().fit(X[:100], y[:100], sample_weight=weights)
+    with_zeros = ProxyLogisticRegression(max_steps=8).fit(X[:100], y[:100], sample_weight=weights)
     keep = weights > 0
-    without = ProxyLogisticRegression().fit(X[:100][keep], y[:100][keep])
+    without = ProxyLogisticRegression(max_steps=8).fit(X[:100][keep], y[:100][keep])
     np.testing.assert_allclose(with_zeros.coef_, without.coef_, rtol=1e-10)
 
 
 def test_a_fit_repeats_itself(binary):
     X, y, _ = binary
-    one, two = (ProxyLogisticRegression().fit(X[:60], y[:60], X_proxy=X[60:]) for _ in range(2))
+    quick = ProxyLogisticRegression(max_steps=8)
+    one, two = (clone(quick).fit(X[:60], y[:60], X_proxy=X[60:]) for _ in range(2))
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
@@ -217,10 +218,10 @@ def test_a_fit_repeats_itself(binary):
 def test_partial_fit_goes_on_from_fit(binary, kind, sparse):
     X, y, _ = binary
     given = scipy.sparse.csr_array(X) if sparse else X
-    model = kind(n_steps=200, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
+    model = kind(n_steps=150, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
     model.partial_fit(given[40:50], y[40:50]).partial_fit(given[50:70], y[50:70])
     assert model.n_labels_ == 70
-    whole = kind(n_steps=200, cv=2).fit(X[:70], y[:70], X_proxy=X[100:400])
+    whole = kind(n_steps=150, cv=2).fit(X[:70], y[:70], X_proxy=X[100:400])
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-4)
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[70:80, :3], y[70:80])

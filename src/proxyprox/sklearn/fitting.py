@@ -439,7 +439,7 @@ class Fit:
         w0 = proxy.w0 if self.start is None else self.start
         objective: Any = loss
         if self.teacher is not None and candidate.power != 0.0:
-            objective = self.teacher.tilted(loss, rows, candidate.power)
+            objective = self.teacher.tilted_loss(loss, rows, candidate.power)
         if self.teacher is not None and candidate.taught:
             w0 = self.teacher.student
         penalty = None
@@ -476,7 +476,7 @@ class Fit:
             start = teacher.student
             if power is None:
                 power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
-        objective = inference.paired(loss, teacher, power) if teacher and power else loss
+        objective = inference.paired_loss(loss, teacher, power) if teacher and power else loss
         w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
         if alpha == 0:
             w = inference.centre_classes(w, plain.family.outputs)

@@ -150,7 +150,7 @@ class Teacher:
         """Number of the proxy's rows."""
         return float(self.weights.sum())
 
-    def tilted(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Tilted:
+    def tilted_loss(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Tilted:
         """Return the loss of some labelled rows with the paired correction at the student."""
         design, family = loss.design, loss.family
         error = slopes(design, family, self.student, self.answers[rows])
@@ -211,14 +211,14 @@ def teacher_of(
     return Teacher(student, exact.gradient(student), here, exact, design, there, weights)
 
 
-def paired(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
+def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
     """Return the labelled loss with the teacher's exact paired correction.
 
     Least squares needs the correction at one point only: with it the estimate is the teacher's
     regression plus the regression of its errors, as prediction-powered inference defines it.
     """
     if isinstance(loss.family, Linear):
-        return teacher.tilted(loss, power=power)
+        return teacher.tilted_loss(loss, power=power)
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
 
@@ -278,9 +278,9 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
         power = 0.0
     if power != 0.0:
         power = best_power(loss, teacher, minimise(loss, start)) if power is None else power
-    objective: Any = paired(loss, teacher, power) if power else loss
+    objective: Any = paired_loss(loss, teacher, power) if power else loss
     w = centre_classes(minimise(objective, start), family.outputs)
-    if not power and _separated(loss, w):
+    if not power and _is_separated(loss, w):
         # Where the search for an estimate at infinity stopped means nothing.
         return no_estimate(loss.dim, SEPARATED)
     free = loss.design.width * max(family.outputs - 1, 1)
@@ -363,7 +363,7 @@ def _blocks(rows: int, width: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
-def _separated(loss: GLM, w: Array) -> bool:
+def _is_separated(loss: GLM, w: Array) -> bool:
     """Tell whether a classifier has every label right, so that larger weights fit still better."""
     if not hasattr(loss.family, "classes"):
         return False
