@@ -84,14 +84,14 @@ def test_elastic_net_is_scikit_learns(binary):
     assert (ours.coef_[theirs.coef_ == 0] == 0).all()
 
 
-def test_a_long_walk_ends_at_the_minimiser(binary):
+def test_a_long_path_ends_at_the_minimiser(binary):
     X, y, _ = binary
     walked = ProxyLogisticRegression(n_steps=150).fit(X[:150], y[:150], X_proxy=X[150:])
     exact = ProxyLogisticRegression(n_steps="converged", alpha=0.0).fit(X[:150], y[:150])
     np.testing.assert_allclose(walked.coef_, exact.coef_, atol=1e-4)
 
 
-def test_a_walk_with_l1_ends_at_scikit_learns_elastic_net(binary):
+def test_a_path_with_l1_ends_at_scikit_learns_elastic_net(binary):
     X, _, w = binary
     y = X @ w + np.random.default_rng(0).normal(size=len(X))
     walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2).fit(
