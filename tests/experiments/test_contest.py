@@ -10,18 +10,18 @@ from proxyprox.experiments.contest import (
     LEDGER_FIELDS,
     Contender,
     marks,
-    minimiser,
     play,
     play_and_keep,
     published,
     yardstick,
 )
+from proxyprox.inner.exact import minimise_exactly
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 3))
 y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(40)
 TARGET = linear_regression(X, y, l2=0.1, batch_size=8)
-BEST = TARGET.value(minimiser(TARGET, TARGET.zeros()))
+BEST = TARGET.value(minimise_exactly(TARGET, TARGET.zeros()))
 
 
 def played(contender: Contender, problem: Problem, **changes: Any) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def test_yardstick_fits_what_it_has_seen() -> None:
 def test_yardstick_with_a_penalty() -> None:
     penalty = L1(0.5)
     full = TARGET.with_batch_size(None)
-    best = minimiser(full, full.zeros(), tol=1e-10, penalty=penalty)
+    best = minimise_exactly(full, full.zeros(), tol=1e-10, penalty=penalty)
     problem = Problem(full, penalty=penalty)
     (point,) = played(yardstick(), problem, at=[1], optimum=problem.value(best))
     assert point["suboptimality"] == pytest.approx(0, abs=1e-10)
