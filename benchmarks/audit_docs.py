@@ -17,8 +17,8 @@ from audit_truth import CAP, needed
 from experiments import datasets
 from proxyprox import GLM, Problem, logistic_regression, minimize
 from proxyprox.diagnostics import audit, plan
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
-from proxyprox.study.compare import minimiser
 
 SHARE = 0.01
 """ε as a share of the start's suboptimality."""
@@ -99,7 +99,7 @@ def main() -> None:
     file = parser.parse_args().output
     data = datasets.load("mushrooms")
     target = logistic_regression(data.X, data.y, l2=1e-4, batch_size=256)
-    best = target.value(minimiser(target, target.zeros(), tol=1e-10))
+    best = target.value(minimise_exactly(target, target.zeros(), tol=1e-10))
     gap = target.value(target.zeros()) - best
     summary: dict[str, Any] = {
         "data": "mushrooms", "l2": 1e-4, "batch_size": 256, "seeds": len(SEEDS),

@@ -24,8 +24,8 @@ import numpy as np
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
 from proxyprox.diagnostics import best_weights
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
-from proxyprox.study.compare import minimiser
 
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""
@@ -90,7 +90,7 @@ def needed(
 def without_proxy(dataset: str) -> dict[str, float]:
     """Return what SGD needs: the same for every proxy."""
     goal = target(dataset)
-    best = goal.value(minimiser(goal, goal.zeros(), tol=1e-10))
+    best = goal.value(minimise_exactly(goal, goal.zeros(), tol=1e-10))
     return needed(goal, None, best, goal.value(goal.zeros()) - best)
 
 
@@ -99,7 +99,7 @@ def truth(case: Case) -> dict[str, Any]:
     begun = time.perf_counter()
     goal = target(case.dataset)
     proxy, zero = PROXIES[case.proxy](goal), goal.zeros()
-    best = goal.value(minimiser(goal, zero, tol=1e-10))
+    best = goal.value(minimise_exactly(goal, zero, tol=1e-10))
     gap = goal.value(zero) - best
     (scale,), _ = best_weights(goal.hessian(zero), [proxy.hessian(zero)])
     plain = needed(goal, proxy, best, gap)

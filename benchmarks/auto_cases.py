@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from experiments import datasets
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import ScaledProxy
-from proxyprox.study.compare import minimiser
 
 RELATIVE_L2 = 1e-6
 BATCHES = (32, 256, 1024)
@@ -49,8 +49,8 @@ class Cell:
 def _optimum(target: Callable[[], Any]) -> float:
     loss = target()
     if isinstance(loss, pp.Quadratic):
-        return loss.value(loss.minimiser())
-    return float(loss.value(minimiser(loss, loss.zeros(), tol=1e-11)))
+        return loss.value(loss.minimise_exactly())
+    return float(loss.value(minimise_exactly(loss, loss.zeros(), tol=1e-11)))
 
 
 def label_free(target: Any, seed: int) -> Any:

@@ -8,7 +8,7 @@ import scipy.special
 from _measure import Row, in_turns
 from experiments import datasets
 from proxyprox import Problem, ProxyProx, Residual, Run, logistic_regression
-from proxyprox.study.compare import minimiser
+from proxyprox.inner.exact import minimise_exactly
 
 STEPS = 1000
 CHUNK = 100
@@ -41,7 +41,7 @@ def rows() -> list[Row]:
     ours /= CHUNK
     assert run.steps == STEPS
     assert run.trace["held"].all(), "an outer step missed 1e-8"
-    best = target.value(minimiser(target, target.zeros()))
+    best = target.value(minimise_exactly(target, target.zeros()))
     gap = target.value(run.w) - best
     inner = run.trace["inner_steps"].mean()
     return [

@@ -31,6 +31,7 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.cli.comparison import output_folder
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point
 from proxyprox.study.compare import (
     ROWS_SEEN,
@@ -38,7 +39,6 @@ from proxyprox.study.compare import (
     Curve,
     Job,
     evaluation_points,
-    minimiser,
     run_candidate,
 )
 from proxyprox.study.problem import EXACT
@@ -240,7 +240,7 @@ def _loss(dataset: str, relative_l2: float) -> pp.GLM:
 def _best_value(dataset: str, relative_l2: float) -> float:
     target = _loss(dataset, relative_l2)
     with threadpool_limits(1):
-        return target.value(minimiser(target, target.zeros()))
+        return target.value(minimise_exactly(target, target.zeros()))
 
 
 @guarded

@@ -21,7 +21,7 @@ ROOT = Path(proxyprox.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_util"],
-    ["problems", "penalties", "corrections", "stopping", "averaging", "theory"],
+    ["problems", "penalties", "corrections", "stopping", "averaging", "theory", "intervals"],
     ["result", "subproblem", "stepsizes"],
     ["inner"],
     ["methods"],

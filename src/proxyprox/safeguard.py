@@ -34,17 +34,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, dot, dtype_name, norm, zeros_like
+from proxyprox._util.arrays import Vector, dot, dtype_name, norm
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
-from proxyprox.inner import Auto
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
 from proxyprox.oracles import Purchase, Query, Step, answered, price
 from proxyprox.result import Budget, Ledger, Result, Status, counted
 from proxyprox.run import Run, Snapshot
-from proxyprox.stopping import Relative, Residual
-from proxyprox.subproblem import NonFiniteError, Subproblem
+from proxyprox.subproblem import NonFiniteError
 
 CLEAR = 3.0
 """Standard errors by which an arm must trail to be dropped before the end."""
@@ -193,11 +192,8 @@ def minimiser_on_rows(
     weights = getattr(objective, "sample_weight", None)
     counts = counts if weights is None else counts * weights[seen]
     loss = isolated(objective.rows(seen, sample_weight=counts))
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
-    stop = Relative(1e-9) | Residual(1e-10)
     try:
-        return solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
+        return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
     except (NonFiniteError, ValueError):
         return None
 

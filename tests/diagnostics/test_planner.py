@@ -23,9 +23,9 @@ def found(target: pp.GLM) -> Audit:
 
 
 def best_value(target: pp.GLM) -> float:
-    from proxyprox.study.compare import minimiser
+    from proxyprox.inner.exact import minimise_exactly
 
-    return target.value(minimiser(target, target.zeros(), tol=1e-10))
+    return target.value(minimise_exactly(target, target.zeros(), tol=1e-10))
 
 
 def test_the_planned_run_reaches_its_accuracy(target: pp.GLM, found: Audit) -> None:

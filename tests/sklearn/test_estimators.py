@@ -96,14 +96,14 @@ def test_elastic_net_is_scikit_learns(binary):
     assert (ours.coef_[theirs.coef_ == 0] == 0).all()
 
 
-def test_a_long_walk_ends_at_the_minimiser(binary):
+def test_a_long_path_ends_at_the_minimiser(binary):
     X, y, _ = binary
     walked = ProxyLogisticRegression(n_steps=150).fit(X[:150], y[:150], X_proxy=X[150:])
     exact = ProxyLogisticRegression(n_steps="converged", alpha=0.0).fit(X[:150], y[:150])
     np.testing.assert_allclose(walked.coef_, exact.coef_, atol=1e-4)
 
 
-def test_a_walk_with_l1_ends_at_scikit_learns_elastic_net(binary):
+def test_a_path_with_l1_ends_at_scikit_learns_elastic_net(binary):
     X, _, w = binary
     y = X @ w + np.random.default_rng(0).normal(size=len(X))
     walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2).fit(
@@ -140,8 +140,8 @@ def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
     X, y, _ = binary
     marked = y.copy()
     marked[80:] = -1
-    one = ProxyLogisticRegression(unlabelled=-1).fit(X, marked)
-    other = ProxyLogisticRegression().fit(X[:80], y[:80], X_proxy=X[80:])
+    one = ProxyLogisticRegression(unlabelled=-1, **QUICK).fit(X, marked)
+    other = ProxyLogisticRegression(**QUICK).fit(X[:80], y[:80], X_proxy=X[80:])
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-8)
     assert one.n_labels_ == other.n_labels_ == 80
 
@@ -150,8 +150,8 @@ def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
 def test_sparse_and_dense_agree(binary, estimator):
     X, y, _ = binary
     X = np.where(np.abs(X) > 0.8, X, 0.0)
-    dense = estimator().fit(X[:90], y[:90], X_proxy=X[90:])
-    sparse = estimator().fit(
+    dense = estimator(**QUICK).fit(X[:90], y[:90], X_proxy=X[90:])
+    sparse = estimator(**QUICK).fit(
         scipy.sparse.csr_array(X[:90]), y[:90], X_proxy=scipy.sparse.csc_array(X[90:])
     )
     np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-7, atol=1e-9)

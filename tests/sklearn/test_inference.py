@@ -96,14 +96,14 @@ def covered(kind, runs, *, teacher, n=120, N=600):
 @pytest.mark.parametrize("teacher", [False, True])
 @pytest.mark.parametrize("kind", [ProxyRidge, ProxyLogisticRegression, ProxyPoissonRegressor])
 def test_intervals_cover(kind, teacher):
-    # 100 × 3 coefficients: the binomial spread of the share is about 0.013.
-    assert 0.91 <= covered(kind, 100, teacher=teacher) <= 0.99
+    # 60 × 3 coefficients: the binomial spread of the share is about 0.016.
+    assert 0.91 <= covered(kind, 60, teacher=teacher) <= 0.99
 
 
 def test_intervals_of_three_classes_cover():
     truth = np.array([[0.6, -0.4], [-0.4, 0.6], [-0.2, -0.2]])  # the classes sum to zero
     hits = []
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(150, 2))
         y = (X @ truth.T + rng.gumbel(size=(150, 3))).argmax(axis=1)
@@ -114,14 +114,14 @@ def test_intervals_of_three_classes_cover():
 
 def test_mean_prediction_covers_even_where_the_model_is_wrong():
     hits = 0
-    for seed in range(100):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(1100, 2))
         y = X[:, 0] ** 2 + rng.normal(size=1100)
-        fit = ProxyRidge(n_steps=10, cv=5).fit(X[:100], y[:100], X_proxy=X[100:])
+        fit = ProxyRidge(n_steps=5, cv=5).fit(X[:100], y[:100], X_proxy=X[100:])
         found = fit.mean_prediction(X[100:])
         hits += found.low <= 1.0 <= found.high
-    assert 0.88 <= hits / 100 <= 1.0
+    assert 0.88 <= hits / 50 <= 1.0
 
 
 def test_mean_prediction_of_classes(three):
@@ -163,10 +163,10 @@ def test_the_bound_without_an_event_knows_of_weights(binary):
         assert fit.mean_prediction(X[100:]).high == pytest.approx(0.3, rel=0.05)
 
 
-@pytest.mark.parametrize("settings", [{"n_steps": 10}, EXACT])
+@pytest.mark.parametrize("settings", [{"n_steps": 5}, EXACT])
 def test_mean_prediction_covers_where_every_label_is_right(settings):
     hits = []
-    for seed in range(50):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(1000, 2))
         y = (X.sum(axis=1) > 1.5).astype(int)
@@ -174,5 +174,5 @@ def test_mean_prediction_covers_where_every_label_is_right(settings):
             fit = ProxyLogisticRegression(**settings).fit(X[:30], y[:30], X_proxy=X[30:])
             found = fit.mean_prediction(X[30:])
             hits.append(found.low <= y[30:].mean() <= found.high)
-    assert len(hits) > 40
+    assert len(hits) > 25
     assert np.mean(hits) > 0.92

@@ -26,12 +26,11 @@ def test_minus_one_that_may_be_a_class_is_refused(binary):
     with pytest.raises(ValueError, match=r"-1 could be a class.*unlabelled=None"):
         ProxyLogisticRegression().fit(X, 2 * y - 1)
     for y_bad, words in (
-        (np.where(y == 0, 0, -1), "only class 0 is labelled"),
-        (np.full(len(y), -1), "nothing is labelled"),
+        (np.where(y == 0, 0, -1), "one class, 0"),
+        (np.full(len(y), -1), "no label"),
     ):
-        with pytest.raises(ValueError, match=words) as caught:
+        with pytest.raises(ValueError, match=rf"y must .*{words}.*unlabelled=None"):
             ProxyLogisticRegression().fit(X, y_bad)
-        assert "code the classes" not in str(caught.value)
     model = ProxyLogisticRegression(unlabelled=None).fit(X[:60], 2 * y[:60] - 1, X_proxy=X[60:])
     assert model.classes_.tolist() == [-1, 1]
 
@@ -58,7 +57,7 @@ def test_wrong_settings_are_named(binary, settings, match):
 
 def test_proxy_of_other_columns_is_refused(binary):
     X, y, _ = binary
-    with pytest.raises(ValueError, match=r"X_proxy must be of X's 6 columns.*transform_input"):
+    with pytest.raises(ValueError, match=r"X_proxy must be .*6 features.*transform_input"):
         ProxyLogisticRegression().fit(X[:50], y[:50], X_proxy=X[50:, :3])
 
 
@@ -141,9 +140,9 @@ def test_a_proxy_of_other_names_is_refused(binary, kind):
     turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
     model = kind(n_steps=2, alpha=0.1).fit(frame[:90], y[:90], X_proxy=frame[90:])
     for method in (model.partial_fit, model.fit):
-        with pytest.raises(ValueError, match=r"X_proxy must be .*order.*X_proxy\[X.columns\]"):
+        with pytest.raises(ValueError, match=r"X_proxy must be .*order"):
             method(frame[:90], y[:90], X_proxy=turned[90:])
-        with pytest.raises(ValueError, match=r"got the column 'z'\. X's columns are a, b"):
+        with pytest.raises(ValueError, match=r"X_proxy must be .*unseen.*- z"):
             method(frame[:90], y[:90], X_proxy=strange[90:])
     # Names on one side only say nothing.
     model.fit(frame[:90], y[:90], X_proxy=X[90:])
@@ -153,7 +152,7 @@ def test_a_proxy_of_other_names_is_refused(binary, kind):
 def test_skops_round_trip(binary, tmp_path):
     io = importlib.import_module("skops.io")
     X, y, _ = binary
-    model = ProxyLogisticRegression(cv=2).partial_fit(X[:80], y[:80], X_proxy=X[80:])
+    model = ProxyLogisticRegression(cv=2, max_steps=8).partial_fit(X[:80], y[:80], X_proxy=X[80:])
     io.dump(model, tmp_path / "model.skops")
     trusted = io.get_untrusted_types(file=tmp_path / "model.skops")
     assert trusted == ["proxyprox.sklearn.estimators.ProxyLogisticRegression"]
@@ -164,7 +163,7 @@ def test_skops_round_trip(binary, tmp_path):
 
 def test_partial_fit_ends_where_fit_ends(binary):
     X, y, _ = binary
-    streamed = ProxyLogisticRegression(n_steps=200, cv=2)
+    streamed = ProxyLogisticRegression(n_steps=150, cv=2)
     for start in range(0, 90, 30):
         streamed.partial_fit(
             X[start : start + 30],
@@ -173,7 +172,7 @@ def test_partial_fit_ends_where_fit_ends(binary):
             X_proxy=X[90 + start : 121 + start],
         )
     more = np.vstack([X[90 + start : 121 + start] for start in range(0, 90, 30)])
-    whole = ProxyLogisticRegression(n_steps=200, cv=2).fit(X[:90], y[:90], X_proxy=more)
+    whole = ProxyLogisticRegression(n_steps=150, cv=2).fit(X[:90], y[:90], X_proxy=more)
     assert streamed.n_labels_ == 90
     np.testing.assert_allclose(streamed.coef_, whole.coef_, atol=1e-4)
 
@@ -201,15 +200,16 @@ def test_warm_start_begins_at_the_last_fit(binary):
 def test_weights_of_zero_are_rows_left_out(binary):
     X, y, _ = binary
     weights = (np.arange(100) % 3 > 0).astype(float)
-    with_zeros = ProxyLogisticRegression().fit(X[:100], y[:100], sample_weight=weights)
+    with_zeros = ProxyLogisticRegression(max_steps=8).fit(X[:100], y[:100], sample_weight=weights)
     keep = weights > 0
-    without = ProxyLogisticRegression().fit(X[:100][keep], y[:100][keep])
+    without = ProxyLogisticRegression(max_steps=8).fit(X[:100][keep], y[:100][keep])
     np.testing.assert_allclose(with_zeros.coef_, without.coef_, rtol=1e-10)
 
 
 def test_a_fit_repeats_itself(binary):
     X, y, _ = binary
-    one, two = (ProxyLogisticRegression().fit(X[:60], y[:60], X_proxy=X[60:]) for _ in range(2))
+    quick = ProxyLogisticRegression(max_steps=8)
+    one, two = (clone(quick).fit(X[:60], y[:60], X_proxy=X[60:]) for _ in range(2))
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
@@ -218,10 +218,10 @@ def test_a_fit_repeats_itself(binary):
 def test_partial_fit_goes_on_from_fit(binary, kind, sparse):
     X, y, _ = binary
     given = scipy.sparse.csr_array(X) if sparse else X
-    model = kind(n_steps=200, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
+    model = kind(n_steps=150, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
     model.partial_fit(given[40:50], y[40:50]).partial_fit(given[50:70], y[50:70])
     assert model.n_labels_ == 70
-    whole = kind(n_steps=200, cv=2).fit(X[:70], y[:70], X_proxy=X[100:400])
+    whole = kind(n_steps=150, cv=2).fit(X[:70], y[:70], X_proxy=X[100:400])
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-4)
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(X[70:80, :3], y[70:80])
@@ -239,6 +239,16 @@ def test_partial_fit_after_fit_takes_one_class_and_marked_rows(binary):
     model.fit(X[:60], y[:60] + 5)
     assert model.partial_fit(X[60:70], y[60:70] + 5).classes_.tolist() == [5, 6]
     assert model.n_labels_ == 70
+
+
+def test_partial_fit_takes_rows_without_any_label(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(n_steps=5, cv=2).fit(X[:60], y[:60])
+    model.partial_fit(X[60:], np.full(len(X) - 60, -1))
+    whole = ProxyLogisticRegression(n_steps=5, cv=2, warm_start=True)
+    whole.fit(X[:60], y[:60]).fit(X[:60], y[:60], X_proxy=X[60:])
+    assert model.n_labels_ == 60
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
 
 
 def test_fit_keeps_references_to_inputs(binary):

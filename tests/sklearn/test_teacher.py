@@ -14,7 +14,9 @@ from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, Pr
 
 @pytest.fixture(scope="module")
 def ppi():
-    with warnings.catch_warnings():
+    # Compiled, its one slow loop takes a quarter of a minute before it starts.
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_DISABLE_JIT", "1")
         warnings.simplefilter("ignore")
         return importlib.import_module("ppi_py")
 
@@ -49,9 +51,9 @@ def test_intervals_at_full_power_are_ppis(binary, ppi):
     X = X[:, :3] * [1, 1, 0.5]
     f = answers(np.random.default_rng(5), y, 0.15).astype(float)
     ours = ProxyLogisticRegression(n_steps="converged", alpha=0.0, power=1.0)
-    ours.fit(X[:200], y[:200], X_proxy=X[200:], y_proxy=f)
-    A, B = with_constant(X[:200]), with_constant(X[200:])
-    low, high = ppi.ppi_logistic_ci(A, y[:200], f[:200], B, f[200:], lam=1.0, alpha=0.05)
+    ours.fit(X[:200], y[:200], X_proxy=X[200:400], y_proxy=f[:400])
+    A, B = with_constant(X[:200]), with_constant(X[200:400])
+    low, high = ppi.ppi_logistic_ci(A, y[:200], f[:200], B, f[200:400], lam=1.0, alpha=0.05)
     # Theirs takes the Hessian from labelled and other rows, and the normal law instead of t.
     std = (high - low)[:-1] / 2 / 1.959964
     np.testing.assert_allclose(ours.coef_std_.ravel(), std, rtol=0.1)
@@ -81,19 +83,20 @@ def contest():
     """Return mean excess losses of labels alone and with three teachers."""
     losses = {"alone": [], "good": [], "random": [], "model": []}
     w, b = np.array([1.0, -1.0, 0.5, 0.0, 0.0, 0.3, 0.0, 0.0]), 0.4
-    for seed in range(8):
+    for seed in range(5):
         rng = np.random.default_rng(100 + seed)
-        X = rng.normal(size=(3000, 8))
+        X = rng.normal(size=(2000, 8))
         p = expit(X @ w + b)
-        y = (rng.random(3000) < p).astype(int)
+        y = (rng.random(2000) < p).astype(int)
         teachers = {
             "alone": None,
             "good": answers(rng, y, 0.05),
-            "random": rng.integers(2, size=3000),
+            "random": rng.integers(2, size=2000),
             "model": expit(X @ (w + 0.1 * rng.normal(size=8)) + b),
         }
         for name, f in teachers.items():
-            fit = ProxyLogisticRegression(cv=5).fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=f)
+            fit = ProxyLogisticRegression(cv=4, max_steps=30)
+            fit.fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=f)
             losses[name].append(excess(fit, X, w, b))
     return {name: float(np.mean(values)) for name, values in losses.items()}
 
@@ -128,10 +131,11 @@ def test_forms_of_answers_agree(binary):
 
 def test_answers_on_the_proxy_alone_are_enough(three):
     X, y = three
-    fit = ProxyLogisticRegression(cv=3).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=y[60:])
+    quick = {"cv": 3, "max_steps": 40}
+    fit = ProxyLogisticRegression(**quick).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=y[60:])
     assert fit.taught_
     assert fit.score(X[60:], y[60:]) >= 0.9 * np.mean(
-        ProxyLogisticRegression(cv=3).fit(X, y).score(X, y)
+        ProxyLogisticRegression(**quick).fit(X, y).score(X, y)
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.special
@@ -13,70 +14,40 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from proxyprox._util.validation import INSTEAD, Words, message
-from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox._util.validation import message
+from proxyprox.intervals import Interval
 from proxyprox.problems.glm import Design
-from proxyprox.sklearn.fitting import Learned, learn
-from proxyprox.sklearn.inference import Interval, quantile
-from proxyprox.sklearn.inputs import (
-    AUTO,
-    Labelled,
-    ProxyWarning,
-    Settings,
-    checked_weights,
-    doubt_of,
-    is_mark,
-    joined,
-    labelled_rows,
-    mark_of,
-    merged,
-    proxy_rows,
-    read_labels,
-    refuse_nan,
-    settings_of,
-    unlabelled_moment,
-    validated,
-    warn_if_suspicious,
-)
-from proxyprox.sklearn.moments import Moment, means
-from proxyprox.sklearn.scoring import labelled_part
-from proxyprox.sklearn.teacher import Teacher, teacher_of
+from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox.sklearn import fitting, inference, inputs
 
 Array = Any
 
+WHICH = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
-    def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        l1_ratio: float = 0.0,
-        n_steps: int | str = "cv",
-        max_steps: int = 200,
-        power: float | str = "tuned",
-        cv: Any = None,
-        average: bool = True,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.n_steps = n_steps
-        self.max_steps = max_steps
-        self.power = power
-        self.cv = cv
-        self.average = average
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.random_state = random_state
+    alpha: Any = "auto"
+    l1_ratio: float = 0.0
+    n_steps: int | str = "cv"
+    max_steps: int = 200
+    power: float | str = "tuned"
+    cv: Any = None
+    average: bool = True
+    fit_intercept: bool = True
+    warm_start: bool = False
+    random_state: Any = 0
+
+    family: ClassVar[Family]
+    deviance_power: ClassVar[int] = 0
 
     def __sklearn_tags__(self) -> Any:
-        """Say that sparse inputs are welcome."""
+        """Say that sparse inputs are welcome, and whether labels may be negative."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.target_tags.positive_only = self.deviance_power > 0
         return tags
 
     # -- fitting ----------------------------------------------------------------------------
@@ -112,123 +83,72 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        settings = settings_of(self)
-        X, y, labelled = self._checked(X, y, reset=True)
-        # What an earlier fit kept must not be gone on with if this one fails.
+        data = self._check(X, y, reset=True)
+        # Nothing of an earlier fit is resumed, not even if this one fails.
         self._rows: Any = None
         self._others: Any = None
-        self._refuse_ambiguous(y, labelled)
+        self._refuse_ambiguous(*data[1:])
+        self._set_classes(data[1][data[2]])
+        return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
+
+    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, *, warm: bool) -> Self:
+        """Add rows to those kept, and fit them all."""
+        settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
+        rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
+        intercept = settings.fit_intercept
         if X_proxy is not None:
-            X_proxy = proxy_rows(
-                X_proxy, X.shape[1], names=getattr(self, "feature_names_in_", None)
-            )
-            warn_if_suspicious(X, X_proxy)
-        family = self._family_of(y[labelled])
-        rows = labelled_rows(X, y, sample_weight, labelled)
-        kept = labelled.copy()
-        kept[labelled] = rows.kept
-        others = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
+            X_proxy = inputs.proxy_rows(self, X_proxy)
+            if rows is None:
+                inputs.warn_if_suspicious(X, X_proxy)
+        if others is not None and len(others[0]) != X.shape[1] + intercept:
+            allowed, remedy = "as in the last fit", "Set it back, or fit all rows at once."
+            raise ValueError(message("fit_intercept", "another value", allowed, remedy))
+        moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
+        rows = inputs.append_rows(rows, X, y, weights, labelled)
+        # As plain tuples, which every way of storing an estimator can store.
+        self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
+        self._others = None if moment is None else tuple(moment)
+        if rows is None:
+            return self
         teacher = None
         if y_proxy is not None:
-            parts = (X, labelled, kept, X_proxy)
-            teacher = teacher_of(settings, family, rows, parts, y_proxy, others)
-        self._learn(settings, family, rows, others, teacher, warm=self.warm_start)
-        # References where they do: rows that all have a label stay the user's.
-        self._rows = (X if kept.all() else rows.X, rows.y, rows.weights)
-        self._others = merged(None, others, X.shape[1] + settings.intercept)
-        return self
-
-    def _partial_fit(
-        self,
-        settings: Settings,
-        data: tuple[Any, Array, Array],
-        sample_weight: Any,
-        X_proxy: Any,
-        family: Family,
-    ) -> Self:
-        """Add rows to those seen so far, and go on from the last fit."""
-        X, y, labelled = data
-        if X_proxy is not None:
-            X_proxy = proxy_rows(
-                X_proxy, X.shape[1], names=getattr(self, "feature_names_in_", None)
-            )
-        more = unlabelled_moment(X, ~labelled, X_proxy, intercept=settings.intercept)
-        width = X.shape[1] + settings.intercept
-        known = merged(getattr(self, "_others", None), more, width)
-        if labelled.any():
-            new = labelled_rows(X, y, sample_weight, labelled)
-            self._rows = joined(getattr(self, "_rows", None), new)
-        self._others = known
-        if getattr(self, "_rows", None) is None:
-            return self
-        X, y, weights = self._rows
-        X = X.astype(np.float64, copy=False)
-        rows = Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
-        others = None if known is None else Moment(*known)
-        return self._learn(settings, family, rows, others, None, warm=True)
-
-    def _learn(
-        self,
-        settings: Settings,
-        family: Family,
-        rows: Labelled,
-        others: Moment | None,
-        teacher: Teacher | None,
-        *,
-        warm: bool,
-    ) -> Self:
-        size = (rows.X.shape[1] + settings.intercept) * family.outputs
-        start = getattr(self, "_w", None) if warm else None
-        start = start if start is not None and start.shape == (size,) else None
-        found = learn(settings, family, rows, others=others, teacher=teacher, start=start)
+            scale = None if moment is None else moment.top
+            parts = (X, labelled, X_proxy)
+            teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
+        size = (X.shape[1] + intercept) * family.outputs
+        start: Any = getattr(self, "_w", None) if warm else None
+        start = start if np.shape(start) == (size,) else None
+        found = fitting.learn(settings, family, rows, moment, teacher, start)
+        self._w, trial, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        self._store(family, found)
+        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = trial
+        self.power_ = estimate.power if power is None else power
+        self.inference_note_, self.excess_ = estimate.note, estimate.excess
+        self.coef_, self.intercept_ = self._shape(self._w)
+        self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
+        self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
         return self
 
     # -- what differs between estimators ------------------------------------------------------
 
     @abstractmethod
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         """Return validated inputs and labels, and which rows have a label."""
 
     def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
         """Refuse or warn of labels that may have been meant otherwise."""
 
-    @abstractmethod
-    def _family_of(self, y: Array) -> Family:
-        """Return the exponential family for the labels, and note the classes."""
+    def _set_classes(self, y: Array) -> None:
+        """Note the classes of the labels."""
 
-    @abstractmethod
-    def _shaped(self, matrix: Array) -> tuple[Array, Any]:
-        """Return coefficients and intercept as scikit-learn shapes them."""
+    def _shape(self, w: Array) -> tuple[Array, Any]:
+        """Return coefficients and intercepts as scikit-learn's classifiers shape them."""
+        matrix = w.reshape(-1, self.family.outputs).T
+        if self.fit_intercept:
+            return matrix[:, :-1].copy(), matrix[:, -1].copy()
+        return matrix.copy(), np.zeros(len(matrix))
 
     # -- after fitting ----------------------------------------------------------------------
-
-    def _store(self, family: Family, found: Learned) -> None:
-        self._w = found.w
-        self._outputs = family.outputs
-        self.coef_, self.intercept_ = self._shaped(self._matrix(found.w))
-        self.alpha_, self.n_steps_, self.power_ = found.alpha, found.steps, found.power
-        self.taught_ = found.taught
-        self.cv_curve_ = found.curve
-        self._rectifier = found.rectifier
-        estimate = found.estimate
-        self.inference_note_ = estimate if isinstance(estimate, str) else ""
-        self.excess_ = np.inf if isinstance(estimate, str) else estimate.excess
-        if isinstance(estimate, str):
-            nothing = np.full_like(found.w, np.nan)
-            centre, spread = nothing, np.full_like(found.w, np.inf)
-        else:
-            centre, spread = estimate.w, np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
-        self.coef_debiased_, self.intercept_debiased_ = self._shaped(self._matrix(centre))
-        self.coef_std_, self.intercept_std_ = self._shaped(self._matrix(spread))
-
-    def _matrix(self, w: Array) -> Array:
-        """Return parameters as (C, d), the intercept's column of zeros if there is none."""
-        matrix = w.reshape(-1, self._outputs).T
-        if self.fit_intercept:
-            return matrix
-        return np.hstack([matrix, np.zeros((self._outputs, 1))])
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """Return intervals for the coefficients.
@@ -248,7 +168,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             ``estimate``, ``low`` and ``high``, each in the shape of ``coef_``.
         """
         check_is_fitted(self)
-        reach = quantile(level, self.n_labels_) * self.coef_std_
+        reach = inference.quantile(level, self.n_labels_) * self.coef_std_
         if self.inference_note_:
             text = f"The confidence intervals are infinite. {self.inference_note_}"
             warnings.warn(text, UserWarning, stacklevel=2)
@@ -277,36 +197,40 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             class otherwise.
         """
         check_is_fitted(self)
-        X = validated(self, X)
+        X = inputs.validate(self, X)
         design = Design(X, intercept=self.fit_intercept, checked=True)
-        predicted = means(design, self._fitted_family(), self._w)
+        predicted = inference.means(design, self.family, self._w)
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
         spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
-        reach = quantile(level, self.n_labels_) * spread
-        found = Interval(*(self._possible(end) for end in (centre, centre - reach, centre + reach)))
-        return found if len(centre) > 1 else Interval(*(float(part[0]) for part in found))
-
-    def _possible(self, mean: Array) -> Array:
-        """Return a mean label moved into the range that labels have."""
-        return mean
-
-    @abstractmethod
-    def _fitted_family(self) -> Family:
-        """Return the family of the last fit."""
+        reach = inference.quantile(level, self.n_labels_) * spread
+        one = len(centre) == 1
+        # The range of a mean label is that of the family's means.
+        limits = self.family.mean(np.array([-np.inf, np.inf])) if one else (0.0, 1.0)
+        ends = np.clip([centre, centre - reach, centre + reach], *limits)
+        return Interval(*(ends[:, 0].tolist() if one else ends))
 
     def _predictors(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validated(self, X)
-        coef = np.atleast_2d(self.coef_)
-        scores: Array = np.asarray(X @ coef.T) + self.intercept_
+        X = inputs.validate(self, X)
+        scores: Array = np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
         return scores
 
 
 class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
-    """A regression on labelled rows with all inputs as proxy; abstract."""
+    """A regression on labelled rows with all inputs as proxy; abstract.
+
+    A subclass names its ``family`` and, for labels that are not negative, ``deviance_power``.
+
+    Attributes
+    ----------
+    family : Family
+        What a label is, and what a prediction of it costs.
+    deviance_power : int
+        Power of the Tweedie deviance that ``score`` explains: 0 normal, 1 Poisson, 2 Gamma.
+    """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
-        """Add labelled rows (and inputs without labels) and go on from the last fit.
+        """Add labelled rows (and inputs without labels) and resume from the last fit.
 
         The labelled rows of that fit, too, are kept, and of the others their second moment; its
         teacher is not: pass all rows to ``fit`` with ``y_proxy`` for that.
@@ -320,37 +244,49 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         -------
         self
         """
-        settings = settings_of(self)
-        data = self._checked(X, y, reset=not hasattr(self, "n_features_in_"))
-        family = self._family_of(data[1])
-        return self._partial_fit(settings, data, sample_weight, X_proxy, family)
+        data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
+        return self._learn(data, sample_weight, X_proxy, None, warm=True)
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected label of each row."""
+        return np.asarray(self.family.mean(self._predictors(X).ravel()))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R², the share of the labels' variance that the model explains."""
-        y, sample_weight = self._scored(X, y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+        """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
 
-    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array | None]:
-        X, y, _ = self._checked(X, y, reset=False)
-        return y, None if sample_weight is None else checked_weights(sample_weight, X)
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        """
+        checked, y, _ = self._check(X, y, reset=False)
+        if sample_weight is not None:
+            sample_weight = inputs.check_weights(sample_weight, checked)
+        if not self.deviance_power:
+            return float(super().score(X, y, sample_weight))
+        if (y == y[0]).all():
+            remedy = "D² compares with their mean."
+            raise ValueError(message("y", y[0], "labels that differ between rows", remedy))
+        predicted, power = self.predict(X), self.deviance_power
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        refuse_nan(y, "Pass the rows without a label as X_proxy.")
-        X, y = validated(self, X, y, y_numeric=True, reset=reset)
-        if y.dtype.kind not in "biuf":
-            got, remedy = Words(f"dtype {y.dtype}"), INSTEAD.get(y.dtype.kind, "")
-            raise ValueError(message("y", got, "a number in every row", remedy))
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        y, _ = inputs.read_labels(y, None)
+        X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
+        self.family.encode(y)
         return X, y, np.ones(len(y), dtype=bool)
 
-    def _shaped(self, matrix: Array) -> tuple[Array, float]:
-        return matrix[0, :-1].copy(), float(matrix[0, -1])
+    def _shape(self, w: Array) -> tuple[Array, float]:
+        coef, intercept = super()._shape(w)
+        return coef[0], float(intercept[0])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
     Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
-    proxy: the walk goes from the constant model towards the minimiser on the labelled rows, and
+    proxy: the steps go from the constant model towards the minimiser on the labelled rows, and
     how far is chosen by cross-validation on the labelled rows.
 
     Parameters
@@ -364,7 +300,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     n_steps : int, "cv" or "converged"
         Outer steps; "converged" goes to the minimiser of the labelled loss.
     max_steps : int
-        Longest walk that cross-validation tries.
+        Most steps that cross-validation tries.
     power : float or "tuned"
         λ of the paired correction when ``y_proxy`` is given: 0 ignores the teacher, 1 is
         prediction-powered inference, "tuned" finds the best λ and uses the teacher only if it
@@ -373,7 +309,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         How the labelled rows are split; None for three folds five times where labels are few,
         else five or ten folds.
     average : bool
-        Average all points of the walks by their held-out likelihood instead of taking the one
+        Average all points of the paths by their held-out likelihood instead of taking the one
         with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
     fit_intercept : bool
         Whether a constant is fitted; it is never penalised.
@@ -392,7 +328,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     n_steps_, alpha_, power_, taught_ : int, float, float, bool
-        What was chosen; ``n_steps_`` is −1 for "converged". ``taught_`` tells whether the walk
+        What was chosen; ``n_steps_`` is −1 for "converged". ``taught_`` tells whether the path
         began at the teacher's imitation; ``power_`` is only the share λ of the paired correction
         in its steps, so that a teacher may be used and ``power_`` be zero. (It is zero, too, if λ
         was tuned but ``inference_note_`` says that there are no standard errors to tune it by.)
@@ -421,27 +357,13 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     (50, (2, 2))
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: Any = "auto",
-        l1_ratio: float = 0.0,
-        n_steps: int | str = "cv",
-        max_steps: int = 200,
-        power: float | str = "tuned",
-        cv: Any = None,
-        average: bool = True,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        unlabelled: Any = AUTO,
-    ) -> None:
-        super().__init__(
-            alpha=alpha, l1_ratio=l1_ratio, n_steps=n_steps, max_steps=max_steps, power=power,
-            cv=cv, average=average, fit_intercept=fit_intercept, warm_start=warm_start,
-            random_state=random_state,
-        )  # fmt: skip
-        self.unlabelled = unlabelled
+    unlabelled: Any = "auto"
+
+    @property
+    def family(self) -> Family:  # type: ignore[misc, override]
+        """The family of the classes of the last fit."""
+        classes = tuple(self.classes_.tolist())
+        return Logistic(classes) if len(classes) == 2 else Softmax(classes)
 
     def partial_fit(
         self,
@@ -451,7 +373,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         sample_weight: Any = None,
         X_proxy: Any = None,
     ) -> Self:
-        """Add rows, labelled or not, to those seen so far and go on from the last fit.
+        """Add rows, labelled or not, to those seen so far and resume from the last fit.
 
         The labelled rows are kept, those of ``fit`` too, and of the others their second moment. A
         teacher is not: pass all rows to :meth:`fit` with ``y_proxy`` for that. What is kept is
@@ -470,28 +392,24 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         self
         """
         first = getattr(self, "_rows", None) is None and getattr(self, "_others", None) is None
-        settings = settings_of(self)
-        X, y, found = self._checked(X, y, reset=first)
-        if first or classes is not None:
-            if classes is None:
-                self._refuse_ambiguous(y, found)
-            elif is_mark(-1, mark_of(self.unlabelled)) and -1 in list(classes):
+        X, y, labelled = self._check(X, y, reset=first)
+        known = y[labelled] if first else self.classes_
+        if classes is not None:
+            if inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
                 allowed = "without -1, which marks rows without a label"
                 remedy = "If -1 is a class, set unlabelled=None."
                 raise ValueError(message("classes", list(classes), allowed, remedy))
-            known = np.unique(y[found] if classes is None else classes)
-            if not first and not np.array_equal(known, self.classes_):
-                allowed = f"the classes of the first call, {self.classes_.tolist()}"
-                raise ValueError(message("classes", known.tolist(), allowed))
-        else:
-            known = self.classes_
-        strange = ~np.isin(y[found], known)
-        if strange.any():
-            allowed = f"one of the classes {known.tolist()}"
-            remedy = "Name all classes in the first call."
-            raise ValueError(message("y", y[found][strange][0], allowed, remedy))
-        family = self._family_of(known)
-        return self._partial_fit(settings, (X, y, found), sample_weight, X_proxy, family)
+            if not first and not np.array_equal(np.unique(classes), known):
+                allowed = f"the classes of the first call, {known.tolist()}"
+                raise ValueError(message("classes", list(classes), allowed))
+            known = classes
+        elif first:
+            self._refuse_ambiguous(y, labelled)
+        self._set_classes(known)
+        if labelled.any():
+            # What is no class of the first call must not be kept.
+            self.family.encode(y[labelled])
+        return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
 
     def decision_function(self, X: Any) -> Array:
         """Return the linear predictors: of the second class for two, of every class otherwise."""
@@ -500,27 +418,20 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, in the order of ``classes_``."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            # Both tails from the sigmoid itself: 1 − p would round small probabilities to zero.
-            return np.hstack([scipy.special.expit(-scores), scipy.special.expit(scores)])
-        probabilities: Array = scipy.special.softmax(scores, axis=1)
-        return probabilities
+        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithm of each class's probability."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            return np.hstack([scipy.special.log_expit(-scores), scipy.special.log_expit(scores)])
-        logs: Array = scipy.special.log_softmax(scores, axis=1)
-        return logs
+        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
 
     def predict(self, X: Any) -> Array:
         """Return the likeliest class of each row."""
+        codes = self._class_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _class_scores(self, X: Any) -> Array:
         scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            return np.asarray(self.classes_[(scores.ravel() > 0).astype(int)])
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
+        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
@@ -531,81 +442,51 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             As in :meth:`fit`.
         """
         if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, X)
-        every = y
-        X, y, sample_weight = labelled_part(X, y, sample_weight, mark_of(self.unlabelled))
-        skipped = 0 if y is every else np.size(every) - np.size(y)
-        if skipped and self.unlabelled == AUTO and not getattr(self, "_marks_seen", False):
-            warnings.warn(
-                f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see. "
-                "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class.",
-                ProxyWarning,
-                stacklevel=2,
-            )
+            sample_weight = inputs.check_weights(sample_weight, X)
+        every = np.size(y)
+        X, y, sample_weight = inputs.labelled_part(
+            X, y, sample_weight, inputs.mark_of(self.unlabelled)
+        )
+        skipped = every - np.size(y)
+        if skipped and self._mark_is_assumed() and not getattr(self, "_marks_seen", False):
+            text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
+            inputs.warn(f"{text} {WHICH}", stacklevel=3)
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        y, labelled = read_labels(y, mark_of(self.unlabelled))
-        X, y = validated(self, X, y, reset=reset)
+    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+        y, labelled = inputs.read_labels(y, inputs.mark_of(self.unlabelled))
+        X, y = inputs.validate(self, X, y, reset=reset)
         check_classification_targets(y)
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
+    def _mark_is_assumed(self) -> bool:
+        return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
+
     def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
         self._marks_seen = not labelled.all()
-        if self.unlabelled is not None and y.dtype.kind in "UTO" and (y[labelled] == "").any():
-            warnings.warn(
-                f"y is '' in {int((y[labelled] == '').sum())} rows, which is taken for a class. "
-                "If it marks rows without a label, set unlabelled=''; if it is a class, "
-                "unlabelled=None.",
-                ProxyWarning,
-                stacklevel=3,
-            )
-        if labelled.all() or not is_mark(-1, mark_of(self.unlabelled)) or -1 not in y[~labelled]:
+        empty = int((y[labelled] == "").sum()) if y.dtype.kind in "UTO" else 0
+        if empty and self.unlabelled is not None:
+            text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
+            inputs.warn(f"{text} a label, set unlabelled=''; if not, unlabelled=None.", 4)
+        classes, marked = np.unique(y[labelled]), int((~labelled).sum())
+        doubtful = inputs.may_be_class(classes, marked, len(y) - marked) and -1 in y[~labelled]
+        if not doubtful or not self._mark_is_assumed() or len(classes) < 2:
             return
-        known = np.unique(y[labelled]).tolist()
-        if len(known) <= 1:
-            found = f"only class {known[0]!r} is labelled" if known else "nothing is labelled"
-            raise ValueError(
-                f"y must hold labels of two classes at least, but {found} "
-                f"({int(labelled.sum())} of {len(y)} rows; the others are -1). Label rows of "
-                f"{'another class' if known else 'two classes'}. Or -1 could be a class: then set "
-                "unlabelled=None and pass unlabelled rows as X_proxy."
-            )
-        marked = int((~labelled).sum())
-        doubt = doubt_of(np.unique(y[labelled]), marked, int(labelled.sum()))
-        if self.unlabelled != AUTO or not doubt:
-            return
-        seen = f"y is -1 in {marked} of {len(y)} rows and one of {known} in the others: {doubt}"
-        remedy = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
-        if marked <= labelled.sum() or min(known) < 0:
-            raise ValueError(message("unlabelled", AUTO, "-1 or None", f"Here {seen}. {remedy}"))
-        warnings.warn(
-            f"{seen}. These rows are taken as unlabelled. {remedy}", ProxyWarning, stacklevel=3
-        )
+        seen = f"y is -1 in {marked} of {len(y)} rows and one of {classes.tolist()} in the others"
+        if 2 * marked <= len(y) or classes[0] < 0:
+            allowed = f"-1 or None where {seen}"
+            raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
+        inputs.warn(f"{seen}. These rows are taken as unlabelled. {WHICH}", 4)
 
-    def _family_of(self, y: Array) -> Family:
+    def _set_classes(self, y: Array) -> None:
         classes = np.unique(y)
-        if not len(classes):
-            raise ValueError(message("y", "no label", "labels of two classes at least"))
         if len(classes) < 2:
-            raise ValueError(
-                f"y must hold labels of two classes at least, got one class, {classes[0]!r}. "
-                "Label rows of another class, too."
-            )
+            got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
+            remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."
+            raise ValueError(f"y must hold labels of two classes at least, got {got}. {remedy}")
         self.classes_ = classes
-        return self._fitted_family()
-
-    def _fitted_family(self) -> Family:
-        classes = tuple(self.classes_.tolist())
-        return Logistic(classes) if len(classes) == 2 else Softmax(classes)
-
-    def _possible(self, mean: Array) -> Array:
-        return np.clip(mean, 0.0, 1.0)
-
-    def _shaped(self, matrix: Array) -> tuple[Array, Array]:
-        return matrix[:, :-1].copy(), matrix[:, -1].copy()
 
 
 class ProxyPoissonRegressor(ProxyRegressor):
@@ -627,23 +508,8 @@ class ProxyPoissonRegressor(ProxyRegressor):
     True
     """
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that labels are zero or more."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
-
-    def predict(self, X: Any) -> Array:
-        """Return the expected count of each row."""
-        return np.exp(self._predictors(X).ravel())
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return D², the share of the Poisson deviance that the model explains."""
-        y, sample_weight = self._scored(X, y, sample_weight)
-        if (y == y[0]).all():
-            remedy = "D² compares with their mean."
-            raise ValueError(message("y", y[0], "counts that differ between rows", remedy))
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+    family = Poisson()
+    deviance_power = 1
 
     def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
         """Return the mean count over a population, with its interval.
@@ -669,7 +535,7 @@ class ProxyPoissonRegressor(ProxyRegressor):
         if y.any():
             return found
         # Unequal weights: as many equal ones as would give a mean of the same variance.
-        n = len(y) if weights is None else weights.sum() ** 2 / (weights**2).sum()
+        n = weights.sum() ** 2 / (weights**2).sum()
         high = float(np.fmax(found.high, -np.log1p(-level) / n))
         text = (
             f"All {len(y)} labelled counts are zero: the upper end of the interval, {high:.2g}, is "
@@ -677,17 +543,6 @@ class ProxyPoissonRegressor(ProxyRegressor):
         )
         warnings.warn(text, UserWarning, stacklevel=2)
         return Interval(found.estimate, 0.0, high)
-
-    def _family_of(self, y: Array) -> Family:
-        if (y < 0).any():
-            raise ValueError(message("y", float(y.min()), "zero or more in every row (counts)"))
-        return Poisson()
-
-    def _possible(self, mean: Array) -> Array:
-        return np.maximum(mean, 0.0)
-
-    def _fitted_family(self) -> Family:
-        return Poisson()
 
 
 class ProxyGammaRegressor(ProxyRegressor):
@@ -709,30 +564,8 @@ class ProxyGammaRegressor(ProxyRegressor):
     True
     """
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that labels are above zero."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
-
-    def predict(self, X: Any) -> Array:
-        """Return the expected amount of each row."""
-        return np.exp(self._predictors(X).ravel())
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return D², the share of the Gamma deviance that the model explains."""
-        y, sample_weight = self._scored(X, y, sample_weight)
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=2))
-
-    def _family_of(self, y: Array) -> Family:
-        Gamma().encode(y)
-        return Gamma()
-
-    def _possible(self, mean: Array) -> Array:
-        return np.maximum(mean, 0.0)
-
-    def _fitted_family(self) -> Family:
-        return Gamma()
+    family = Gamma()
+    deviance_power = 2
 
 
 class ProxyRidge(ProxyRegressor):
@@ -754,12 +587,4 @@ class ProxyRidge(ProxyRegressor):
     ((5,), (5,))
     """
 
-    def predict(self, X: Any) -> Array:
-        """Return the expected label of each row."""
-        return self._predictors(X).ravel()
-
-    def _family_of(self, y: Array) -> Family:
-        return Linear()
-
-    def _fitted_family(self) -> Family:
-        return Linear()
+    family = Linear()

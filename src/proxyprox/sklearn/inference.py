@@ -1,203 +1,315 @@
-"""Standard errors and intervals, with and without a teacher.
+"""What labels and a teacher's answers tell: paired losses, standard errors, intervals.
 
-How sure: the covariance of the unregularised estimate, with a teacher's help where there is one.
-
-A regularised fit is biased on purpose, so intervals are not drawn around it but around the
-minimiser of the (paired) labelled loss without a penalty, to which the fit converges.
+A regularised fit is biased on purpose. Intervals are therefore drawn around the minimiser of the
+(paired) labelled loss without a penalty, to which the fit converges.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import scipy.stats
 
-from proxyprox import GLM
+from proxyprox import GLM, NonFiniteError
 from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.families import Family, Linear, Poisson
 from proxyprox.problems.glm import Design
-from proxyprox.sklearn.moments import (
-    centred,
-    dense_rows,
-    predictors,
-    row_gradients,
-    slopes,
-    targets_of,
-)
-from proxyprox.sklearn.teacher import Teacher, minimised, soft_loss
-
-
-class Interval(NamedTuple):
-    """An estimate with the ends of its confidence interval."""
-
-    estimate: Any
-    low: Any
-    high: Any
-
-
-def quantile(level: float, labels: int) -> float:
-    """Return the two-sided quantile; of Student's law, which for few labels has longer tails."""
-    if not 0 < level < 1:
-        raise ValueError(message("level", level, "a number in (0, 1)"))
-    return float(scipy.stats.t.ppf((1 + level) / 2, max(labels - 1, 1)))
-
-
-WRONG = 2.0
-"""Wrong answers that a classifier is taken to give on the labelled rows at least."""
+from proxyprox.problems.families import Family, Linear, Poisson, label_array
+from proxyprox.problems.glm import as_targets
+from proxyprox.sklearn.inputs import Labelled, encode_answers
 
 Array = Any
 
-
-def rectifier_of(residuals: Array, loss: GLM) -> Array:
-    """Return mean and standard error of the residuals, one column each.
-
-    A classifier that has every label right leaves residuals that hardly vary, though it errs on
-    rows like them: few labels do not show errors that are rare. The spread is therefore never
-    taken to be less than two wrong answers would make it, as Agresti and Coull (1998) add two
-    failures and two successes to a proportion before they draw its interval.
-
-    Parameters
-    ----------
-    residuals : array of shape (n, C)
-        Labels less predictions, held-out ones where there are.
-    loss : GLM
-        The labelled rows.
-    """
-    weights = loss.sample_weight
-    share = weights / weights.sum()
-    mean = share @ residuals
-    n = len(weights)
-    spread = share**2 @ (residuals - mean) ** 2
-    if hasattr(loss.family, "classes"):
-        # NaN where the labels were too few to hold any out stays NaN.
-        spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
-    return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
-
-
+# L2 strength of the student in units of the inputs' largest moment, so that it exists.
+STUDENT_RIDGE = 1e-7
+# Wrong answers that a classifier is assumed to give on the labelled rows at least.
+WRONG = 2.0
+# Parameters up to which standard errors are computed by ``fit``.
 WIDEST = 400
-"""Parameters up to which standard errors are computed by ``fit``."""
-
+# Entries of the dense blocks of rows.
 BLOCK = 1 << 21
 
-
 TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
-
 SEPARATED = (
     "A plane separates the labels, so that the unregularised estimate lies at infinity: label more "
     "rows, those that the model is unsure of first, or use fewer columns."
 )
-
 COLLINEAR = (
     "Columns are constant or sums of others on the labelled rows, so that the labels do not "
     "determine the coefficients: drop such columns, or label more rows."
 )
-
-
 NO_EVENT = (
     "No event was seen: every labelled count is zero, and zeros alone do not determine the "
     "coefficients. Label more rows."
 )
 
 
-class Estimate(NamedTuple):
-    """An asymptotically normal estimate."""
-
-    w: Array
-    covariance: Array
-    power: float
-    excess: float
+def quantile(level: float, labels: int) -> float:
+    """Return the two-sided quantile of Student's law, which for few labels has longer tails."""
+    if not 0 < level < 1:
+        raise ValueError(message("level", level, "a number in (0, 1)"))
+    return float(scipy.stats.t.ppf((1 + level) / 2, max(labels - 1, 1)))
 
 
-def estimated(
-    loss: GLM, start: Array, *, teacher: Teacher | None = None, power: float | None = None
-) -> Estimate | str:
-    """Return the unregularised estimate and its covariance, or why the labels do not fix it.
+def predictors(design: Design, family: Family, w: Array) -> Array:
+    """Return the linear predictors of each row, in the shape that the family takes."""
+    z = np.asarray(design.predict(w.reshape(design.width, family.outputs)))
+    return z if family.outputs > 1 else z[:, 0]
 
-    Parameters
+
+def means(design: Design, family: Family, w: Array) -> Array:
+    """Return the expected label of each row, shape (n, C)."""
+    return np.asarray(family.mean(predictors(design, family, w))).reshape(design.rows, -1)
+
+
+def slopes(design: Design, family: Family, w: Array, targets: Array) -> Array:
+    """Return each row's loss derivative in its predictors, for targets of shape (n, C)."""
+    t = targets if family.outputs > 1 else targets[:, 0]
+    found = family.slope(predictors(design, family, w), t)
+    return np.asarray(found).reshape(design.rows, -1)
+
+
+def targets_of(loss: GLM) -> Array:
+    """Return the labels in the shape of the means, (n, C)."""
+    targets = as_targets(loss.design, loss.family, loss.targets)  # type: ignore[arg-type]
+    return np.asarray(targets, dtype=np.float64).reshape(loss.design.rows, loss.family.outputs)
+
+
+def row_losses(loss: GLM, w: Array) -> Array:
+    """Return the loss of each row; zero for a perfect fit where there is one."""
+    targets = targets_of(loss)
+    with np.errstate(over="ignore"):
+        z = predictors(loss.design, loss.family, w)
+        return np.asarray(loss.family.loss(z, targets if z.ndim > 1 else targets[:, 0]))
+
+
+def row_gradients(design: Design, residuals: Array) -> Array:
+    """Return ``x_i ⊗ r_i`` of each row as a dense (n, d · C) matrix."""
+    return (dense_rows(design)[:, :, None] * residuals[:, None, :]).reshape(design.rows, -1)
+
+
+def dense_rows(design: Design) -> Array:
+    """Return the rows as a dense (n, d) matrix, with the constant if there is one."""
+    X = design.X.toarray() if design.sparse else np.asarray(design.X, dtype=np.float64)
+    return np.hstack([X, np.ones((design.rows, 1))]) if design.intercept else X
+
+
+def centre_classes(w: Array, outputs: int) -> Array:
+    """Return softmax parameters whose classes sum to zero, which changes no prediction."""
+    if outputs == 1:
+        return w
+    matrix = w.reshape(-1, outputs)
+    return (matrix - matrix.mean(axis=1, keepdims=True)).ravel()
+
+
+def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None) -> Array:
+    """Return the minimiser to a gradient relative to that at the start, or the start itself."""
+    tol *= max(1.0, float(np.linalg.norm(loss.gradient(start))))
+    try:
+        return np.asarray(minimise_exactly(loss, start, tol=tol, penalty=penalty))
+    except NonFiniteError:
+        return start
+
+
+# -- a teacher ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """What another model's answers on the unlabelled rows tell.
+
+    Attributes
     ----------
-    loss : GLM
-        The labelled rows, without a penalty.
-    start : array
-        A point near the answer.
-    teacher : Teacher, optional
-        Answers for every row.
-    power : float, optional
-        λ of the paired correction; None tunes it for the least variance of the parameters.
+    student : array of shape (d · C,)
+        The linear model that imitates the teacher best on the proxy's rows.
+    slope : array of shape (d · C,)
+        The teacher's loss gradient at the student on those rows; nearly zero.
+    answers : array of shape (n, C)
+        The teacher's answers on the labelled rows.
+    loss : GLM or Tilted
+        The teacher's loss on the proxy's rows.
+    design, on_proxy, weights : Design and arrays
+        Those rows, the answers there, and their weights.
     """
-    n, family = loss.design.rows, loss.family
-    if isinstance(family, Poisson) and not targets_of(loss).any():
-        return NO_EVENT
-    # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
-    # each parameter no asymptotic statement would be worth its name.
-    free = free_parameters(loss.design.width, family)
-    if n <= 2 * free:
-        return too_few(n, free)
-    objective: Any = loss
-    if teacher is None or power == 0:
-        power, w = 0.0, minimised(loss, start)
-    else:
+
+    student: Array
+    slope: Array
+    answers: Array
+    loss: Any
+    design: Design
+    on_proxy: Array
+    weights: Array
+
+    @property
+    def rows(self) -> float:
+        """Number of the proxy's rows."""
+        return float(self.weights.sum())
+
+    def tilted_loss(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Tilted:
+        """Return the loss of some labelled rows with the paired correction at the student."""
+        design, family = loss.design, loss.family
+        error = slopes(design, family, self.student, self.answers[rows])
         if power is None:
-            first = minimised(loss, start)
-            power = best_power(loss, teacher, first)
-        objective = paired(loss, teacher, power)
-        w = minimised(objective, start)
-    w = centred(w, family.outputs)
-    if power == 0 and _separated(loss, w):
-        # Where the search for an estimate at infinity stopped means nothing.
-        return SEPARATED
-    inverse = _inverse(np.asarray(objective.hessian(w)), free)
-    if inverse is None or not np.isfinite(w).all():
-        return COLLINEAR
-    noise = _noise(loss, w, teacher, power, inverse) / n
-    if teacher is not None and power:
-        noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
-    # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
-    excess = float(np.sum(inverse * noise)) / 2
-    return Estimate(w, inverse @ noise @ inverse, power, excess)
+            own = slopes(design, family, self.student, targets_of(loss))
+            power = tuned_power(own, error, ratio=len(error) / self.rows)
+        same = np.ravel(design.pull(loss.sample_weight[:, None] * error)) / design.rows
+        return Tilted(loss, power * (self.slope - same))
 
 
-def free_parameters(width: int, family: Family) -> int:
-    """Return how many parameters there are, those of softmax up to a shift of all classes."""
-    return width * (family.outputs - (family.outputs > 1))
+def soft_loss(
+    design: Design, family: Family, answers: Array, weights: Array, l2: float = 0.0
+) -> Any:
+    """Return the loss for answers that are probabilities or means, shape (n, C)."""
+    if not hasattr(family, "classes"):
+        return GLM(design, answers.ravel(), family, l2=l2, sample_weight=weights)
+    # Classes enter through a linear term alone: the label-free loss takes any other.
+    free = GLM(design, None, family, l2=l2, sample_weight=weights)
+    gap = free.sample_weight[:, None] * (family.neutral - answers)
+    return Tilted(free, np.ravel(design.pull(gap)) / design.rows)
 
 
-def too_wide(labels: int, width: int, family: Family) -> str:
-    """Return why there are no standard errors for many columns: their number, or the labels'."""
-    free = free_parameters(width, family)
-    return too_few(labels, free) if labels <= 2 * free else TOO_WIDE
+def teacher_of(
+    family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
+) -> Teacher:
+    """Sort a teacher's answers and fit the student that imitates it.
+
+    ``parts`` are X, which of its rows have a label, and X_proxy or None; ``scale`` is the largest
+    moment of the unlabelled inputs, None if there are none.
+    """
+    X, labelled, X_proxy = parts
+    n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
+    if scale is None:
+        remedy = "Pass X_proxy, or mark rows of X as unlabelled."
+        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some", remedy))
+    given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
+    alone = len(given) == N and N > 0 and labelled.all()
+    answers = encode_answers(family, given, N if alone else n + N)
+    if X_proxy is None:
+        # By weights: a copy of the unlabelled rows would double the memory.
+        where, there = X, answers
+    elif labelled.all():
+        where, there = X_proxy, answers[-N:]
+    else:
+        stack = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.vstack
+        where = stack([X[~labelled], X_proxy])
+        there = np.vstack([answers[:n][~labelled], answers[n:]])
+    weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
+    design = Design(where, intercept=intercept, checked=True)
+    exact = soft_loss(design, family, there, weights)
+    # Least squares always has a minimiser that rounding finds; a classifier may need the term.
+    ridge, tol = (1e-12, 1e-10) if isinstance(family, Linear) else (STUDENT_RIDGE, 1e-7)
+    smooth = soft_loss(design, family, there, weights, l2=ridge * scale)
+    student = minimise(smooth, np.zeros(smooth.dim), tol=tol)
+    # Without answers on the labelled rows the student answers in the teacher's place.
+    own = Design(rows.X, intercept=intercept, checked=True)
+    here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
+    return Teacher(student, exact.gradient(student), here, exact, design, there, weights)
 
 
-def too_few(labels: int, parameters: int) -> str:
-    """Return the words for fewer than two labels for each parameter."""
-    return (
-        f"{labels} labels are too few for {parameters} coefficients: more than two are needed for "
-        "each. Label more rows, or use fewer columns."
-    )
-
-
-def paired(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
+def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
     """Return the labelled loss with the teacher's exact paired correction.
 
     Least squares needs the correction at one point only: with it the estimate is the teacher's
     regression plus the regression of its errors, as prediction-powered inference defines it.
     """
     if isinstance(loss.family, Linear):
-        return teacher.tilted(loss, None, power)
-    weights = loss.sample_weight
-    same = soft_loss(loss.design, loss.family, teacher.answers, weights=weights)
+        return teacher.tilted_loss(loss, power=power)
+    same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
 
 
 def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
     """Return the λ of least variance of the parameters, at a consistent estimate."""
     design, family, scale = loss.design, loss.family, loss.sample_weight[:, None]
-    target = row_gradients(design, scale * slopes(design, family, w, targets_of(loss)))
-    proxy = row_gradients(design, scale * slopes(design, family, w, teacher.answers))
+    residuals = [slopes(design, family, w, t) for t in (targets_of(loss), teacher.answers)]
+    target, proxy = (row_gradients(design, scale * residual) for residual in residuals)
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
-    return tuned_power(target, proxy, ratio=loss.design.rows / teacher.rows, metric=inverse)
+    return tuned_power(target, proxy, ratio=design.rows / teacher.rows, metric=inverse)
+
+
+# -- standard errors ----------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """An asymptotically normal estimate with standard errors; ``note`` says why there is none."""
+
+    w: Array
+    std: Array
+    power: float
+    excess: float
+    note: str = ""
+
+
+def no_estimate(size: int, note: str) -> Estimate:
+    """Return what stands for an estimate that does not exist."""
+    return Estimate(np.full(size, np.nan), np.full(size, np.inf), 0.0, np.inf, note)
+
+
+def too_many_parameters(labels: int, width: int, family: Family) -> str:
+    """Return why so many columns have no standard errors; empty if they may have."""
+    # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
+    # each parameter no asymptotic statement would be worth its name.
+    free = width * max(family.outputs - 1, 1)
+    if labels <= 2 * free:
+        return (
+            f"{labels} labels are too few for {free} coefficients: more than two are needed for "
+            "each. Label more rows, or use fewer columns."
+        )
+    return TOO_WIDE if width * family.outputs > WIDEST else ""
+
+
+def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> Estimate:
+    """Return the minimiser of the unpenalised loss with its standard errors.
+
+    ``power`` is λ of the paired correction; None tunes it for the least variance.
+    """
+    n, family = loss.design.rows, loss.family
+    note = too_many_parameters(n, loss.design.width, family)
+    if isinstance(family, Poisson) and not targets_of(loss).any():
+        note = NO_EVENT
+    if note:
+        return no_estimate(loss.dim, note)
+    if teacher is None:
+        power = 0.0
+    if power != 0.0:
+        power = best_power(loss, teacher, minimise(loss, start)) if power is None else power
+    objective: Any = paired_loss(loss, teacher, power) if power else loss
+    w = centre_classes(minimise(objective, start), family.outputs)
+    if not power and _is_separated(loss, w):
+        # Where the search for an estimate at infinity stopped means nothing.
+        return no_estimate(loss.dim, SEPARATED)
+    free = loss.design.width * max(family.outputs - 1, 1)
+    inverse = _inverse(np.asarray(objective.hessian(w)), free)
+    if inverse is None or not np.isfinite(w).all():
+        return no_estimate(loss.dim, COLLINEAR)
+    noise = _noise(loss, w, teacher, power, inverse) / n
+    if power:
+        noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
+    std = np.sqrt(np.maximum(np.diag(inverse @ noise @ inverse), 0.0))
+    # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
+    return Estimate(w, std, power, float(np.sum(inverse * noise)) / 2)
+
+
+def rectifier_of(residuals: Array, loss: GLM) -> Array:
+    """Return mean and standard error of the residuals (labels less predictions), one column each.
+
+    A classifier that has every label right leaves residuals that hardly vary, though it errs on
+    rows like them: few labels do not show errors that are rare. The spread is therefore never
+    taken to be less than two wrong answers would make it, as Agresti and Coull (1998) add two
+    failures and two successes to a proportion before they draw its interval.
+    """
+    share = loss.sample_weight / loss.sample_weight.sum()
+    mean, n = share @ residuals, len(share)
+    spread = share**2 @ (residuals - mean) ** 2
+    if hasattr(loss.family, "classes"):
+        # NaN where the labels were too few to hold any out stays NaN.
+        spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
+    return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
 
 
 def _noise(loss: GLM, w: Array, teacher: Teacher | None, power: float, inverse: Array) -> Array:
@@ -224,49 +336,40 @@ def _leverage(loss: GLM, w: Array, inverse: Array) -> Array:
     """Return ``x_iᵀ H⁻¹ x_i A''(z_i) / n`` of each row, averaged over the free outputs."""
     design, C = loss.design, loss.family.outputs
     found = np.zeros(design.rows)
-    step = max(1, BLOCK // len(w))
-    for start in range(0, design.rows, step):
-        rows = slice(start, start + step)
+    for rows in _blocks(design.rows, len(w)):
         part = design.take(rows)
-        X, bend = dense_rows(part), _curvatures(part, loss.family, w)
-        for c in range(C):
-            for e in range(C):
-                found[rows] += bend[:, c, e] * np.sum((X @ inverse[c::C, e::C]) * X, axis=1)
+        X = dense_rows(part)
+        bend = np.reshape(
+            loss.family.expected_curvature(predictors(part, loss.family, w)), (-1, C, C)
+        )
+        for c, e in np.ndindex(C, C):
+            found[rows] += bend[:, c, e] * np.sum((X @ inverse[c::C, e::C]) * X, axis=1)
     return loss.sample_weight * found / (design.rows * max(1, C - 1))
 
 
-def _curvatures(design: Design, family: Family, w: Array) -> Array:
-    """Return the expected curvature of each row, shape (n, C, C)."""
-    z = predictors(design, family, w)
-    if family.outputs > 1:
-        return np.asarray(family.expected_curvature(z))
-    return np.asarray(family.expected_curvature(z[:, 0]))[:, None, None]
-
-
-def _teacher_noise(teacher: Teacher, family: Family, w: Array) -> Array:
-    """Return the covariance of a proxy row's gradient, in blocks of rows."""
-    free = teacher.loss.loss
-    design: Design = free.design
-    total, mean, count = np.zeros((len(w), len(w))), np.zeros(len(w)), 0.0
-    step = max(1, BLOCK // len(w))
-    for start in range(0, design.rows, step):
-        rows = slice(start, start + step)
-        part, weights = design.take(rows), free.sample_weight[rows]
+def _teacher_noise(teacher: Any, family: Family, w: Array) -> Array:
+    """Return the covariance of a proxy row's gradient."""
+    total, mean, n = np.zeros((len(w), len(w))), np.zeros(len(w)), teacher.design.rows
+    for rows in _blocks(n, len(w)):
+        part, share = teacher.design.take(rows), teacher.weights[rows] / teacher.rows
         gradients = row_gradients(part, slopes(part, family, w, teacher.on_proxy[rows]))
-        total += gradients.T @ (weights[:, None] * gradients)
-        mean += weights @ gradients
-        count += float(weights.sum())
-    mean /= count
-    return (total / count - np.outer(mean, mean)) * (count / (count - 1))
+        total += gradients.T @ (share[:, None] * gradients)
+        mean += share @ gradients
+    return (total - np.outer(mean, mean)) * (n / (n - 1))
 
 
-def _separated(loss: GLM, w: Array) -> bool:
+def _blocks(rows: int, width: int) -> list[slice]:
+    step = max(1, BLOCK // width)
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _is_separated(loss: GLM, w: Array) -> bool:
     """Tell whether a classifier has every label right, so that larger weights fit still better."""
     if not hasattr(loss.family, "classes"):
         return False
     z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
-    if loss.family.outputs == 1:
-        return bool((np.where(targets > 0.5, z, -z) > 0).all())
+    if z.ndim == 1:
+        return bool((np.where(targets[:, 0] > 0.5, z, -z) > 0).all())
     return bool((z.argmax(axis=1) == targets.argmax(axis=1)).all())
 
 
@@ -276,5 +379,4 @@ def _inverse(hessian: Array, rank: int) -> Array | None:
     values, vectors = values[-rank:], vectors[:, -rank:]
     if not values[0] > 1e-10 * values[-1]:
         return None
-    inverse: Array = (vectors / values) @ vectors.T
-    return inverse
+    return np.asarray((vectors / values) @ vectors.T)

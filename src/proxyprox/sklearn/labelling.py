@@ -26,8 +26,8 @@ from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
+from proxyprox.sklearn.fitting import moment_of
 from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_mark, is_missing, mark_of
-from proxyprox.sklearn.moments import moment_of
 
 Array = Any
 Entry = dict[str, Any]

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from proxyprox import Budget, Problem, Residual, Status, Step, __version__, minimize
 from proxyprox._util.arrays import Vector, zeros_like
 from proxyprox._util.signals import critical, ending_signals
-from proxyprox.inner import Auto
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point, Records
 from proxyprox.report.summary import ERM, LEDGER_FIELDS, ON_STEP_SIZE
 from proxyprox.subproblem import Subproblem
@@ -86,16 +86,6 @@ class Answer(NamedTuple):
     message: str
     target_gradients: int
     inner: str
-
-
-def minimiser(loss: Any, start: Vector, *, tol: float = 1e-12, penalty: Any = None) -> Vector:
-    """Return the minimiser of a smooth loss (plus a penalty), to a gradient of norm ``tol``.
-
-    A loss is the subproblem of its own proxy without a linear or a proximal term.
-    """
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
-    return solver.solve(phi, start, Residual(tol), {}, np.random.default_rng(0)).w
 
 
 def evaluation_points(budget: int, points: int = 50) -> list[int]:
@@ -194,7 +184,7 @@ def _fit_rows_seen(problem: Problem, seed: Any, curve: _Curve) -> int:
             seen = np.flatnonzero(counts)
             weights = counts[seen] * objective.sample_weight[seen]
             part = objective.rows(seen, sample_weight=weights)
-            curve.answer = minimiser(part, curve.answer, tol=1e-9, penalty=problem.penalty)
+            curve.answer = minimise_exactly(part, curve.answer, tol=1e-9, penalty=problem.penalty)
         seconds = time.perf_counter() - begun
         curve.ledger = {"target_samples": int(counts.sum()), "seconds": seconds}
         curve.measure(spent)

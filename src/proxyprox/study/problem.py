@@ -23,11 +23,12 @@ from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.diagnostics import RunPlan
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
 from proxyprox.report.summary import height
 from proxyprox.study import compare
-from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize, minimiser
+from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize
 from proxyprox.study.config import (
     AUTO,
     INNER_DESCENT,
@@ -191,7 +192,7 @@ class Study:
             self.penalty = pp.L1(strength.ravel())
         # The proximal gradient method is not worth pushing to the last digit.
         tol, start = 1e-9 if self.penalty else 1e-12, target.zeros()
-        best = minimiser(target, start, tol=tol, penalty=self.penalty)
+        best = minimise_exactly(target, start, tol=tol, penalty=self.penalty)
         slope = target.gradient(best)
         residual = self.penalty.distance(best, slope) if self.penalty else norm(slope)
         # Labels of 40,000 make gradients of 40,000, and rounding as much larger.

@@ -1,4 +1,4 @@
-"""The factorised moment, the label-free proxy and the reduction, against dense algebra."""
+"""The label-free proxy against dense algebra, and regularisation paths against the core's steps."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox import GLM, softmax_regression
-from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
+from proxyprox import (
+    DANE,
+    GLM,
+    L1,
+    Problem,
+    Quadratic,
+    Relative,
+    Steps,
+    logistic_regression,
+    minimize,
+    softmax_regression,
+)
 from proxyprox.problems.glm import Design
-from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox.sklearn import fitting as _reduce
-from proxyprox.sklearn import moments as _moment
-from proxyprox.sklearn.moments import label_free, mixture, moment_of, pooled
+from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
+from proxyprox.sklearn import ProxyLogisticRegression, fitting
+from proxyprox.sklearn.fitting import RegularisationPath, label_free, mix, moment_of, pool
 
 
 def dense(moment):
@@ -34,19 +43,19 @@ def test_moment_is_the_second_moment(X):
 
 def test_pooled_moments_are_the_moment_of_both(X):
     parts = [moment_of(Design(X[:20])), moment_of(Design(X[20:]))]
-    np.testing.assert_allclose(dense(pooled(*parts)), X.T @ X / 50)
-    half = mixture(*parts, 0.5)
+    np.testing.assert_allclose(dense(pool(*parts)), X.T @ X / 50)
+    half = mix(*parts, 0.5)
     np.testing.assert_allclose(dense(half), (dense(parts[0]) + dense(parts[1])) / 2)
-    np.testing.assert_allclose(dense(mixture(*parts, 1.0)), dense(parts[0]))
+    np.testing.assert_allclose(dense(mix(*parts, 1.0)), dense(parts[0]))
 
 
 def test_wide_moments_keep_the_leading_directions(monkeypatch):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 40)) * np.geomspace(10, 0.01, 40)
     exact = moment_of(Design(X))
-    monkeypatch.setattr(_moment, "EXACT_WIDTH", 10)
-    monkeypatch.setattr(_moment, "RANK", 12)
-    monkeypatch.setattr(_moment, "BLOCK", 100)
+    monkeypatch.setattr(fitting, "EXACT_WIDTH", 10)
+    monkeypatch.setattr(fitting, "RANK", 12)
+    monkeypatch.setattr(fitting, "BLOCK", 100)
     for design in (Design(X), Design(scipy.sparse.csr_array(X))):
         rough = moment_of(design)
         assert rough.vectors.shape == (40, 12)
@@ -68,25 +77,25 @@ def test_wide_moments_keep_the_leading_directions(monkeypatch):
 def test_proxy_is_the_label_free_loss_to_second_order(X, family, y):
     design = Design(X, intercept=True)
     loss = GLM(design, np.asarray(y, dtype=int) if family != Linear() else y, family)
-    proxy = label_free(loss, moment_of(design))
+    proxy = label_free(loss, moment_of(design), loss.sample_weight)
     exact = GLM(design, None, family).hessian(proxy.w0)
-    v = np.random.default_rng(2).normal(size=proxy.dim)
+    v = np.random.default_rng(2).normal(size=len(proxy.w0))
     np.testing.assert_allclose(proxy.hvp(proxy.w0, v), exact @ v, rtol=1e-9, atol=1e-12)
     assert proxy.smoothness == pytest.approx(np.linalg.eigvalsh(exact)[-1])
+    assert proxy.value(proxy.w0 + v) == pytest.approx(v @ exact @ v / 2)
     solved = proxy.solve_shifted(v, eta=2.0)
     np.testing.assert_allclose(exact @ solved + solved / 2.0, v, rtol=1e-9, atol=1e-12)
     w = proxy.w0 + v
-    assert proxy.value(w) == pytest.approx(v @ exact @ v / 2)
     np.testing.assert_allclose(proxy.gradient(w), exact @ v, rtol=1e-9, atol=1e-12)
 
 
 def test_low_rank_proxy_solves_exactly(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 20))
-    monkeypatch.setattr(_moment, "EXACT_WIDTH", 5)
-    monkeypatch.setattr(_moment, "RANK", 6)
+    monkeypatch.setattr(fitting, "EXACT_WIDTH", 5)
+    monkeypatch.setattr(fitting, "RANK", 6)
     loss = softmax_regression(X, np.arange(60) % 3)
-    proxy = label_free(loss, moment_of(loss.design))
+    proxy = label_free(loss, moment_of(loss.design), loss.sample_weight)
     v = rng.normal(size=60)
     solved = proxy.solve_shifted(v, eta=0.7)
     np.testing.assert_allclose(proxy.hvp(v, solved) + solved / 0.7, v, rtol=1e-8)
@@ -98,17 +107,51 @@ def test_reduction_changes_nothing(monkeypatch, classes, teacher):
     rng = np.random.default_rng(4)
     X = scipy.sparse.csr_array(rng.random((150, 130)) * (rng.random((150, 130)) < 0.1))
     y = rng.integers(classes, size=150)
-    monkeypatch.setattr(_moment, "EXACT_WIDTH", 50)
-    monkeypatch.setattr(_moment, "RANK", 10)
+    monkeypatch.setattr(fitting, "EXACT_WIDTH", 50)
+    monkeypatch.setattr(fitting, "RANK", 10)
     proxy = {"X_proxy": X[30:], "y_proxy": y if teacher else None}
-    used = []
-    plain = _reduce.reduced
-    monkeypatch.setattr(
-        "proxyprox.sklearn.fitting.reduced", lambda *a, **k: used.append(plain(*a, **k)) or used[-1]
-    )
     small = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
-    assert used[-1] is not None
-    monkeypatch.setattr("proxyprox.sklearn.fitting.reduced", lambda *a, **k: None)
+    monkeypatch.setattr(fitting, "MOST_DIRECTIONS", 0)
     whole = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
+    assert (small.coef_ != whole.coef_).any()
     np.testing.assert_allclose(small.coef_, whole.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(small.intercept_, whole.intercept_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture
+def problem(binary):
+    X, y, _ = binary
+    loss = logistic_regression(X[:80], y[:80], intercept=True)
+    moment = moment_of(Design(X, intercept=True))
+    return Problem(loss, label_free(loss, moment, loss.sample_weight))
+
+
+def path_of(problem, proxy=None):
+    parts = (problem.objective, proxy or problem.proxy, problem.penalty)
+    return RegularisationPath(*parts, problem.proxy.w0)
+
+
+@pytest.mark.parametrize("penalty", [None, L1(0.01)])
+def test_a_step_is_the_cores(problem, penalty):
+    problem = Problem(problem.objective, problem.proxy, penalty)
+    path = path_of(problem)
+    for _ in range(5):
+        before, eta = path.w, 1 / path.pull
+        stop = Relative(1e-3) | Steps(200)
+        core = minimize(problem, before, method=DANE(eta=eta), steps=1, stop=stop).last
+        np.testing.assert_allclose(path.advance(), core, rtol=1e-9, atol=1e-12)
+
+
+def test_a_path_goes_down_to_the_minimiser(problem):
+    path = path_of(problem)
+    values = [problem.value(path.advance()) for _ in range(150)]
+    assert (np.diff(values) <= 1e-12).all()
+    assert np.linalg.norm(problem.objective.gradient(path.w)) < 1e-6
+
+
+def test_a_step_that_would_go_up_is_shortened(problem):
+    # A proxy that promises far too much, and steps that trust it.
+    path = path_of(problem, Quadratic(1e-3 * np.eye(problem.objective.dim)))
+    path.k = 80
+    before = path.value(path.w)
+    assert path.value(path.advance()) < before

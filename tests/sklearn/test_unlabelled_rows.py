@@ -115,7 +115,7 @@ def test_marks_of_another_kind_are_named(marked):
     X, y = marked
     with pytest.raises(ValueError, match="unlabelled must be a number or None"):
         ProxyLogisticRegression(unlabelled="").fit(X, y)
-    with pytest.raises(ValueError, match="labels of one kind"):
+    with pytest.raises(TypeError, match="y must be labels of one kind"):
         ProxyLogisticRegression().fit(X[:90], ["a", 3, *["b"] * 88])
     with pytest.raises(ValueError, match="no label"):
         ProxyLogisticRegression().fit(X, np.full(len(y), None))
