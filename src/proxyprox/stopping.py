@@ -287,7 +287,7 @@ class RandomSteps(Criterion):
 
 
 @dataclass(frozen=True)
-class Joined(Criterion):
+class _Joined(Criterion):
     """Several rules as one; abstract."""
 
     rules: tuple[Criterion, ...]
@@ -321,7 +321,7 @@ class Joined(Criterion):
         return type(self)(tuple(rule.begin(rng) for rule in self.rules))
 
 
-class AnyOf(Joined):
+class AnyOf(_Joined):
     """Stop as soon as one of the rules says so.
 
     Examples
@@ -335,7 +335,7 @@ class AnyOf(Joined):
     enough, bound = any, max
 
 
-class AllOf(Joined):
+class AllOf(_Joined):
     """Stop when all of the rules say so.
 
     Examples
