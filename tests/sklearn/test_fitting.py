@@ -18,8 +18,8 @@ from proxyprox import (
     minimize,
     softmax_regression,
 )
-from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn import ProxyLogisticRegression, fitting
 from proxyprox.sklearn.fitting import RegularisationPath, label_free, mix, moment_of, pool
 

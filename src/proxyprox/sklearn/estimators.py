@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import message
 from proxyprox.intervals import Interval
-from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.glm import Design
 from proxyprox.sklearn import fitting, inference, inputs
 
 Array = Any

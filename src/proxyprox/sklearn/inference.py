@@ -18,9 +18,8 @@ from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.glm import Design
 from proxyprox.problems.families import Family, Linear, Poisson, label_array
-from proxyprox.problems.glm import as_targets
+from proxyprox.problems.glm import Design, as_targets
 from proxyprox.sklearn.inputs import Labelled, encode_answers
 
 Array = Any

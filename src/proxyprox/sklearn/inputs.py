@@ -29,8 +29,8 @@ from proxyprox._util.validation import (
     to_plain,
     whole,
 )
-from proxyprox.problems.glm import require_squares
 from proxyprox.problems.families import Family, label_array
+from proxyprox.problems.glm import require_squares
 
 Array = Any
 Check = Callable[[str, Any], Any]

@@ -26,13 +26,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from proxyprox import Budget, Problem, Residual, Status, Step, __version__, minimize
-from proxyprox._util.arrays import Vector, zeros_like
+from proxyprox import Budget, Problem, Status, Step, __version__, minimize
+from proxyprox._util.arrays import Vector
 from proxyprox._util.signals import critical, ending_signals
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point, Records
 from proxyprox.report.summary import ERM, LEDGER_FIELDS, ON_STEP_SIZE
-from proxyprox.subproblem import Subproblem
 
 GRID = 9
 """Step sizes tried for each method."""
