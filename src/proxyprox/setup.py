@@ -14,9 +14,10 @@ from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
-from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, Method, ProxyProx
+from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
 from proxyprox.problems import FunctionObjective, Problem, Zero
 from proxyprox.result import Budget
+from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
@@ -121,7 +122,10 @@ def _require_same_library(w0: Vector, zeros: Vector) -> None:
 
 
 def _check_method(method: Any, problem: Problem) -> None:
-    if not isinstance(method, Method):
+    # Asked by name: a wrapper that delegates is a method, too.
+    whole_method = all(hasattr(method, name) for name in ("init", "ask", "tell", "answer"))
+    rule = getattr(method, "step_size", None)
+    if isinstance(method, type) or not (whole_method and isinstance(rule, StepSize)):
         known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
         allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
         remedy = "One of your own is a subclass of proxyprox.Method."
