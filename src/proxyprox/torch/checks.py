@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._util.arrays import LEAST_SQUARE, norm
 from proxyprox._util.validation import (
     Words,
+    flag,
     fraction,
     instance,
     message,
@@ -27,7 +27,6 @@ from proxyprox.stopping import Criterion, Steps
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
-PARENTHESES = "Add parentheses to make an instance."
 # Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
 # So many times the target's gradient, the proxy's is taken for one in other units.
@@ -51,10 +50,10 @@ class ProxyScaleWarning(UserWarning):
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
     correction, anchor, mode = optimizer.correction, optimizer.anchor, optimizer.proxy_mode
-    model, is_class = optimizer.model, isinstance(correction, type)
-    if is_class or not (callable(correction) and hasattr(correction, "two_points")):
+    model = optimizer.model
+    if isinstance(correction, type) or not hasattr(correction, "two_points"):
         allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
-        raise TypeError(message("correction", correction, allowed, PARENTHESES if is_class else ""))
+        raise TypeError(message("correction", correction, allowed))
     if optimizer.correction_weight != 0:
         remedy = "1 is the method of the paper; less leans towards the proxy."
         fraction("correction_weight", optimizer.correction_weight, remedy)
@@ -88,20 +87,11 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
         positive("lr", lr, remedy, allow_inf=proxy is not None)
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = options["decoupled_weight_decay"]
-    instance("decoupled_weight_decay", decoupled, bool, "True or False")
-    if decoupled and decay and lr * decay >= 1:
+    if flag("decoupled_weight_decay", decoupled) and decay and lr * decay >= 1:
         got = Words(f"lr={lr:g} and weight_decay={decay:g}")
         allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
         remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay or lr."
         raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
-
-
-def check_parameters(params: Sequence[Any]) -> None:
-    """Refuse parameters that are not dense and floating-point, real or complex."""
-    for p in params:
-        if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
-            got = f"one of dtype {p.dtype} and layout {p.layout}"
-            raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
 
 
 def stopping_rule(stop: Any, k: int) -> Criterion:
@@ -109,13 +99,8 @@ def stopping_rule(stop: Any, k: int) -> Criterion:
     name = "stop"
     if callable(stop) and not isinstance(stop, (Criterion, type)):
         stop, name = stop(k), f"stop({k})"
-    if isinstance(stop, Criterion):
-        return stop
-    if isinstance(stop, bool) or not isinstance(stop, int):
-        allowed = "a number of inner steps, a Criterion such as Steps(20), or a function of k"
-        remedy = PARENTHESES if isinstance(stop, type) else ""
-        raise TypeError(message(name, stop, allowed, remedy))
-    return Steps(whole(name, stop))
+    remedy = "A Criterion such as Steps(20) and a function of k are allowed too."
+    return stop if isinstance(stop, Criterion) else Steps(whole(name, stop, remedy=remedy))
 
 
 def preserve_random_state() -> Any:
@@ -176,11 +161,8 @@ def watch_statistics() -> Iterator[None]:
         if isinstance(module, _BatchNorm) and module.training and module.track_running_stats:
             seen.append(module)
 
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(before_forward)
-    try:
+    with torch.nn.modules.module.register_module_forward_pre_hook(before_forward):
         yield
-    finally:
-        handle.remove()
     if seen:
         warn(
             "BatchNorm's running statistics follow the proxy's data in every inner step, and "
@@ -206,9 +188,10 @@ def check_full_batches(proxy: Proxy, model: Any | None) -> None:
 
 def check_weights(params: Tensors, target: Tensors, k: int) -> None:
     """Refuse weights that are not finite after a step; this waits for the device."""
-    if math.isfinite(length(params)):
+    # Squares of large finite weights may overflow, so an infinite length is only a hint.
+    if math.isfinite(length(params)) or are_finite(params):
         return
-    source = "the proxy's" if math.isfinite(length(target)) else "the target's (.grad)"
+    source = "the proxy's" if are_finite(target) else "the target's (.grad)"
     raise NonFiniteError(
         f"the weights must be finite after outer step {k}, got NaN or inf: a gradient of "
         f"{source} was not finite, or the inner steps diverged. The parameters are those before "
@@ -234,15 +217,15 @@ def check_dependence(params: Tensors) -> None:
         )
 
 
+def are_finite(tensors: Tensors) -> bool:
+    """Tell whether all entries are finite; this waits for the device."""
+    return all(bool(t.isfinite().all()) for t in tensors)
+
+
 def length(tensors: Tensors) -> float:
     """Return the norm of all entries together; this waits for the device."""
     norms = [size.double() for size in torch._foreach_norm(list(tensors))]
-    size = float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
-    if LEAST_SQUARE**0.5 <= size < math.inf:
-        return size
-    # Squares in single precision may have under- or overflowed.
-    flat = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
-    return math.hypot(*(norm(t.detach().double().reshape(-1)) for t in flat))
+    return float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
 
 
 def warn(text: str, category: type[Warning]) -> None:

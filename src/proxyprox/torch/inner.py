@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import math
@@ -17,7 +16,7 @@ from proxyprox._util.validation import message, positive
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.subproblem import NonFiniteError
-from proxyprox.torch.checks import PARENTHESES, check_dependence, probe_proxy
+from proxyprox.torch.checks import check_dependence, probe_proxy
 from proxyprox.torch.proxy import Tensors, gradients
 
 if TYPE_CHECKING:
@@ -72,6 +71,13 @@ class Block:
         """Put tensors into the state."""
         for state, value in zip(self.states, values, strict=True):
             state[name] = value
+
+    def copy_to_state(self, name: str, values: Tensors) -> list[Any]:
+        """Put copies of tensors into the state, in its own memory where it has some."""
+        kept = self.read_state(name) or [torch.empty_like(value) for value in values]
+        torch._foreach_copy_(kept, values)
+        self.write_state(name, kept)
+        return kept
 
     def implicit_step(self, gamma: float) -> None:
         """Move to ``(w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)``, with ∇L̂(w) in ``.grad``.
@@ -180,22 +186,22 @@ class TorchStepper(Stepper):
     def __init__(
         self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]], *, fresh: bool
     ) -> None:
-        self.optimizer = factory([{"params": list(params)} for params in groups])
-        made, needs_closure = self.optimizer, isinstance(self.optimizer, torch.optim.LBFGS)
-        if needs_closure or not isinstance(made, torch.optim.Optimizer):
-            remedy = "LBFGS needs a closure: use SGD or Adam." if needs_closure else ""
+        self.factory, self.fresh, self.groups = factory, fresh, [list(group) for group in groups]
+        made = self.optimizer = self.make_optimizer(self.groups)
+        if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
+            remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
-        self.factory, self.fresh = factory, fresh
-        # Some optimisers (Adagrad before torch 2.13) make their state here and nowhere else.
-        self.initial = copy_state(self.optimizer.state)
-        self.name = describe(factory, type(self.optimizer).__name__)
+        self.name = describe(factory, type(made).__name__)
         self.limits: list[float] = []
+
+    def make_optimizer(self, groups: Iterable[Sequence[Any]]) -> Any:
+        """Return a new optimiser; Adagrad before torch 2.13 makes its state only then."""
+        return self.factory([{"params": params} for params in groups])
 
     def begin(self, k: int) -> None:
         """Return to the state of a new optimiser, unless momentum is kept."""
         if self.fresh:
-            self.optimizer.state.clear()
-            self.optimizer.state.update(copy_state(self.initial))
+            self.optimizer = self.make_optimizer(self.groups)
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
@@ -217,11 +223,10 @@ class TorchStepper(Stepper):
 
     def add_params(self, params: Sequence[Any]) -> None:
         """Give the inner optimiser a new group too."""
-        self.optimizer.add_param_group({"params": list(params)})
-        if self.initial:  # add_param_group makes no state; a new optimiser does
-            made = self.factory([{"params": list(params)}]).state
-            self.initial.update(copy_state(made))
-            self.optimizer.state.update(copy_state(made))
+        self.groups.append(list(params))
+        made = self.make_optimizer(self.groups[-1:])
+        self.optimizer.add_param_group(made.param_groups[0])
+        self.optimizer.state.update(made.state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the inner optimiser's state, unless every subproblem starts without."""
@@ -231,11 +236,6 @@ class TorchStepper(Stepper):
         """Restore the inner optimiser."""
         if state:
             self.optimizer.load_state_dict(dict(state))
-
-
-def copy_state(state: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of an optimiser's state; the parameters that are its keys stay the same."""
-    return {p: copy.deepcopy(of_p) for p, of_p in state.items()}
 
 
 def describe(setting: Any, otherwise: str = "a function") -> str:
@@ -251,14 +251,9 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
         return Stepper(inner)
-    if inner is ImplicitStep:
-        remedy = PARENTHESES
-    elif isinstance(inner, torch.optim.Optimizer):
-        remedy = "Pass functools.partial(torch.optim.SGD, lr=0.01), not the optimiser itself."
-    elif callable(inner):
+    if callable(inner) and inner is not ImplicitStep:
         return TorchStepper(inner, groups, fresh=fresh)
-    else:
-        remedy = f"Write ImplicitStep({inner})." if isinstance(inner, (int, float)) else ""
+    remedy = "Write ImplicitStep(0.01), or functools.partial(torch.optim.SGD, lr=0.01)."
     raise TypeError(message("inner", inner, INNER, remedy))
 
 
@@ -363,10 +358,9 @@ class InnerSolve:
         self.compute_full_gradient(t)
         weight = self.optimizer.correction_weight
         residuals, moves, slopes = measure_blocks(self.blocks, weight)
-        squares = float(total(residuals)), float(sum(map(total, moves)))
-        residual, moved = (math.sqrt(square) for square in squares)
+        residual, moved = math.sqrt(total(residuals)), math.sqrt(sum(map(total, moves)))
         # Squares in single precision may have under- or overflowed; at the centre w − c is 0.
-        in_range = [LEAST_SQUARE <= square < math.inf for square in squares]
+        in_range = [LEAST_SQUARE**0.5 <= size < math.inf for size in (residual, moved)]
         if not (in_range[0] and (in_range[1] or t == 0)):
             norms, lengths, _ = measure_blocks(self.blocks, weight, exact=True)
             residual, moved = math.hypot(*norms), math.hypot(*itertools.chain(*lengths))
@@ -406,26 +400,22 @@ def measure_blocks(
     moves: list[list[Any]] = []
     slopes: list[Any] = []
 
+    def real(x: Any) -> Any:
+        x = torch.view_as_real(x) if x.is_complex() else x
+        return x.double() if exact else x
+
     def size(x: Any) -> Any:
         return norm(x.reshape(-1)) if exact else dot(x, x)
 
     for block in blocks:
         moves.append([])
-        for p, c, m in zip(block.params, block.centre, block.correction, strict=True):
-            away = as_real(p, exact) - as_real(c, exact)
-            slopes.append(dot(as_real(m, exact), away))
+        for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
+            away = real(p) - real(c)
+            slopes.append(dot(m, away))
             moves[-1].append(size(away))
-            gradient = away.mul_(block.pull).add_(as_real(m, exact), alpha=weight)
-            if p.grad is not None:
-                gradient.add_(as_real(p.grad, exact))
-            residuals.append(size(gradient))
+            gradient = away.mul_(block.pull).add_(m, alpha=weight)
+            residuals.append(size(gradient if p.grad is None else gradient.add_(real(p.grad))))
     return residuals, moves, slopes
-
-
-def as_real(x: Any, double: bool) -> Any:
-    """Return a complex tensor as pairs of real numbers, in double precision on request."""
-    x = torch.view_as_real(x) if x.is_complex() else x
-    return x.double() if double else x
 
 
 def dot(x: Any, y: Any) -> Any:

@@ -217,11 +217,11 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
-        try:
-            checks.check_parameters(params)
-        except TypeError:
-            self.param_groups.pop()
-            raise
+        for p in params:
+            if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
+                self.param_groups.pop()
+                got = f"one of dtype {p.dtype} and layout {p.layout}"
+                raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
         if self._stepper is not None:
             self._stepper.add_params(params)
 
