@@ -12,17 +12,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._util.validation import (
-    Words,
-    flag,
-    fraction,
-    instance,
-    message,
-    nonnegative,
-    one_of,
-    positive,
-    whole,
-)
+from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
@@ -62,12 +52,10 @@ def check_settings(optimizer: Any) -> None:
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
         raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
     if model is not None:
-        instance("model", model, torch.nn.Module, "a torch.nn.Module or None")
-        own = {id(p) for p in model.parameters()}
+        own = {id(p) for p in model.parameters()} if isinstance(model, torch.nn.Module) else ()
         if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
-            got = Words(f"a {type(model).__name__} with none of the optimiser's parameters")
-            remedy = "Pass the one whose parameters these are."
-            raise ValueError(message("model", got, "the network that is trained", remedy))
+            allowed = "the torch.nn.Module that has the optimiser's parameters, or None"
+            raise ValueError(message("model", model, allowed))
     one_of("proxy_mode", mode, MODES)
     if mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
@@ -88,10 +76,9 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = options["decoupled_weight_decay"]
     if flag("decoupled_weight_decay", decoupled) and decay and lr * decay >= 1:
-        got = Words(f"lr={lr:g} and weight_decay={decay:g}")
         allowed = "of a product below 1, as η λ w_k is subtracted from the weights"
         remedy = "Here lr is η, often far larger than AdamW's: use a smaller weight_decay or lr."
-        raise ValueError(message("lr and decoupled weight_decay", got, allowed, remedy))
+        raise ValueError(message("lr and decoupled weight_decay", (lr, decay), allowed, remedy))
 
 
 def stopping_rule(stop: Any, k: int) -> Criterion:
@@ -131,10 +118,9 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
     function = "A function that draws a minibatch is not a proxy: pass Proxy(loader, loss). "
     warn(
         f"the proxy's loss differs between two evaluations at the same point ({first:.6g} and "
-        f"{second:.6g}): its gradients at w and at w_k then differ by noise that the correction "
-        f"cannot cancel. {function if batch is None else ''}Dropout or augmentation is the usual "
-        'cause, and often does no harm: pass model=... with proxy_mode="no_dropout", or draw the '
-        "augmentation before the loss; or probe=False if it is meant.",
+        f"{second:.6g}), by noise that the correction cannot cancel. "
+        f"{function if batch is None else ''}Dropout or augmentation is the usual cause: pass "
+        'model=... with proxy_mode="no_dropout", or probe=False if it is meant.',
         RandomProxyWarning,
     )
 
@@ -145,9 +131,8 @@ def compare_lengths(anchor: Tensors, target: Tensors) -> None:
     if theirs > 0 and math.isfinite(ours) and ours > SCALE * theirs:
         warn(
             f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
-            "first step. Is its loss a sum and the target's a mean, or was the target's gradient "
-            "clipped hard? The two must be in the same units: inner steps that suit the target "
-            "diverge on such a proxy. If it is meant, probe=False.",
+            "first step: inner steps that suit the target diverge on such a proxy. Is its loss a "
+            "sum and the target's a mean? If it is meant, probe=False.",
             ProxyScaleWarning,
         )
 
@@ -179,9 +164,8 @@ def check_full_batches(proxy: Proxy, model: Any | None) -> None:
     if normalises and getattr(proxy, "mixed", False):
         warn(
             "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
-            "than its inner steps: they differentiate two functions, and the method raises the "
-            "one of the full passes; long runs diverge. Leave out full= (full_batch= of a "
-            'graphed proxy), so that both draw batches alike; or use anchor="paired".',
+            "than its inner steps: they differentiate two functions, and long runs diverge. Leave "
+            'out full=, so that both draw batches alike; or use anchor="paired".',
             BatchStatisticsWarning,
         )
 
@@ -212,8 +196,7 @@ def check_dependence(params: Tensors) -> None:
     if all(p.grad is None for p in params):
         raise ValueError(
             "the proxy's loss must depend on the optimiser's parameters, got one that depends on "
-            f"none of the {len(params)} tensors. Evaluate the network that is being trained; for "
-            "no proxy at all, pass proxy=None."
+            f"none of the {len(params)} tensors. Evaluate the network that is being trained."
         )
 
 

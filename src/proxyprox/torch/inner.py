@@ -192,7 +192,6 @@ class TorchStepper(Stepper):
             remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
         self.name = describe(factory, type(made).__name__)
-        self.limits: list[float] = []
 
     def make_optimizer(self, groups: Iterable[Sequence[Any]]) -> Any:
         """Return a new optimiser; Adagrad before torch 2.13 makes its state only then."""
@@ -207,15 +206,13 @@ class TorchStepper(Stepper):
         """Complete the gradient and step."""
         groups = [g for g in self.optimizer.param_groups if g.get("lr") is not None]
         rates = [group["lr"] for group in groups]
-        if t == 0:
-            pulls = {id(p): block.pull for block in blocks for p in block.params}
-            most = [max((pulls.get(id(p), 0.0) for p in g["params"]), default=0.0) for g in groups]
-            self.limits = [1 / (2 * pull) if pull else math.inf for pull in most]
+        halves = {id(p): block.eta / 2 for block in blocks for p in block.params}
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
         try:
-            for group, rate, limit in zip(groups, rates, self.limits, strict=True):
-                group["lr"] = min(rate, limit)
+            for group in groups:
+                limits = (halves.get(id(p), math.inf) for p in group["params"])
+                group["lr"] = min(group["lr"], *limits)
             self.optimizer.step()
         finally:
             for group, rate in zip(groups, rates, strict=True):
@@ -284,14 +281,12 @@ class OuterStep:
 class InnerSolve:
     """The minimisation of one subproblem.
 
-    ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already; ``all_move``
-    says that no block stays where it is.
+    ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already.
     """
 
     blocks: Sequence[Block]
     outer: OuterStep
     anchor_value: Any | None
-    all_move: bool
 
     def __post_init__(self) -> None:
         """Note where the solve starts."""
@@ -299,7 +294,7 @@ class InnerSolve:
         self.proxy: Any = self.optimizer.proxy
         self.params = [p for block in self.blocks for p in block.params]
         self.value: Any = self.anchor_value
-        self.full_gradient_at = -1 if self.anchor_value is None else 0
+        self.has_full_gradient = self.anchor_value is not None
         self.start_residual: float | None = None
 
     def run(self) -> tuple[int, Progress | None]:
@@ -325,15 +320,15 @@ class InnerSolve:
         """Put the gradient for inner step t into ``.grad``."""
         outer, proxy, ledger = self.outer, self.proxy, self.optimizer.ledger
         if not proxy.sampled:
-            self.compute_full_gradient(t)
-            self.full_gradient_at = -1  # the step may overwrite it
+            self.compute_full_gradient()
+            self.has_full_gradient = False  # the step may overwrite it
             return
         batch = proxy.sample()
         if t == outer.k == 0 and outer.probe:
             probe_proxy(proxy, batch)
-        self.full_gradient_at = -1
+        self.has_full_gradient = False
         proxy.partial(batch, self.params)
-        if t == outer.k == 0 and self.all_move and not outer.full:
+        if t == outer.k == 0 and not outer.full:
             check_dependence(self.params)
         ledger.proxy_sampled_gradients += 1
         if outer.paired:
@@ -346,16 +341,16 @@ class InnerSolve:
                 swap(self.params, centre)
             ledger.proxy_sampled_gradients += 1
 
-    def compute_full_gradient(self, t: int) -> None:
+    def compute_full_gradient(self) -> None:
         """Put ∇L̂(w) into ``.grad`` unless it is there."""
-        if self.full_gradient_at != t:
+        if not self.has_full_gradient:
             self.value = self.proxy.full(self.params)
             self.optimizer.ledger.proxy_gradients += 1
-            self.full_gradient_at = t
+            self.has_full_gradient = True
 
     def measure(self, t: int) -> Progress:
         """Measure ‖∇φ(w)‖ with the whole proxy."""
-        self.compute_full_gradient(t)
+        self.compute_full_gradient()
         weight = self.optimizer.correction_weight
         residuals, moves, slopes = measure_blocks(self.blocks, weight)
         residual, moved = math.sqrt(total(residuals)), math.sqrt(sum(map(total, moves)))

@@ -274,8 +274,7 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
             prepare_subproblem(block, outer)
         if moving:
             outer.stepper.begin(outer.k)
-            all_move = len(moving) == len(blocks)
-            steps, seen = InnerSolve(moving, outer, value, all_move).run()
+            steps, seen = InnerSolve(moving, outer, value).run()
         if outer.probe:
             for block in moving:
                 checks.check_weights(block.params, block.target, outer.k)
