@@ -190,7 +190,7 @@ def test_a_proxy_that_calls_backward_itself(toy):
         loss.backward()
         return loss
 
-    refused_step(toy, RuntimeError, "must return its loss and not call backward", proxy)
+    refused_step(toy, RuntimeError, "does not require grad", proxy)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,9 @@ class ImplicitStep:
 class Stepper:
     """Takes the implicit step on every block; other steppers override it."""
 
+    kept: torch.optim.Optimizer | None = None
+    """An inner optimiser whose state is kept from one outer step to the next."""
+
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.name = describe(inner)
@@ -168,13 +171,6 @@ class Stepper:
     def add_params(self, params: Sequence[Any]) -> None:
         """Include a new parameter group."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what is kept from one outer step to the next."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
-
 
 class TorchStepper(Stepper):
     """Takes the steps of a torch optimiser on ∇φ, with a learning rate of at most η/2.
@@ -191,7 +187,7 @@ class TorchStepper(Stepper):
         if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
             remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
-        self.name = describe(factory, type(made).__name__)
+        self.name, self.kept = describe(factory, type(made).__name__), None if fresh else made
 
     def make_optimizer(self, groups: Iterable[Sequence[Any]]) -> Any:
         """Return a new optimiser; Adagrad before torch 2.13 makes its state only then."""
@@ -224,15 +220,6 @@ class TorchStepper(Stepper):
         made = self.make_optimizer(self.groups[-1:])
         self.optimizer.add_param_group(made.param_groups[0])
         self.optimizer.state.update(made.state)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimiser's state, unless every subproblem starts without."""
-        return {} if self.fresh else dict(self.optimizer.state_dict())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the inner optimiser."""
-        if state:
-            self.optimizer.load_state_dict(dict(state))
 
 
 def describe(setting: Any, otherwise: str = "a function") -> str:
@@ -277,24 +264,18 @@ class OuterStep:
         return self.optimizer.proxy is not None and (not self.paired or self.keeps or measured)
 
 
-@dataclass
 class InnerSolve:
     """The minimisation of one subproblem.
 
     ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already.
     """
 
-    blocks: Sequence[Block]
-    outer: OuterStep
-    anchor_value: Any | None
-
-    def __post_init__(self) -> None:
-        """Note where the solve starts."""
-        self.optimizer = self.outer.optimizer
+    def __init__(self, blocks: Sequence[Block], outer: OuterStep, anchor_value: Any | None) -> None:
+        self.blocks, self.outer, self.optimizer = blocks, outer, outer.optimizer
         self.proxy: Any = self.optimizer.proxy
-        self.params = [p for block in self.blocks for p in block.params]
-        self.value: Any = self.anchor_value
-        self.has_full_gradient = self.anchor_value is not None
+        self.params = [p for block in blocks for p in block.params]
+        self.anchor_value = self.value = anchor_value
+        self.has_full_gradient = anchor_value is not None
         self.start_residual: float | None = None
 
     def run(self) -> tuple[int, Progress | None]:
@@ -372,15 +353,9 @@ class InnerSolve:
 
         if self.start_residual is None:
             self.start_residual = residual
-        return Progress(
-            steps=t,
-            residual=residual,
-            displacement=moved,
-            # Several step sizes: the largest makes every rule stricter, never laxer.
-            eta=max(block.eta for block in self.blocks),
-            start_residual=self.start_residual,
-            decrease=decrease,
-        )
+        # Several step sizes: the largest makes every rule stricter, never laxer.
+        eta = max(block.eta for block in self.blocks)
+        return Progress(t, residual, moved, eta, self.start_residual, decrease)
 
 
 def measure_blocks(
@@ -428,17 +403,10 @@ def total(terms: Iterable[Any]) -> Any:
 
 def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:
     """Return an outer step's numbers; NaN and None where nothing was measured."""
-    bound = None if seen is None else outer.rule.threshold(seen)
     ledger = outer.optimizer.ledger
-    return StepRecord(
-        k=outer.k,
-        eta=eta,
-        residual=math.nan if seen is None else seen.residual,
-        threshold=math.nan if bound is None else bound,
-        held=None if seen is None else outer.rule.holds(seen),
-        inner_steps=steps,
-        displacement=math.nan if seen is None else seen.displacement,
-        target_gradients=ledger.target_gradients,
-        proxy_gradients=ledger.proxy_gradients,
-        seconds=ledger.seconds,
-    )
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    if seen is None:
+        return StepRecord(outer.k, eta, math.nan, math.nan, None, steps, math.nan, *paid)
+    bound = outer.rule.threshold(seen)
+    measured = seen.residual, math.nan if bound is None else bound, outer.rule.holds(seen)
+    return StepRecord(outer.k, eta, *measured, steps, seen.displacement, *paid)

@@ -268,16 +268,13 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     """
     moving = [block for block in blocks if block.moves]
     value = correct(blocks, outer)
-    steps, seen = 0, None
     try:
         for block in moving:
             prepare_subproblem(block, outer)
-        if moving:
-            outer.stepper.begin(outer.k)
-            steps, seen = InnerSolve(moving, outer, value).run()
-        if outer.probe:
-            for block in moving:
-                checks.check_weights(block.params, block.target, outer.k)
+        outer.stepper.begin(outer.k)
+        steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
+        for block in moving if outer.probe else []:
+            checks.check_weights(block.params, block.target, outer.k)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
             torch._foreach_copy_(block.params, block.centre)
