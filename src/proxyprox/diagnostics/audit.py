@@ -150,7 +150,7 @@ def audit(
     probe = HessianProbe(target, used, proxies, confidence, points, rng)
     shares = share_out(probe, size, budget, points)
     evidence = visit_points(problem, probe, start, shares)
-    found = conclude(problem, others, evidence, **asked, verify=shares.verify)
+    found = conclude(problem, others, evidence, asked, shares.verify)
     ledger.seconds = time.perf_counter() - begun
     return found
 

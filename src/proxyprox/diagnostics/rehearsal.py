@@ -46,7 +46,6 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox import theory
 from proxyprox._util.validation import instance, listed, positive, square_matrix, whole
 
 Matrix = np.ndarray[Any, Any]
@@ -381,26 +380,3 @@ def step_words(steps: float) -> str:
     ('12,345', 'more than ten million')
     """
     return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
-
-
-def theory_counts(
-    epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
-) -> tuple[str, float, float, float]:
-    """Return the regime and the paper's counts for SGD, accelerated SGD and ProxyProx.
-
-    ``mu`` of zero or less selects the convex statements.
-
-    Examples
-    --------
-    >>> theory_counts(epsilon=0.5, H=8.0, mu=0.0, delta=2.0, sigma=1.0, B=1.0)
-    ('convex', 20.0, 8.0, 8.0)
-    """
-    mu = max(mu, 0.0)
-    H = max(H, mu)
-    common = {"epsilon": epsilon, "B": B, "sigma": sigma, "mu": mu}
-    return (
-        "strongly convex" if mu > 0 else "convex",
-        theory.sgd_steps(H=H, **common),
-        theory.lower_bound(H=H, **common),
-        theory.proxyprox_steps(delta=delta, **common),
-    )
