@@ -334,21 +334,12 @@ def _place(j: int, count: int) -> str:
 
 
 def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
-    """Say so when the sizes of the proxy's curvature look like other units, column by column."""
+    """Say so where the proxy's steepest curvature looks like that of a loss in other units."""
     worst = int(np.argmax(shares))
-    found, place = visits[worst], _place(worst, len(shares)).capitalize()
-    own, other = np.diag(found.A), np.diag(found.P[0])
-    if found.basis is not None:
-        own, other = (np.linalg.eigvalsh(M)[-1:] for M in (found.A, found.P[0]))
-    known = np.flatnonzero(own > 1e-12 * max(float(own.max()), 1e-300))
-    if not len(known) or np.any(other <= 0):
+    own, other = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    factor = other / max(own, 1e-300)
+    if not 0 < factor < 1 / UNITS and not (factor > UNITS and shares[worst] > 1):
         return []
-    ratios = other[known] / own[known]
-    factor, large, where = float(np.median(ratios)), int(np.argmax(ratios)), "in the median"
-    if shares[worst] > 1 and ratios[large] > UNITS:
-        factor, where = ratios[large], f"along parameter {known[large]} (counted from 0)"
-        where = "at its steepest" if found.basis is not None else where
-    elif factor >= 1 / UNITS:
-        return []
-    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target {where}"
+    place = _place(worst, len(shares)).capitalize()
+    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target"
     return [f"{curves}: its columns seem to be in other units. Scale them as the target's."]
