@@ -166,10 +166,10 @@ def secant_batches(
     if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):
         return []
     if kind == "hvp":
-        remedy = f"{type(objective).__name__} has no hvp(w, v), or accounts for privacy."
-        raise TypeError(message("curvature", kind, "'auto' or 'secants' here", remedy))
+        allowed = "'auto' or 'secants' where the objective has no hvp or accounts for privacy"
+        raise TypeError(message("curvature", kind, allowed))
     if not target.exact and not getattr(objective, "repeatable", True):
-        remedy = "Its batches are not repeatable. Give it hvp(w, v), or a repeatable simulation."
+        remedy = "Its batches are not repeatable: give it hvp(w, v)."
         raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
     rest = budget - points * (len(batches) + 1) - (points - 1) * (TRIES + MORE)
@@ -256,7 +256,7 @@ def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
     fault, first, last = "", reported_value(problem, start), reported_value(problem, visit.w)
     if not visit.target.values[-1] > 0:
         fault = "curves downwards, or not at all, in every direction: it has no minimum"
-    elif first and last is not None and not last - first <= FAR * abs(first) < math.inf:
+    elif first and math.isfinite(first) and last and not last - first <= FAR * abs(first):
         fault = f"runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
     check = "Check the sign of its gradient, with scipy.optimize.check_grad."
     return fault and f"{NO_VERDICT} the target's loss {fault}. {check}"

@@ -90,11 +90,10 @@ def strong_convexity(target: Spectrum, certified: float | None = None) -> Interv
     met = float(target.values[0])
     found = Interval(met, target.below - target.error, met + target.error)
     # The stated limit is compared with computed eigenvalues: allow for their rounding.
-    slack = target.error + 1e-12 * abs(target.above)
+    stated = -math.inf if certified is None else certified
+    stated -= target.error + 1e-12 * abs(target.above)
     # A limit that the measurement contradicts is not one: some losses say 0 for "unknown".
-    if certified is None or found.high < certified - slack:
-        return found
-    return found.at_least(certified - slack)
+    return found if found.high < stated else found.at_least(stated)
 
 
 class Krylov(NamedTuple):

@@ -38,6 +38,7 @@ changed on the way from there, squared, for the constant; steps that scatter fur
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -176,15 +177,13 @@ def rehearse(
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
-    else:
-        given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
-        matrices = [square_matrix("P", each, len(model.A)) for each in given]
-        for eta in np.geomspace(1e-2, 1e7, 64) / H:
-            try:
-                curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
-            except np.linalg.LinAlgError:
-                # Not positive definite: the subproblem has no minimiser at this η.
-                continue
+        P = []
+    given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+    matrices = [square_matrix("P", each, len(model.A)) for each in given]
+    for eta in np.geomspace(1e-2, 1e7, 64) / H if matrices else []:
+        # Where not positive definite, the subproblem has no minimiser at this η.
+        with contextlib.suppress(np.linalg.LinAlgError):
+            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
             excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
             found += _outcomes(float(eta), excess, epsilon, steps)
     none = Rehearsal(math.nan, math.inf, math.inf)

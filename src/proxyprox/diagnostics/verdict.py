@@ -23,6 +23,8 @@ from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 
+Shares = tuple[float, float]
+
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
 
@@ -54,12 +56,7 @@ _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safe
 
 
 def decide(
-    sgd: Rehearsal,
-    plain: Rehearsal,
-    scaled: Rehearsal | None = None,
-    *,
-    similarity: float = 1.0,
-    scaled_similarity: float = 1.0,
+    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Shares = (1.0, 1.0)
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
@@ -74,7 +71,7 @@ def decide(
         Tuned SGD, and tuned ProxyProx with the proxy as it is.
     scaled : Rehearsal, optional
         Tuned ProxyProx with the scaled proxy.
-    similarity, scaled_similarity : float
+    shares : pair of float
         δ/H of the proxy as it is, and scaled: at the end of the path, or the largest on the way
         where that exceeds 1.
 
@@ -92,11 +89,11 @@ def decide(
     def pays(found: Rehearsal, share: float) -> bool:
         return sgd.ratio(found, FEW) >= (TIE if share <= SIMILAR else GAIN)
 
-    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, scaled_similarity):
-        closer = scaled_similarity <= similarity / 2 and scaled.steps < plain.steps
-        if not pays(plain, similarity) or closer or plain.ratio(scaled, FEW) >= GAIN:
+    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, shares[1]):
+        closer = shares[1] <= shares[0] / 2 and scaled.steps < plain.steps
+        if not pays(plain, shares[0]) or closer or plain.ratio(scaled, FEW) >= GAIN:
             return Verdict.USE_SCALED
-    return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
+    return Verdict.USE if pays(plain, shares[0]) else Verdict.DO_NOT_USE
 
 
 def conclude(
@@ -127,9 +124,10 @@ def conclude(
     if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
         scaled = rehearse(weights)
     last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
-    scaled_share = _share_to_judge_by([*evidence.shares(weights)[:-1], last])
-    share = _share_to_judge_by(_shares(points))
-    leaning = decide(sgd, plain, scaled, similarity=share, scaled_similarity=scaled_share)
+    # At the end of the path, or the largest where one exceeds 1.
+    each = _shares(points), [*evidence.shares(weights)[:-1], last]
+    judged = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
+    leaning = decide(sgd, plain, scaled, (judged[0], judged[1]))
     scale, mixture = Suggestion(weights, scaled_delta, leaning is Verdict.USE_SCALED), None
     best, offered = (scaled, weights) if scaled is not None and scale.helps else (plain, (1.0,))
     if others:
@@ -140,7 +138,7 @@ def conclude(
         if helps:
             best, offered, leaning = mixed, weights, Verdict.USE_MIXED
     leaning = Verdict.DO_NOT_USE if alarm else leaning
-    doubts = () if alarm else find_doubts(leaning, points, evidence)
+    doubts = () if alarm else tuple(find_doubts(leaning, points, evidence))
     # However wrong the rehearsal, no proxy that curves downwards everywhere is better than none.
     downwards = all(np.linalg.eigvalsh(visit.P[0])[-1] <= 0 for visit in visits)
     sure = not doubts or (leaning is Verdict.DO_NOT_USE and downwards)
@@ -209,14 +207,7 @@ def _shares(points: Sequence[PointAudit]) -> list[float]:
     return [point.delta.estimate / max(point.H.estimate, 1e-300) for point in points]
 
 
-def _share_to_judge_by(shares: Sequence[float]) -> float:
-    """Return the δ/H of the end of the path, or the largest where one exceeds 1."""
-    return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
-
-
-def find_doubts(
-    leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence
-) -> tuple[str, ...]:
+def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
     """Return why the rehearsal is not to be trusted; nothing where it is."""
     doubts, visits, probe = [], evidence.visits, evidence.probe
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
@@ -239,7 +230,7 @@ def find_doubts(
                 f"the {name}'s gradient between two points: the loss has kinks in between, or its "
                 f"curvature depends on a few rows of a batch. {_REMEDY}"
             )
-    return tuple(doubts)
+    return doubts
 
 
 def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
