@@ -133,8 +133,7 @@ def audit(
     begun = time.perf_counter()
     require_problem(problem)
     if isinstance(problem.proxy, Zero):
-        remedy = "Pass the proxy to judge: Problem(objective, proxy)."
-        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero", remedy))
+        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
     asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
     for name, value in asked.items():
         if value is not None:
@@ -259,7 +258,7 @@ def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
     elif first and math.isfinite(first) and last and not last - first <= FAR * abs(first):
         fault = f"runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
     check = "Check the sign of its gradient, with scipy.optimize.check_grad."
-    return fault and f"{NO_VERDICT} the target's loss {fault}. {check}"
+    return fault and f"{NO_VERDICT} the target {fault}. {check}"
 
 
 def _segment(probe: HessianProbe, here: Visit, there: Visit) -> Segment:
@@ -299,11 +298,10 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
     fall = -float(here.gradient @ ahead)
     if not fall > 0:
         return None
-    count = 1
-    if len(here.gradients) > 1:
+    affordable, wanted = min(len(here.gradients), max(probes // LEAST_POINTS, 1)), 0.0
+    if affordable > 1:
         wanted = (CERTAIN * float((here.gradients @ ahead).std(ddof=1)) / fall) ** 2
-        count = max(math.ceil(min(wanted, len(here.gradients))), 1)
-    count = min(count, max(probes // LEAST_POINTS, 1))
+    count = max(math.ceil(min(wanted, affordable)), 1)
     before = here.gradients[:count]
     target, exact = probe.target, not probe.batches
     least, most = (-math.inf, STEEP) if exact else (-STEEP, LEVEL if target.exact else 0.0)

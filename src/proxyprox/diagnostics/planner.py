@@ -217,7 +217,7 @@ def plan(
         rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. {_INSTEAD}.")
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
-        rough.append(f'H changes by {bend:.0%} on the way: {_OUTCOME}. eta="auto" adapts.')
+        rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
     return RunPlan(
         **settings,
         epsilon=epsilon,

@@ -303,14 +303,12 @@ def _similarity_words(shares: Sequence[float]) -> str:
     other = worst if worst < count - 1 else 0
     share = f"δ is {_digits(last)} of H {_place(count - 1, count)}"
     also = f"{_digits(shares[other])} {_place(other, count)}"
-    further = "the proxy's curvature is further from the target's than no curvature at all."
-    if last <= 1 < shares[worst]:
-        return f"{share}, but {also}: there {further}"
     # What differs by less than a tenth reads the same.
     if max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6):
         share += f" ({also})"
     left = "the proxy leaves that share of the target's curvature to the target's gradients."
-    return f"{share}: as it is, {further}" if last > 1 else f"{share}: {left}"
+    far = "above 1, the proxy's curvature is further from the target's than no curvature at all."
+    return f"{share}: {far if shares[worst] > 1 else left}"
 
 
 def _digits(value: float) -> str:
