@@ -76,7 +76,7 @@ def test_every_inner_optimiser_bears_a_step_size_that_goes_to_zero(make_toy, inn
 
     def factory(groups):
         made.append(inner(groups))
-        return made[0]
+        return made[-1]
 
     optimizer = toy.optimizer(lr=1.0, inner=factory, stop=20)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30, eta_min=1e-9)
@@ -89,7 +89,7 @@ def test_every_inner_optimiser_bears_a_step_size_that_goes_to_zero(make_toy, inn
     assert toy.loss().item() < 2e-5  # with the whole learning rate 2e-4, and 1e50 with momentum
     moved = (toy.flat() - before).norm().item()
     assert moved < 5e-3, "the last step is of η = 0.003"
-    assert [g["lr"] for g in made[0].param_groups] == [inner.keywords["lr"]]
+    assert [g["lr"] for g in made[-1].param_groups] == [inner.keywords["lr"]]
 
 
 def test_a_weight_of_zero_leaves_the_target_out(make_toy):

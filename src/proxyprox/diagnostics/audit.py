@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -132,8 +133,7 @@ def audit(
     begun = time.perf_counter()
     require_problem(problem)
     if isinstance(problem.proxy, Zero):
-        remedy = "Pass the proxy to judge: Problem(objective, proxy)."
-        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero", remedy))
+        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
     asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
     for name, value in asked.items():
         if value is not None:
@@ -148,19 +148,11 @@ def audit(
     size, budget = int(start.shape[0]), whole("budget", budget)
     used = secant_batches(curvature, target, size, budget, points)
     probe = HessianProbe(target, used, proxies, confidence, points, rng)
-    shares = share_out(probe, size, budget, points)
-    evidence = visit_points(problem, probe, start, shares)
-    found = conclude(problem, others, evidence, **asked, verify=shares.verify)
+    shares, verify, tries = share_out(probe, size, budget, points)
+    evidence = visit_points(problem, probe, start, shares, tries)
+    found = conclude(problem, others, evidence, asked, verify)
     ledger.seconds = time.perf_counter() - begun
     return found
-
-
-class Shares(NamedTuple):
-    """Target gradients for the curvature at each point, for that of the best scale, for a step."""
-
-    points: tuple[int, ...]
-    verify: int
-    probes: int = TRIES
 
 
 def secant_batches(
@@ -173,10 +165,10 @@ def secant_batches(
     if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):
         return []
     if kind == "hvp":
-        remedy = f"{type(objective).__name__} has no hvp(w, v), or accounts for privacy."
-        raise TypeError(message("curvature", kind, "'auto' or 'secants' here", remedy))
+        allowed = "'auto' or 'secants' where the objective has no hvp or accounts for privacy"
+        raise TypeError(message("curvature", kind, allowed))
     if not target.exact and not getattr(objective, "repeatable", True):
-        remedy = "Its batches are not repeatable. Give it hvp(w, v), or a repeatable simulation."
+        remedy = "Its batches are not repeatable: give it hvp(w, v)."
         raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
     rest = budget - points * (len(batches) + 1) - (points - 1) * (TRIES + MORE)
@@ -184,45 +176,50 @@ def secant_batches(
     return batches[: max(2, min(most - most % 2, len(batches)))]
 
 
-def share_out(probe: HessianProbe, size: int, budget: int, points: int) -> Shares:
-    """Divide what the gradients leave over: whole Hessians where possible, else equal parts."""
+def share_out(
+    probe: HessianProbe, size: int, budget: int, points: int
+) -> tuple[Sequence[int], int, int]:
+    """Divide what the gradients leave over: whole Hessians where possible, else equal parts.
+
+    Returns the target gradients for the curvature at each point, for that of the best scale, and
+    for each step of the path.
+    """
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
     needed = points * (len(probe.target.batches) + 1) + (points - 1) * TRIES
     rest, full = budget - needed, probe.price(size)
     least = min(full, probe.price(probe.least_products))
     if points * full <= rest:
         left = (rest - points * full) // max(points - 1, 1)
-        return Shares((full,) * points, 0, TRIES + min(left, MORE))
+        return [full] * points, 0, TRIES + min(left, MORE)
     if rest < points * least:
         allowed = f"{needed + points * least} or more for {points} points"
         remedy = "Or visit fewer points, or draw fewer batches."
         raise ValueError(message("budget", budget, allowed, remedy))
     if full + (points - 1) * least <= rest:
         # One whole Hessian goes to the end of the path, where the prediction is made.
-        return Shares(((rest - full) // max(points - 1, 1),) * (points - 1) + (full,), 0)
+        return [(rest - full) // max(points - 1, 1)] * (points - 1) + [full], 0, TRIES
     verify = probe.price(VERIFYING) if rest >= (points + 1) * least else 0
-    return Shares(((rest - verify) // points,) * points, verify)
+    return [(rest - verify) // points] * points, verify, TRIES
 
 
-def visit_points(problem: Problem, probe: HessianProbe, start: Vector, shares: Shares) -> Evidence:
+def visit_points(
+    problem: Problem, probe: HessianProbe, start: Vector, shares: Sequence[int], tries: int
+) -> Evidence:
     """Measure at the start and along a path of damped Newton steps."""
     visits: list[Visit] = []
     path: list[Segment] = []
     w, alarm = start, ""
-    for share in shares.points:
+    for share in shares:
         if visits:
             # The start's curvature serves the whole path: its points only have to lie nearby.
-            trial = newton_step(visits[0], visits[-1])
-            w = line_search(probe, visits[-1], trial, shares.probes)
+            w = line_search(probe, visits[-1], newton_step(visits[0], visits[-1]), tries)
             if w is None or not np.any(to_numpy(w - visits[-1].w)):
                 break
         alarm = proxy_alarm(probe.proxies, w, start)
-        if alarm:
-            break
-        visits.append(probe.visit(w, start, share))
-        alarm = target_alarm(problem, visits[-1], start)
-        if len(visits) > 1:
-            path.append(_segment(probe, *visits[-2:]))
+        if not alarm:
+            visits.append(probe.visit(w, start, share))
+            path += [_segment(probe, a, b) for a, b in pairwise(visits[-2:])]
+            alarm = target_alarm(problem, visits[-1], start)
         if alarm:
             break
     return Evidence(probe, visits, path, alarm)
@@ -237,7 +234,6 @@ def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> st
         If any is not finite at the start, or a further one anywhere.
     """
     away = norm(w - start)
-    where = f"at a distance of {away:.3g} from w0" if away > 0 else "at w0"
     for j, proxy in enumerate(proxies):
         proxy.fault = None
         with np.errstate(all="ignore"):
@@ -245,7 +241,9 @@ def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> st
             proxy.value(w)
         if proxy.fault is not None:
             name = f"others[{j - 1}]" if j else "the proxy"
-            fault = f"{name}'s {proxy.fault[0]} is NaN or infinite {where}"
+            fault = (
+                f"{name}'s {proxy.fault[0]} is NaN or infinite at a distance of {away:.3g} from w0"
+            )
             if j or away == 0:
                 raise NonFiniteError(fault)
             return f"Do not use it: {fault}, on the path towards the minimum."
@@ -254,17 +252,13 @@ def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> st
 
 def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
     """Return what is wrong with a target that curves downwards or runs away, or nothing."""
-    check = "Check the sign of its gradient, with scipy.optimize.check_grad."
+    fault, first, last = "", reported_value(problem, start), reported_value(problem, visit.w)
     if not visit.target.values[-1] > 0:
-        fault = "the target curves downwards, or not at all, in every direction: it has no minimum"
-        return f"{NO_VERDICT} {fault}. {check}"
-    first, last = reported_value(problem, start), reported_value(problem, visit.w)
-    if first is None or last is None or not math.isfinite(first) or first == 0:
-        return ""
-    if math.isfinite(last) and last - first <= FAR * abs(first):
-        return ""
-    fault = f"the target's loss runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
-    return f"{NO_VERDICT} {fault}. {check}"
+        fault = "curves downwards, or not at all, in every direction: it has no minimum"
+    elif first and math.isfinite(first) and last and not last - first <= FAR * abs(first):
+        fault = f"runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
+    check = "Check the sign of its gradient, with scipy.optimize.check_grad."
+    return fault and f"{NO_VERDICT} the target {fault}. {check}"
 
 
 def _segment(probe: HessianProbe, here: Visit, there: Visit) -> Segment:
@@ -304,25 +298,22 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
     fall = -float(here.gradient @ ahead)
     if not fall > 0:
         return None
-    count = 1
-    if len(here.gradients) > 1:
+    affordable, wanted = min(len(here.gradients), max(probes // LEAST_POINTS, 1)), 0.0
+    if affordable > 1:
         wanted = (CERTAIN * float((here.gradients @ ahead).std(ddof=1)) / fall) ** 2
-        count = max(math.ceil(min(wanted, len(here.gradients))), 1)
-    count = min(count, max(probes // LEAST_POINTS, 1))
+    count = max(math.ceil(min(wanted, affordable)), 1)
     before = here.gradients[:count]
     target, exact = probe.target, not probe.batches
     least, most = (-math.inf, STEEP) if exact else (-STEEP, LEVEL if target.exact else 0.0)
     at, low, high, cuts = 1.0, 0.0, math.inf, 1
     for _ in range(probes // count):
         point = here.w + at * (trial - here.w)
-        slope, exploded = math.inf, True
         try:
             there = stack_rows(target.gradients(point, target.batches[:count]))
-        except NonFiniteError:
-            pass
-        else:
             slope = float((there - before).mean(axis=0) @ ahead) / fall - 1
             exploded = norm(there.mean(axis=0)) > 2 * norm(before.mean(axis=0)) > 0
+        except NonFiniteError:
+            slope, exploded = math.inf, True
         if not exploded and least <= slope <= most:
             return point
         if slope < 0 and not exploded:

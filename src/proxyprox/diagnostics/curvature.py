@@ -14,7 +14,7 @@ import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is use
 from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
-from proxyprox._util.validation import has, require_takes
+from proxyprox._util.validation import has
 from proxyprox.diagnostics.rehearsal import QuadraticModel
 from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stack_rows
 from proxyprox.oracles import MeteredProxy
@@ -90,11 +90,10 @@ def strong_convexity(target: Spectrum, certified: float | None = None) -> Interv
     met = float(target.values[0])
     found = Interval(met, target.below - target.error, met + target.error)
     # The stated limit is compared with computed eigenvalues: allow for their rounding.
-    slack = target.error + 1e-12 * abs(target.above)
+    stated = -math.inf if certified is None else certified
+    stated -= target.error + 1e-12 * abs(target.above)
     # A limit that the measurement contradicts is not one: some losses say 0 for "unknown".
-    if certified is None or found.high < certified - slack:
-        return found
-    return found.at_least(certified - slack)
+    return found if found.high < stated else found.at_least(stated)
 
 
 class Krylov(NamedTuple):
@@ -118,9 +117,8 @@ class Krylov(NamedTuple):
     def spectrum(self, failure: float, error: float = 0.0) -> Spectrum:
         """Return the spectrum, each limit wrong with probability ``failure``."""
         low, high = float(self.ritz[0]), float(self.ritz[-1])
-        if self.complete:
-            return Spectrum(self.ritz, low, high, error)
-        gap = relative_gap(len(self.ritz), int(self.basis[0].shape[0]), failure)
+        size = int(self.basis[0].shape[0])
+        gap = 0.0 if self.complete else relative_gap(len(self.ritz), size, failure)
         # The bound is relative to the true width, which the gap itself may hide at both ends.
         width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
         return Spectrum(self.ritz, low - gap * width, high + gap * width, error)
@@ -157,8 +155,7 @@ def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
         basis.append(rest / beta)
         betas.append(beta)
     alphas = [dot(v, image) for v, image in zip(basis, images, strict=False)]
-    off_diagonal = np.array(betas[: len(alphas) - 1])
-    ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), off_diagonal)
+    ritz = scipy.linalg.eigvalsh_tridiagonal(alphas, betas[: len(alphas) - 1])
     return Krylov(np.asarray(ritz), basis[: len(images)], images, complete)
 
 
@@ -237,6 +234,11 @@ def proxy_hessian(proxy: MeteredProxy, w: Vector, basis: Matrix | None = None) -
         P = to_numpy(proxy.hessian(w)).astype(np.float64)
         return np.asarray((P + P.T) / 2)
     return symmetric_matrix(proxy_product(proxy, w), w, basis)
+
+
+def spectral_norm(matrix: Matrix) -> float:
+    """Return the largest singular value."""
+    return float(np.linalg.norm(matrix, 2))
 
 
 def weighted_sum(weights: Sequence[float], matrices: Sequence[Matrix]) -> Matrix:
@@ -332,10 +334,6 @@ class HessianProbe:
     looks: int
     rng: np.random.Generator
 
-    def __post_init__(self) -> None:
-        if not self.batches:
-            require_takes("objective.hvp", self.target.objective.hvp, ("w", "v"))
-
     @property
     def noisy(self) -> bool:
         """Whether products come from samples, in two halves."""
@@ -372,16 +370,15 @@ class HessianProbe:
         proxy_exact = has(self.proxies[0], "hvp") or has(self.proxies[0], "hessian")
         if self.price(size) <= share:
             parts = [symmetric_matrix(half, w) for half in halves]
-            A, noise = parts[0], 0.0
-            if self.noisy:
-                A = (parts[0] + parts[1]) / 2
-                noise = factor * float(np.linalg.norm((parts[0] - parts[1]) / 2, 2))
+            A = (parts[0] + parts[-1]) / 2
             P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
-            error = slack = noise + error * float(np.linalg.norm(A, 2))
-            if not proxy_exact:
-                slack += rounding(w, exact=False) * float(np.linalg.norm(P[0], 2))
-            target, difference = spectrum_of_matrix(A, error), spectrum_of_matrix(A - P[0], slack)
-            return target, difference, A, P, None
+            error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
+            shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P[0])
+            target, apart = (
+                spectrum_of_matrix(A, error),
+                spectrum_of_matrix(A - P[0], error + shaky),
+            )
+            return target, apart, A, P, None
 
         steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
@@ -485,9 +482,10 @@ class Evidence:
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""
-        apart = [visit.A - weighted_sum(weights, visit.P) for visit in self.visits]
-        sizes = [float(np.linalg.norm(matrix, 2)) for matrix in apart]
-        return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
+        return [
+            spectral_norm(visit.A - weighted_sum(weights, visit.P)) / visit.largest
+            for visit in self.visits
+        ]
 
     def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
         """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxyprox import theory
 from proxyprox._util.validation import flag, instance, listed, message, positive
@@ -14,7 +14,7 @@ from proxyprox.diagnostics.rehearsal import rehearse, step_words
 from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
 from proxyprox.methods import SGD, ProxyProx
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, as_budget
+from proxyprox.result import Budget, Ledger, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
@@ -26,6 +26,9 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 # The longest run that is rehearsed.
 LONGEST = 10**7
+
+_OUTCOME = "the run may need several times these steps, or fewer"
+_INSTEAD = "minimize(..., safeguard=True) compares with SGD"
 
 
 @dataclass(frozen=True)
@@ -117,14 +120,14 @@ class RunPlan:
 
     def __str__(self) -> str:
         bill = self.bill
+        solved = "" if self.stop is None else f", subproblems to {self.stop}"
+        rough = " (rough: see the notes)" if self.rough else ""
+        cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
         lines = [
-            f"{self.method}, {self.steps:,} steps, {self.averaging}"
-            + ("" if self.stop is None else f", subproblems to {self.stop}"),
-            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}"
-            + (" (rough: see the notes)" if self.rough else ""),
+            f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
+            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
-            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s"
-            + ("" if bill.cost is None else f", cost {bill.cost:,.4g}"),
+            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
             "  samples in a batch → target gradients, samples in all:",
         ]
         for line in self.what_if:
@@ -190,33 +193,36 @@ def plan(
     refused = audit.leaning is Verdict.DO_NOT_USE
     notes = [audit.sentence] if refused else []
     if flag("guaranteed", guaranteed) and refused:
-        remedy = "The audit advises against this proxy, and the corollary is about proxies."
-        raise ValueError(message("guaranteed", True, "False here", remedy))
+        allowed = "False where the audit advises against the proxy"
+        raise ValueError(message("guaranteed", True, allowed))
     if guaranteed:
         settings = _guaranteed_settings(audit, epsilon, notes)
     else:
         settings = _rehearsed_settings(audit, epsilon)
     per_step = _step_bill(audit, problem, settings)
-    affordable = _affordable_steps(limits, per_step)
-    short = settings.steps > affordable
+    # Every limit counts; without limits there are infinitely many steps.
+    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
+    affordable = min((limit // each for limit, each in pairs if limit and each), default=math.inf)
+    short = settings["steps"] > affordable
     if short:
-        unsafe = "; without the guarantee" if guaranteed else ""
         settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
-        notes.append(
-            f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
-            f"suboptimality expected then is {settings.expected:.3g}{unsafe}."
-        )
-    elif settings.expected > epsilon:
-        notes.append(
-            f"No constant step size reaches ε = {epsilon:.3g} within {settings.steps:,.0f} steps "
-            "on the model: take larger batches, or a larger ε."
-        )
-    rough = _rough_notes(audit, guaranteed=guaranteed)
+        ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
+        unsafe = "; without the guarantee" if guaranteed else ""
+        notes.append(f"{ends}suboptimality expected then is {settings['expected']:.3g}{unsafe}.")
+    elif settings["expected"] > epsilon:
+        missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
+        notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
+    rough, bend = [], audit.model.bend
+    if audit.doubts:
+        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. {_INSTEAD}.")
+    # The corollary needs no quadratic model.
+    if bend > BENT and not guaranteed:
+        rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
     return RunPlan(
-        **settings._asdict(),
+        **settings,
         epsilon=epsilon,
-        reaches=not short and settings.expected <= epsilon * (1 + 1e-9),
-        bill=Bill(*(each and each * settings.steps for each in astuple(per_step))),
+        reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
+        bill=Bill(*(each and each * settings["steps"] for each in astuple(per_step))),
         what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
         notes=(*notes, *rough),
         problem=problem,
@@ -225,90 +231,65 @@ def plan(
     )
 
 
-class _Settings(NamedTuple):
-    method: Any
-    steps: int
-    averaging: Averaging
-    stop: Criterion | None
-    expected: float
-
-
 def _matrices(audit: Audit) -> Any:
     """Return the Hessians of the proxy that is advised; None for SGD."""
     return None if audit.leaning is Verdict.DO_NOT_USE else audit.proxy_matrices
 
 
-def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> _Settings:
+def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> dict[str, Any]:
     """Return what does best on the model: to reach ε, or within so many steps."""
     P, mu = _matrices(audit), audit.mu.low
     found = rehearse(audit.model, P, epsilon, steps=steps)
     if math.isinf(found.steps):
         found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
-    steps, averaging = max(1, int(found.steps)), Uniform() if found.averaged else Last()
     # More digits than four would only look exact.
-    eta = float(f"{found.eta:.4g}")
+    eta, steps = float(f"{found.eta:.4g}"), max(1, int(found.steps))
+    shared = {"averaging": Uniform() if found.averaged else Last(), "expected": found.excess}
     if P is None:
-        return _Settings(SGD(eta), steps, averaging, None, found.excess)
+        return {"method": SGD(eta), "steps": steps, "stop": None, **shared}
     stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
-    return _Settings(ProxyProx(eta), steps, averaging, stop, found.excess)
+    return {"method": ProxyProx(eta), "steps": steps, "stop": stop, **shared}
 
 
-def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> _Settings:
+def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict[str, Any]:
     """Return the corollary's settings, and note what they rest on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
     delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
-    known = {"epsilon": epsilon, "B": audit.B, "sigma": sigma, "delta": delta}
+    mu = max(audit.mu.low, 0.0)
+    found = theory.plan_run(epsilon=epsilon, B=audit.B, sigma=sigma, delta=delta, mu=mu)
+    averaging: Averaging = Uniform()
+    stop: Criterion = Convex(found.steps, found.G)
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    if audit.mu.low > 0:
-        found = theory.plan_run(mu=audit.mu.low, **known)
-        parts: tuple[Any, Any] = Geometric(found.mu), StronglyConvex(found.mu, found.G)
+    if mu > 0:
+        averaging, stop = Geometric(found.mu), StronglyConvex(found.mu, found.G)
     else:
-        found = theory.plan_run(**known)
-        parts = Uniform(), Convex(found.steps, found.G)
         added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
         notes.append(f"{added}: use regularized(problem, mu, w0).")
-    return _Settings(ProxyProx(found.eta), min(found.steps, 10**9), *parts, found.guarantee)
+    settings = {"method": ProxyProx(found.eta), "steps": min(found.steps, 10**9)}
+    return {**settings, "averaging": averaging, "stop": stop, "expected": found.guarantee}
 
 
-def _step_bill(audit: Audit, problem: Problem, settings: _Settings) -> Bill:
+def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> Bill:
     """Return what one outer step costs.
 
     The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
     the inner solver's work comes near its own count.
     """
-    batch, passes, seconds, w0 = audit.batch, 0.0, audit.batch.seconds, audit.points[0].w
-    if settings.stop is not None:
-        run = Run(problem, w0, method=settings.method, stop=settings.stop, rng=0)
+    batch, used = audit.batch, Ledger()
+    if settings["stop"] is not None:
+        parts = {name: settings[name] for name in ("method", "stop")}
+        run = Run(problem, audit.points[0].w, **parts, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
-        work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
-        passes, seconds = float(work), seconds + used.seconds
-    return Bill(1.0, batch.samples, batch.cost, passes, seconds)
-
-
-def _affordable_steps(limits: Budget | None, per_step: Bill) -> float:
-    """Return the steps that every limit allows; infinitely many without limits."""
-    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
-    return float(min((limit // each for limit, each in pairs if limit and each), default=math.inf))
-
-
-def _rough_notes(audit: Audit, *, guaranteed: bool) -> list[str]:
-    """Return why steps and suboptimality may be far off; the corollary needs no quadratic model."""
-    notes, bend, outcome = [], audit.model.bend, "the run may need several times these steps"
-    if audit.doubts:
-        instead = "minimize(..., safeguard=True) compares with SGD"
-        notes.append(f"The audit has its doubts (audit.doubts): {outcome}, or fewer. {instead}.")
-    if bend > BENT and not guaranteed:
-        rough = f"H changes by {bend:.0%} on the way: the quadratic model is rough, and {outcome}"
-        notes.append(f'{rough}. eta="auto" adapts.')
-    return notes
+    work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
+    return Bill(1.0, batch.samples, batch.cost, float(work), batch.seconds + used.seconds)
 
 
 def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
     samples, sigma2 = audit.batch.samples, audit.sigma2.estimate / factor
     found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
-    paid = found.steps * samples * factor
-    return WhatIf(factor, samples * factor, sigma2, found.eta, found.steps, paid)
+    size = samples * factor
+    return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

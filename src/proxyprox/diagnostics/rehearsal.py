@@ -38,6 +38,7 @@ changed on the way from there, squared, for the constant; steps that scatter fur
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +47,6 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox import theory
 from proxyprox._util.validation import instance, listed, positive, square_matrix, whole
 
 Matrix = np.ndarray[Any, Any]
@@ -177,15 +177,13 @@ def rehearse(
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
-    else:
-        given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
-        matrices = [square_matrix("P", each, len(model.A)) for each in given]
-        for eta in np.geomspace(1e-2, 1e7, 64) / H:
-            try:
-                curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
-            except np.linalg.LinAlgError:
-                # Not positive definite: the subproblem has no minimiser at this η.
-                continue
+        P = []
+    given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+    matrices = [square_matrix("P", each, len(model.A)) for each in given]
+    for eta in np.geomspace(1e-2, 1e7, 64) / H if matrices else []:
+        # Where not positive definite, the subproblem has no minimiser at this η.
+        with contextlib.suppress(np.linalg.LinAlgError):
+            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
             excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
             found += _outcomes(float(eta), excess, epsilon, steps)
     none = Rehearsal(math.nan, math.inf, math.inf)
@@ -381,26 +379,3 @@ def step_words(steps: float) -> str:
     ('12,345', 'more than ten million')
     """
     return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
-
-
-def theory_counts(
-    epsilon: float, H: float, mu: float, delta: float, sigma: float, B: float
-) -> tuple[str, float, float, float]:
-    """Return the regime and the paper's counts for SGD, accelerated SGD and ProxyProx.
-
-    ``mu`` of zero or less selects the convex statements.
-
-    Examples
-    --------
-    >>> theory_counts(epsilon=0.5, H=8.0, mu=0.0, delta=2.0, sigma=1.0, B=1.0)
-    ('convex', 20.0, 8.0, 8.0)
-    """
-    mu = max(mu, 0.0)
-    H = max(H, mu)
-    common = {"epsilon": epsilon, "B": B, "sigma": sigma, "mu": mu}
-    return (
-        "strongly convex" if mu > 0 else "convex",
-        theory.sgd_steps(H=H, **common),
-        theory.lower_bound(H=H, **common),
-        theory.proxyprox_steps(delta=delta, **common),
-    )

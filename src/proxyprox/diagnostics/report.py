@@ -235,22 +235,17 @@ class Audit:
     @property
     def recommended(self) -> Problem:
         """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
-        own = self.problem.proxy
-        proxy: Any = Zero()
-        if self.leaning is Verdict.USE:
-            proxy = own
-        elif self.leaning is Verdict.USE_SCALED:
-            proxy = ScaledProxy(own, self.scale.weights[0])
+        proxy: Any = Zero() if self.leaning is Verdict.DO_NOT_USE else self.problem.proxy
+        if self.leaning is Verdict.USE_SCALED:
+            proxy = ScaledProxy(proxy, self.scale.weights[0])
         elif self.mixture is not None and self.leaning is Verdict.USE_MIXED:
-            proxy = MixedProxy((own, *self.others), self.mixture.weights)
+            proxy = MixedProxy((proxy, *self.others), self.mixture.weights)
         return Problem(self.problem.objective, proxy, self.problem.penalty)
 
     def __str__(self) -> str:
         ledger, prediction, count = self.ledger, self.prediction, len(self.points)
-        used = (
-            f"  the audit used {ledger.target_gradients} target gradients on "
-            f"{ledger.target_samples} samples (a pass over all of the data counts all its rows)"
-        )
+        spent = f"{ledger.target_gradients} target gradients on {ledger.target_samples} samples"
+        used = f"  the audit used {spent} (a pass over all of the data counts all its rows)"
         if self.alarm:
             return f"{self.sentence}\n{used}"
         where = f"the largest over the points visited, {count} in all (of μ the smallest)"

@@ -116,10 +116,7 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
     n, size = gradients.shape if gradients.ndim == 2 else (0, 0)
     if n < 3 or size == 0:
-        allowed = "an array of shape (n, d) with n ≥ 3"
-        raise ValueError(
-            message("gradients", gradients, allowed, f"Its shape is {gradients.shape}.")
-        )
+        raise ValueError(message("gradients", gradients, "an (n, d) array with n ≥ 3"))
     require_finite("gradients", gradients)
     if fraction("confidence", confidence) == 1:
         raise ValueError(message("confidence", confidence, "below 1"))
@@ -131,10 +128,18 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     if total <= least or total == 0.0:
         return Interval(0.0, 0.0, least)
     tail = (1 - confidence) / 2
-    freedom = _freedom(gram, total, size)
-    low = freedom * total / float(chdtri(freedom, tail))
-    high = freedom * total / float(chdtri(freedom, 1 - tail))
-    spread = float(stdtrit(n - 1, 1 - tail)) * _jackknife(gram)
+    # Unbiased for tr Σ² under Gaussian noise (Srivastava, 2005).
+    square = float(np.sum(gram * gram)) / (n - 1) ** 2
+    unbiased = (n - 1) ** 2 / ((n - 2) * (n + 1)) * (square - total * total / (n - 1))
+    # A rank above d or below 1 is impossible, and one far above n cannot be told from n.
+    trace = max(unbiased, total * total / min(size, 4 * n))
+    freedom = (n - 1) * min(max(total * total / trace, 1.0), float(size))
+    low, high = (freedom * total / float(chdtri(freedom, share)) for share in (tail, 1 - tail))
+    # Jackknife: leaving gradient i out lowers the sum of squares by n/(n − 1) ‖r_i‖².
+    squares = np.diag(gram)
+    logs = np.log(np.maximum((squares.sum() - n / (n - 1) * squares) / (n - 2), 1e-300))
+    error = math.sqrt((n - 1) / n * float(np.sum((logs - logs.mean()) ** 2)))
+    spread = float(stdtrit(n - 1, 1 - tail)) * error
     return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
 
 
@@ -142,26 +147,6 @@ def noise_of(gradients: Matrix, confidence: float) -> Interval:
     """Return σ² from the gradients of all batches; zero for the one exact gradient."""
     exact = len(gradients) == 1
     return Interval(0.0, 0.0, 0.0) if exact else noise_level(gradients, confidence)
-
-
-def _freedom(gram: Matrix, total: float, size: int) -> float:
-    """Return Satterthwaite's degrees of freedom."""
-    n = len(gram)
-    square = float(np.sum(gram * gram)) / (n - 1) ** 2
-    # Unbiased for tr Σ² under Gaussian noise (Srivastava, 2005).
-    unbiased = (n - 1) ** 2 / ((n - 2) * (n + 1)) * (square - total * total / (n - 1))
-    # A rank above d or below 1 is impossible, and one far above n cannot be told from n.
-    spread = max(unbiased, total * total / min(size, 4 * n))
-    return (n - 1) * min(max(total * total / spread, 1.0), float(size))
-
-
-def _jackknife(gram: Matrix) -> float:
-    """Return the jackknife's standard error of the logarithm of the summed variance."""
-    n, squares = len(gram), np.diag(gram)
-    # Leaving gradient i out lowers the sum of squares about the mean by n/(n − 1) ‖r_i‖².
-    left = (squares.sum() - n / (n - 1) * squares) / (n - 2)
-    logs = np.log(np.maximum(left, 1e-300))
-    return math.sqrt((n - 1) / n * float(np.sum((logs - logs.mean()) ** 2)))
 
 
 def stack_rows(vectors: Iterable[Vector]) -> Matrix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import timeit
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -21,6 +21,9 @@ from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestio
 from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
 from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
+from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
+
+Shares = tuple[float, float]
 
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
@@ -48,18 +51,12 @@ DOWNWARDS = 0.05
 # Factor in curvature, two in the columns, beyond which other units are suspected.
 UNITS = 4.0
 
-_NOT_CONVEX = "The target is not convex everywhere: the rehearsal leaves such directions out."
-_ALL_ROWS = "All rows of the target are at hand: they can also be fitted directly (ERM)."
+_LEFT_OUT = "The rehearsal leaves such directions out: compare short runs with and without proxy."
 _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
 
 def decide(
-    sgd: Rehearsal,
-    plain: Rehearsal,
-    scaled: Rehearsal | None = None,
-    *,
-    similarity: float = 1.0,
-    scaled_similarity: float = 1.0,
+    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Shares = (1.0, 1.0)
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
@@ -74,7 +71,7 @@ def decide(
         Tuned SGD, and tuned ProxyProx with the proxy as it is.
     scaled : Rehearsal, optional
         Tuned ProxyProx with the scaled proxy.
-    similarity, scaled_similarity : float
+    shares : pair of float
         δ/H of the proxy as it is, and scaled: at the end of the path, or the largest on the way
         where that exceeds 1.
 
@@ -92,21 +89,18 @@ def decide(
     def pays(found: Rehearsal, share: float) -> bool:
         return sgd.ratio(found, FEW) >= (TIE if share <= SIMILAR else GAIN)
 
-    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, scaled_similarity):
-        closer = scaled_similarity <= similarity / 2 and scaled.steps < plain.steps
-        if not pays(plain, similarity) or closer or plain.ratio(scaled, FEW) >= GAIN:
+    if scaled is not None and sgd.ratio(scaled, FEW) > 1 and pays(scaled, shares[1]):
+        closer = shares[1] <= shares[0] / 2 and scaled.steps < plain.steps
+        if not pays(plain, shares[0]) or closer or plain.ratio(scaled, FEW) >= GAIN:
             return Verdict.USE_SCALED
-    return Verdict.USE if pays(plain, similarity) else Verdict.DO_NOT_USE
+    return Verdict.USE if pays(plain, shares[0]) else Verdict.DO_NOT_USE
 
 
 def conclude(
     problem: Problem,
     others: tuple[Any, ...],
     evidence: Evidence,
-    *,
-    epsilon: float | None,
-    B: float | None,
-    cost_ratio: float | None,
+    asked: Mapping[str, float | None],
     verify: int,
 ) -> Audit:
     """Return the audit, spending at most ``verify`` more target gradients."""
@@ -118,45 +112,47 @@ def conclude(
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     size, excess = max(H.estimate, 1e-300), model.start_excess
     scatter = sigma2.estimate / (2 * size)
-    accuracy = epsilon or max(excess if excess > 1e-6 * scatter else scatter, 1e-300) / 100
-    distance = B or max(model.start_distance, 1e-300)
+    epsilon = asked["epsilon"] or max(excess if excess > 1e-6 * scatter else scatter, 1e-300) / 100
+    B = asked["B"] or max(model.start_distance, 1e-300)
 
     def rehearse(weights: Sequence[float]) -> Rehearsal:
-        return rehearsal.rehearse(model, evidence.proxy_matrices(weights), accuracy)
+        return rehearsal.rehearse(model, evidence.proxy_matrices(weights), epsilon)
 
-    sgd, plain, scaled = rehearsal.rehearse(model, None, accuracy), rehearse([1.0]), None
+    sgd, plain, scaled = rehearsal.rehearse(model, None, epsilon), rehearse([1.0]), None
     weights, _ = best_weights(end.A, end.P[:1])
     scaled_delta = probe.delta_at(end, weights, verify)
     if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
         scaled = rehearse(weights)
     last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
-    scaled_share = _share_to_judge_by([*evidence.shares(weights)[:-1], last])
-    share = _share_to_judge_by(_shares(points))
-    leaning = decide(sgd, plain, scaled, similarity=share, scaled_similarity=scaled_share)
-    scale = Suggestion(weights, scaled_delta, helps=leaning is Verdict.USE_SCALED)
-    offered: tuple[float, ...] = (1.0,)
-    best, mixture = plain, None
-    if scaled is not None and scale.helps:
-        best, offered = scaled, weights
+    # At the end of the path, or the largest where one exceeds 1.
+    each = _shares(points), [*evidence.shares(weights)[:-1], last]
+    judged = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
+    leaning = decide(sgd, plain, scaled, (judged[0], judged[1]))
+    scale, mixture = Suggestion(weights, scaled_delta, leaning is Verdict.USE_SCALED), None
+    best, offered = (scaled, weights) if scaled is not None and scale.helps else (plain, (1.0,))
     if others:
         weights, _ = best_weights(end.A, end.P)
         mixed = rehearse(weights) if any(weights) else sgd
         helps = (sgd if leaning is Verdict.DO_NOT_USE else best).ratio(mixed) >= GAIN
-        mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps=helps)
+        mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps)
         if helps:
             best, offered, leaning = mixed, weights, Verdict.USE_MIXED
     leaning = Verdict.DO_NOT_USE if alarm else leaning
-    doubts = () if alarm else find_doubts(leaning, points, evidence)
-    sure = not doubts or _is_surely_useless(leaning, visits)
-    safe_mu, sigma = mu.low if mu.low > 0 else max(mu.estimate, 0.0), math.sqrt(sigma2.estimate)
-    counts = rehearsal.theory_counts(accuracy, size, safe_mu, delta.estimate, sigma, distance)
-    batch = target.batch_price(start.w)
-    cost = CostRatio(cost_ratio or 0.0, 1.0, "given")
-    if cost_ratio is None:
+    doubts = () if alarm else tuple(find_doubts(leaning, points, evidence))
+    # However wrong the rehearsal, no proxy that curves downwards everywhere is better than none.
+    downwards = all(np.linalg.eigvalsh(visit.P[0])[-1] <= 0 for visit in visits)
+    sure = not doubts or (leaning is Verdict.DO_NOT_USE and downwards)
+    convexity = mu.low if mu.low > 0 else max(mu.estimate, 0.0)
+    known = {"epsilon": epsilon, "B": B, "sigma": math.sqrt(sigma2.estimate), "mu": convexity}
+    orders = [count(H=max(size, convexity), **known) for count in (sgd_steps, lower_bound)]
+    orders.append(proxyprox_steps(delta=delta.estimate, **known))
+    regime = "strongly convex" if convexity > 0 else "convex"
+    batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"] or 0.0, 1.0, "given")
+    if asked["cost_ratio"] is None:
         # A fresh array each time: the meter remembers gradients by identity.
         seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
         cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
-    count = max(8, len(target.batches))
+    noise_batches = max(8, len(target.batches))
     found = Audit(
         verdict=leaning if sure else Verdict.UNSURE,
         leaning=leaning,
@@ -165,17 +161,17 @@ def conclude(
         H=H,
         mu=mu,
         sigma2=sigma2,
-        rho2=proxy_noise(proxy, start.w, count, probe.confidence, probe.rng),
+        rho2=proxy_noise(proxy, start.w, noise_batches, probe.confidence, probe.rng),
         points=points,
         path=tuple(evidence.path),
         scale=scale,
         mixture=mixture,
-        prediction=Prediction(accuracy, *counts, sgd, plain, best),
+        prediction=Prediction(epsilon, regime, *orders, sgd, plain, best),
         cost=cost,
-        epsilon=accuracy,
-        epsilon_source="estimated" if epsilon is None else "given",
-        B=distance,
-        B_source="estimated" if B is None else "given",
+        epsilon=epsilon,
+        epsilon_source="estimated" if asked["epsilon"] is None else "given",
+        B=B,
+        B_source="estimated" if asked["B"] is None else "given",
         confidence=probe.confidence,
         batch=batch,
         ledger=target.ledger,
@@ -196,12 +192,14 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
     # The lower limit of a maximum over points errs when any one does: each gets its part.
     confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
     for visit in evidence.visits:
-        target, difference = visit.target, visit.difference
-        delta, H = curvature.similarity(difference), curvature.smoothness(target)
-        mu = curvature.strong_convexity(target, known)
-        sigma2, in_full = noise_of(visit.gradients, confidence), visit.basis is None
-        spectra = target.values, difference.values
-        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, in_full))
+        target, apart, sigma2 = (
+            visit.target,
+            visit.difference,
+            noise_of(visit.gradients, confidence),
+        )
+        delta, H = curvature.similarity(apart), curvature.smoothness(target)
+        mu, spectra = curvature.strong_convexity(target, known), (target.values, apart.values)
+        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
     return tuple(points)
 
 
@@ -209,70 +207,45 @@ def _shares(points: Sequence[PointAudit]) -> list[float]:
     return [point.delta.estimate / max(point.H.estimate, 1e-300) for point in points]
 
 
-def _share_to_judge_by(shares: Sequence[float]) -> float:
-    """Return the δ/H of the end of the path, or the largest where one exceeds 1."""
-    return shares[-1] if max(shares) <= TOO_LARGE else max(shares)
-
-
-def _is_surely_useless(leaning: Verdict, visits: Sequence[Visit]) -> bool:
-    """Tell whether a proxy is refused because it curves downwards at every point visited.
-
-    However wrong the rehearsal, no such proxy is better than none.
-    """
-    tops = [np.linalg.eigvalsh(visit.P[0])[-1] for visit in visits]
-    return leaning is Verdict.DO_NOT_USE and bool(max(tops) <= 0)
-
-
-def find_doubts(
-    leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence
-) -> tuple[str, ...]:
+def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
     """Return why the rehearsal is not to be trusted; nothing where it is."""
-    doubts, visits = [], evidence.visits
+    doubts, visits, probe = [], evidence.visits, evidence.probe
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
     if worst.mu.high < -DOWNWARDS * worst.H.estimate:
-        depth = f"by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
-        doubts.append(
-            f"The target is not convex: it curves downwards at a point visited, {depth}. The "
-            "rehearsal leaves such directions out. Compare short runs with and without the proxy."
-        )
-    if len(visits) == 1 < evidence.probe.looks and np.any(visits[0].gradient):
+        depth = f"it curves downwards by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
+        doubts.append(f"The target is not convex: {depth}. {_LEFT_OUT}")
+    if len(visits) == 1 < probe.looks and np.any(visits[0].gradient):
         alone = "Only one point could be visited, the start: the first step led to no lower one."
         doubts.append(f"{alone} {_REMEDY}")
-    pairs, probe = list(pairwise(visits)), evidence.probe
-    of_target = [_target_mismatch(a, b, probe) for a, b in pairs]
-    of_proxy = [_proxy_mismatch(a, b, probe.proxies[0]) for a, b in pairs]
-    unexplained = {"target": max(of_target, default=0.0), "proxy": max(of_proxy, default=0.0)}
+    unexplained = {"target": [_target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
     # A proxy further from the target than none, in other units mostly, need not be understood.
-    if leaning is Verdict.DO_NOT_USE and max(evidence.shares([1.0])) > TOO_LARGE:
-        del unexplained["proxy"]
-    kinks = [
-        f"The curvature measured does not explain the path: {min(share, 1.0):.0%} of the change of "
-        f"the {name}'s gradient between two points is not what the Hessians there predict. The "
-        "loss has kinks in between, or its curvature depends on a few rows of a batch."
-        for name, share in unexplained.items()
-        if share > UNEXPLAINED
-    ]
-    if kinks:
-        doubts += [*kinks, f"The rehearsal takes both losses for quadratic. {_REMEDY}"]
-    return tuple(doubts)
+    if leaning is not Verdict.DO_NOT_USE or max(evidence.shares([1.0])) <= TOO_LARGE:
+        proxy = probe.proxies[0]
+        unexplained["proxy"] = [_proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
+    for name, shares in unexplained.items():
+        share = max(shares, default=0.0)
+        if share > UNEXPLAINED:
+            doubts.append(
+                f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
+                f"the {name}'s gradient between two points: the loss has kinks in between, or its "
+                f"curvature depends on a few rows of a batch. {_REMEDY}"
+            )
+    return doubts
 
 
 def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
     """Return the share of the target's change that the Hessians at both ends do not explain."""
     if a.basis is not None or b.basis is not None:
         return 0.0
-    step = to_numpy(b.w - a.w).astype(np.float64)
     each, blur = b.gradients - a.gradients, 0.0
-    if probe.batches:
-        # Secants and gradients of the same batches: no noise between them.
-        change = each[: len(probe.batches)].mean(axis=0)
-    elif a.averaged == 0 and b.averaged == 0:
+    # Secants and gradients of the same batches: no noise between them.
+    change = each[: len(probe.batches) or None].mean(axis=0)
+    if not probe.batches and a.averaged == b.averaged == 0:
         change = b.gradient - a.gradient
-    else:
-        change = each.mean(axis=0)
+    elif not probe.batches:
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
-    size = max(norm(a.gradient), norm(b.gradient))
-    return _mismatch(change, (a.A + b.A) / 2 @ step, size, blur)
+    step = to_numpy(b.w - a.w).astype(np.float64)
+    return _mismatch(change, (a.A + b.A) / 2 @ step, (a.gradient, b.gradient), blur)
 
 
 def _proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
@@ -287,49 +260,40 @@ def _proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
         product = curvature.proxy_product(proxy, end.w)(from_numpy(step / length, like=end.w))
         return np.asarray(length * to_numpy(product).astype(np.float64))
 
-    size = max(norm(before), norm(after))
-    return _mismatch(after - before, (image(a) + image(b)) / 2, size, 0.0)
+    return _mismatch(after - before, (image(a) + image(b)) / 2, (before, after))
 
 
-def _mismatch(change: Matrix, predicted: Matrix, gradients: float, blur: float) -> float:
+def _mismatch(change: Matrix, predicted: Matrix, ends: Sequence[Any], blur: float = 0.0) -> float:
     size = max(norm(change), norm(predicted))
     # A change lost in the rounding of the gradients says nothing.
-    return max(norm(change - predicted) - blur, 0.0) / size if size > 1e-4 * gradients else 0.0
+    lost = size <= 1e-4 * max(map(norm, ends))
+    return 0.0 if lost else max(norm(change - predicted) - blur, 0.0) / size
 
 
 def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
-    verdict, points, sure = found.leaning, found.points, not found.doubts
-    shares, end, objective = _shares(points), visits[-1], found.problem.objective
+    points, end, objective = found.points, visits[-1], found.problem.objective
+    refused, shares = found.leaning is Verdict.DO_NOT_USE, _shares(points)
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
     reasons = [_similarity_words(shares)]
-    offers = {
-        Verdict.USE_SCALED: ("The scale is", found.scale),
-        Verdict.USE_MIXED: ("The weights are", found.mixture),
-    }
-    name, offer = offers.get(verdict, ("", None))
+    offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
     if offer is not None:
-        weights, reached = ", ".join(f"{weight:.4g}" for weight in offer.weights), offer.delta
-        falls = (
-            f"δ falls from {delta:.3g} to {reached.estimate:.3g}, {reached.estimate / H:.2g} of H"
-        )
+        weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
+        name = "The scale is" if len(offer.weights) == 1 else "The weights are"
+        falls = f"δ falls from {delta:.3g} to {reached:.3g}, {reached / H:.2g} of H"
         reasons.append(f"{name} {weights}: {_place(len(points) - 1, len(points))} {falls}.")
-    if verdict is Verdict.DO_NOT_USE and found.scale.weights[0] == 0.0:
+    if refused and found.scale.weights[0] == 0.0:
         (turned,), least = best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
-            negative = f"Its negative would be closer (δ = {least:.3g} at scale {turned:.3g})"
-            reasons.append(f"{negative}: check the proxy's sign.")
-    if verdict is Verdict.DO_NOT_USE and sure:
+            reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
+    if refused and not found.doubts:
         reasons += _unit_words(shares, visits)
-    # Where it is more than a trace, the doubts say so.
-    if sure and min(point.mu.high for point in points) < 0:
-        reasons.append(_NOT_CONVEX)
     if found.problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
     countable = has(objective, "everything") and has(objective, "samples")
     if countable and objective.samples(objective.everything()) > 1:
-        reasons.append(_ALL_ROWS)
+        reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
     return reasons
 
 
@@ -339,16 +303,12 @@ def _similarity_words(shares: Sequence[float]) -> str:
     other = worst if worst < count - 1 else 0
     share = f"δ is {_digits(last)} of H {_place(count - 1, count)}"
     also = f"{_digits(shares[other])} {_place(other, count)}"
-    further = "the proxy's curvature is further from the target's than no curvature at all."
-    if last <= 1 < shares[worst]:
-        return f"{share}, but {also}: there {further}"
     # What differs by less than a tenth reads the same.
     if max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6):
         share += f" ({also})"
-    if last > 1:
-        return f"{share}: as it is, {further}"
-    rest = "next to nothing" if last < 1e-6 else "that share"
-    return f"{share}: the proxy leaves {rest} of the target's curvature to the target's gradients."
+    left = "the proxy leaves that share of the target's curvature to the target's gradients."
+    far = "above 1, the proxy's curvature is further from the target's than no curvature at all."
+    return f"{share}: {far if shares[worst] > 1 else left}"
 
 
 def _digits(value: float) -> str:
@@ -363,22 +323,12 @@ def _place(j: int, count: int) -> str:
 
 
 def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
-    """Say so when the sizes of the proxy's curvature look like other units, column by column."""
+    """Say so where the proxy's steepest curvature looks like that of a loss in other units."""
     worst = int(np.argmax(shares))
-    found, place = visits[worst], _place(worst, len(shares)).capitalize()
-    own, other = np.diag(found.A), np.diag(found.P[0])
-    if found.basis is not None:
-        own, other = (np.linalg.eigvalsh(M)[-1:] for M in (found.A, found.P[0]))
-    known = own > 1e-12 * max(float(own.max()), 1e-300)
-    if not known.any() or np.any(other <= 0):
+    own, other = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    factor = other / max(own, 1e-300)
+    if not 0 < factor < 1 / UNITS and not (factor > UNITS and shares[worst] > 1):
         return []
-    ratios = np.where(known, other / np.where(known, own, 1.0), 1.0)
-    large, factor, where = int(np.argmax(ratios)), float(np.median(ratios[known])), "in the median"
-    if shares[worst] > 1 and ratios[large] > UNITS:
-        factor, where = ratios[large], f"along parameter {large} (counted from 0)"
-        where = "at its steepest" if found.basis is not None else where
-    elif factor >= 1 / UNITS:
-        return []
-    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target {where}"
-    remedy = "Scale and centre its columns as the target's, and audit again"
-    return [f"{curves}: its columns, or the loss as a whole, seem to be in other units. {remedy}."]
+    place = _place(worst, len(shares)).capitalize()
+    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target"
+    return [f"{curves}: its columns seem to be in other units. Scale them as the target's."]

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import fraction, listed, message
 from proxyprox.torch.inner import copy_tensors
+from proxyprox.torch.proxy import set_attributes
 
 
 class WeightAverage:
@@ -101,26 +102,17 @@ def refreshed_batchnorm(
     0.0
     """
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
-    saved = [(m, m.momentum, [buffer.clone() for buffer in m.buffers()]) for m in layers]
-    modes = [(m, m.training) for m in model.modules()]
-
-    def restore_modes() -> None:
-        for module, training in modes:
-            module.training = training
-
+    saved = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers()]
+    changes = [(module, "training", True) for module in model.modules()]
+    # Without momentum the running statistics are a cumulative mean.
+    changes += [(layer, "momentum", None) for layer in layers]
     try:
-        with torch.no_grad():
-            for m in layers:
-                m.reset_running_stats()
-                m.momentum = None  # a cumulative mean
-            model.train()
+        with torch.no_grad(), set_attributes(changes):
+            for layer in layers:
+                layer.reset_running_stats()
             for batch in batches:
                 forward(batch)
-        restore_modes()
         yield
     finally:
-        restore_modes()
-        for m, momentum, values in saved:
-            m.momentum = momentum
-            for buffer, value in zip(m.buffers(), values, strict=True):
-                buffer.copy_(value)
+        for buffer, value in saved:
+            buffer.copy_(value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from proxyprox._util.validation import message, positive
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.subproblem import NonFiniteError
-from proxyprox.torch.checks import PARENTHESES, check_dependence, probe_proxy
+from proxyprox.torch.checks import check_dependence, probe_proxy
 from proxyprox.torch.proxy import Tensors, gradients
 
 if TYPE_CHECKING:
@@ -72,6 +71,13 @@ class Block:
         """Put tensors into the state."""
         for state, value in zip(self.states, values, strict=True):
             state[name] = value
+
+    def copy_to_state(self, name: str, values: Tensors) -> list[Any]:
+        """Put copies of tensors into the state, in its own memory where it has some."""
+        kept = self.read_state(name) or [torch.empty_like(value) for value in values]
+        torch._foreach_copy_(kept, values)
+        self.write_state(name, kept)
+        return kept
 
     def implicit_step(self, gamma: float) -> None:
         """Move to ``(w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)``, with ∇L̂(w) in ``.grad``.
@@ -144,6 +150,9 @@ class ImplicitStep:
 class Stepper:
     """Takes the implicit step on every block; other steppers override it."""
 
+    kept: torch.optim.Optimizer | None = None
+    """An inner optimiser whose state is kept from one outer step to the next."""
+
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.name = describe(inner)
@@ -162,13 +171,6 @@ class Stepper:
     def add_params(self, params: Sequence[Any]) -> None:
         """Include a new parameter group."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what is kept from one outer step to the next."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
-
 
 class TorchStepper(Stepper):
     """Takes the steps of a torch optimiser on ∇φ, with a learning rate of at most η/2.
@@ -180,36 +182,33 @@ class TorchStepper(Stepper):
     def __init__(
         self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]], *, fresh: bool
     ) -> None:
-        self.optimizer = factory([{"params": list(params)} for params in groups])
-        made, needs_closure = self.optimizer, isinstance(self.optimizer, torch.optim.LBFGS)
-        if needs_closure or not isinstance(made, torch.optim.Optimizer):
-            remedy = "LBFGS needs a closure: use SGD or Adam." if needs_closure else ""
+        self.factory, self.fresh, self.groups = factory, fresh, [list(group) for group in groups]
+        made = self.optimizer = self.make_optimizer(self.groups)
+        if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
+            remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
-        self.factory, self.fresh = factory, fresh
-        # Some optimisers (Adagrad before torch 2.13) make their state here and nowhere else.
-        self.initial = copy_state(self.optimizer.state)
-        self.name = describe(factory, type(self.optimizer).__name__)
-        self.limits: list[float] = []
+        self.name, self.kept = describe(factory, type(made).__name__), None if fresh else made
+
+    def make_optimizer(self, groups: Iterable[Sequence[Any]]) -> Any:
+        """Return a new optimiser; Adagrad before torch 2.13 makes its state only then."""
+        return self.factory([{"params": params} for params in groups])
 
     def begin(self, k: int) -> None:
         """Return to the state of a new optimiser, unless momentum is kept."""
         if self.fresh:
-            self.optimizer.state.clear()
-            self.optimizer.state.update(copy_state(self.initial))
+            self.optimizer = self.make_optimizer(self.groups)
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
         groups = [g for g in self.optimizer.param_groups if g.get("lr") is not None]
         rates = [group["lr"] for group in groups]
-        if t == 0:
-            pulls = {id(p): block.pull for block in blocks for p in block.params}
-            most = [max((pulls.get(id(p), 0.0) for p in g["params"]), default=0.0) for g in groups]
-            self.limits = [1 / (2 * pull) if pull else math.inf for pull in most]
+        halves = {id(p): block.eta / 2 for block in blocks for p in block.params}
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
         try:
-            for group, rate, limit in zip(groups, rates, self.limits, strict=True):
-                group["lr"] = min(rate, limit)
+            for group in groups:
+                limits = (halves.get(id(p), math.inf) for p in group["params"])
+                group["lr"] = min(group["lr"], *limits)
             self.optimizer.step()
         finally:
             for group, rate in zip(groups, rates, strict=True):
@@ -217,25 +216,10 @@ class TorchStepper(Stepper):
 
     def add_params(self, params: Sequence[Any]) -> None:
         """Give the inner optimiser a new group too."""
-        self.optimizer.add_param_group({"params": list(params)})
-        if self.initial:  # add_param_group makes no state; a new optimiser does
-            made = self.factory([{"params": list(params)}]).state
-            self.initial.update(copy_state(made))
-            self.optimizer.state.update(copy_state(made))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimiser's state, unless every subproblem starts without."""
-        return {} if self.fresh else dict(self.optimizer.state_dict())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the inner optimiser."""
-        if state:
-            self.optimizer.load_state_dict(dict(state))
-
-
-def copy_state(state: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of an optimiser's state; the parameters that are its keys stay the same."""
-    return {p: copy.deepcopy(of_p) for p, of_p in state.items()}
+        self.groups.append(list(params))
+        made = self.make_optimizer(self.groups[-1:])
+        self.optimizer.add_param_group(made.param_groups[0])
+        self.optimizer.state.update(made.state)
 
 
 def describe(setting: Any, otherwise: str = "a function") -> str:
@@ -251,14 +235,9 @@ def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> S
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
         return Stepper(inner)
-    if inner is ImplicitStep:
-        remedy = PARENTHESES
-    elif isinstance(inner, torch.optim.Optimizer):
-        remedy = "Pass functools.partial(torch.optim.SGD, lr=0.01), not the optimiser itself."
-    elif callable(inner):
+    if callable(inner) and inner is not ImplicitStep:
         return TorchStepper(inner, groups, fresh=fresh)
-    else:
-        remedy = f"Write ImplicitStep({inner})." if isinstance(inner, (int, float)) else ""
+    remedy = "Write ImplicitStep(0.01), or functools.partial(torch.optim.SGD, lr=0.01)."
     raise TypeError(message("inner", inner, INNER, remedy))
 
 
@@ -285,26 +264,18 @@ class OuterStep:
         return self.optimizer.proxy is not None and (not self.paired or self.keeps or measured)
 
 
-@dataclass
 class InnerSolve:
     """The minimisation of one subproblem.
 
-    ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already; ``all_move``
-    says that no block stays where it is.
+    ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already.
     """
 
-    blocks: Sequence[Block]
-    outer: OuterStep
-    anchor_value: Any | None
-    all_move: bool
-
-    def __post_init__(self) -> None:
-        """Note where the solve starts."""
-        self.optimizer = self.outer.optimizer
+    def __init__(self, blocks: Sequence[Block], outer: OuterStep, anchor_value: Any | None) -> None:
+        self.blocks, self.outer, self.optimizer = blocks, outer, outer.optimizer
         self.proxy: Any = self.optimizer.proxy
-        self.params = [p for block in self.blocks for p in block.params]
-        self.value: Any = self.anchor_value
-        self.full_gradient_at = -1 if self.anchor_value is None else 0
+        self.params = [p for block in blocks for p in block.params]
+        self.anchor_value = self.value = anchor_value
+        self.has_full_gradient = anchor_value is not None
         self.start_residual: float | None = None
 
     def run(self) -> tuple[int, Progress | None]:
@@ -330,15 +301,15 @@ class InnerSolve:
         """Put the gradient for inner step t into ``.grad``."""
         outer, proxy, ledger = self.outer, self.proxy, self.optimizer.ledger
         if not proxy.sampled:
-            self.compute_full_gradient(t)
-            self.full_gradient_at = -1  # the step may overwrite it
+            self.compute_full_gradient()
+            self.has_full_gradient = False  # the step may overwrite it
             return
         batch = proxy.sample()
         if t == outer.k == 0 and outer.probe:
             probe_proxy(proxy, batch)
-        self.full_gradient_at = -1
+        self.has_full_gradient = False
         proxy.partial(batch, self.params)
-        if t == outer.k == 0 and self.all_move and not outer.full:
+        if t == outer.k == 0 and not outer.full:
             check_dependence(self.params)
         ledger.proxy_sampled_gradients += 1
         if outer.paired:
@@ -351,22 +322,21 @@ class InnerSolve:
                 swap(self.params, centre)
             ledger.proxy_sampled_gradients += 1
 
-    def compute_full_gradient(self, t: int) -> None:
+    def compute_full_gradient(self) -> None:
         """Put ∇L̂(w) into ``.grad`` unless it is there."""
-        if self.full_gradient_at != t:
+        if not self.has_full_gradient:
             self.value = self.proxy.full(self.params)
             self.optimizer.ledger.proxy_gradients += 1
-            self.full_gradient_at = t
+            self.has_full_gradient = True
 
     def measure(self, t: int) -> Progress:
         """Measure ‖∇φ(w)‖ with the whole proxy."""
-        self.compute_full_gradient(t)
+        self.compute_full_gradient()
         weight = self.optimizer.correction_weight
         residuals, moves, slopes = measure_blocks(self.blocks, weight)
-        squares = float(total(residuals)), float(sum(map(total, moves)))
-        residual, moved = (math.sqrt(square) for square in squares)
+        residual, moved = math.sqrt(total(residuals)), math.sqrt(sum(map(total, moves)))
         # Squares in single precision may have under- or overflowed; at the centre w − c is 0.
-        in_range = [LEAST_SQUARE <= square < math.inf for square in squares]
+        in_range = [LEAST_SQUARE**0.5 <= size < math.inf for size in (residual, moved)]
         if not (in_range[0] and (in_range[1] or t == 0)):
             norms, lengths, _ = measure_blocks(self.blocks, weight, exact=True)
             residual, moved = math.hypot(*norms), math.hypot(*itertools.chain(*lengths))
@@ -383,15 +353,9 @@ class InnerSolve:
 
         if self.start_residual is None:
             self.start_residual = residual
-        return Progress(
-            steps=t,
-            residual=residual,
-            displacement=moved,
-            # Several step sizes: the largest makes every rule stricter, never laxer.
-            eta=max(block.eta for block in self.blocks),
-            start_residual=self.start_residual,
-            decrease=decrease,
-        )
+        # Several step sizes: the largest makes every rule stricter, never laxer.
+        eta = max(block.eta for block in self.blocks)
+        return Progress(t, residual, moved, eta, self.start_residual, decrease)
 
 
 def measure_blocks(
@@ -406,26 +370,22 @@ def measure_blocks(
     moves: list[list[Any]] = []
     slopes: list[Any] = []
 
+    def real(x: Any) -> Any:
+        x = torch.view_as_real(x) if x.is_complex() else x
+        return x.double() if exact else x
+
     def size(x: Any) -> Any:
         return norm(x.reshape(-1)) if exact else dot(x, x)
 
     for block in blocks:
         moves.append([])
-        for p, c, m in zip(block.params, block.centre, block.correction, strict=True):
-            away = as_real(p, exact) - as_real(c, exact)
-            slopes.append(dot(as_real(m, exact), away))
+        for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
+            away = real(p) - real(c)
+            slopes.append(dot(m, away))
             moves[-1].append(size(away))
-            gradient = away.mul_(block.pull).add_(as_real(m, exact), alpha=weight)
-            if p.grad is not None:
-                gradient.add_(as_real(p.grad, exact))
-            residuals.append(size(gradient))
+            gradient = away.mul_(block.pull).add_(m, alpha=weight)
+            residuals.append(size(gradient if p.grad is None else gradient.add_(real(p.grad))))
     return residuals, moves, slopes
-
-
-def as_real(x: Any, double: bool) -> Any:
-    """Return a complex tensor as pairs of real numbers, in double precision on request."""
-    x = torch.view_as_real(x) if x.is_complex() else x
-    return x.double() if double else x
 
 
 def dot(x: Any, y: Any) -> Any:
@@ -443,17 +403,10 @@ def total(terms: Iterable[Any]) -> Any:
 
 def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:
     """Return an outer step's numbers; NaN and None where nothing was measured."""
-    bound = None if seen is None else outer.rule.threshold(seen)
     ledger = outer.optimizer.ledger
-    return StepRecord(
-        k=outer.k,
-        eta=eta,
-        residual=math.nan if seen is None else seen.residual,
-        threshold=math.nan if bound is None else bound,
-        held=None if seen is None else outer.rule.holds(seen),
-        inner_steps=steps,
-        displacement=math.nan if seen is None else seen.displacement,
-        target_gradients=ledger.target_gradients,
-        proxy_gradients=ledger.proxy_gradients,
-        seconds=ledger.seconds,
-    )
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    if seen is None:
+        return StepRecord(outer.k, eta, math.nan, math.nan, None, steps, math.nan, *paid)
+    bound = outer.rule.threshold(seen)
+    measured = seen.residual, math.nan if bound is None else bound, outer.rule.holds(seen)
+    return StepRecord(outer.k, eta, *measured, steps, seen.displacement, *paid)

@@ -213,15 +213,14 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         param_group : dict
             ``params``, and options that differ from the optimiser's.
         """
-        if isinstance(param_group, dict):
-            checks.check_group({**self.defaults, **param_group}, self._proxy)
+        checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
-        try:
-            checks.check_parameters(params)
-        except TypeError:
-            self.param_groups.pop()
-            raise
+        for p in params:
+            if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
+                self.param_groups.pop()
+                got = f"one of dtype {p.dtype} and layout {p.layout}"
+                raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
         if self._stepper is not None:
             self._stepper.add_params(params)
 
@@ -278,7 +277,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
             "proxy": {} if self._proxy is None else self._proxy.state_dict(),
-            "inner": self._stepper.state_dict(),
+            "inner": {} if self._stepper.kept is None else self._stepper.kept.state_dict(),
         }
         return saved
 
@@ -310,7 +309,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         self._rng.bit_generator.state = json.loads(extra["rng"])
         if self._proxy is not None:
             self._proxy.load_state_dict(extra["proxy"])
-        self._stepper.load_state_dict(extra["inner"])
+        if self._stepper.kept is not None and extra["inner"]:
+            self._stepper.kept.load_state_dict(extra["inner"])
 
     def _settings_text(self) -> dict[str, str]:
         """Return as text what a run was configured with and its state is read by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,8 @@ Tensors = Sequence[Any]
 MODES = ("frozen", "no_dropout", "eval", "train")
 
 
-@contextmanager
-def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
-    """Put a model into the state in which proxy passes run, and back.
+def proxy_mode(model: Any | None, mode: str) -> AbstractContextManager[None]:
+    """Return a context manager that puts a model into the mode of proxy passes, and back.
 
     Parameters
     ----------
@@ -38,23 +37,25 @@ def proxy_mode(model: Any | None, mode: str) -> Iterator[None]:
         normalises by the batch: with BatchNorm it is stable for small step sizes only. "train"
         switches nothing.
     """
-    before: list[tuple[Any, str, Any]] = []
+    changes: list[tuple[Any, str, Any]] = []
+    for module in [] if model is None or mode == "train" else model.modules():
+        if mode != "eval" and isinstance(module, _BatchNorm) and module.training:
+            # In training, a BatchNorm that tracks nothing still normalises by the batch.
+            changes.append((module, "track_running_stats", False))
+        elif mode != "eval" and isinstance(module, _InstanceNorm) and module.training:
+            changes.append((module, "momentum", 0.0))
+        elif mode != "frozen":
+            changes.append((module, "training", False))
+    return set_attributes(changes)
 
-    def switch(module: Any, name: str, value: Any) -> None:
-        before.append((module, name, getattr(module, name)))
-        setattr(module, name, value)
 
+@contextmanager
+def set_attributes(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Set attributes of modules, each as (module, name, value), for the time of a block."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     try:
-        for module in [] if model is None or mode == "train" else model.modules():
-            if mode == "eval":
-                switch(module, "training", False)
-            elif isinstance(module, _BatchNorm) and module.training:
-                # In training, a BatchNorm that tracks nothing still normalises by the batch.
-                switch(module, "track_running_stats", False)
-            elif isinstance(module, _InstanceNorm) and module.training:
-                switch(module, "momentum", 0.0)
-            elif mode == "no_dropout":
-                switch(module, "training", False)
+        for module, name, value in changes:
+            setattr(module, name, value)
         yield
     finally:
         for module, name, value in before:
@@ -120,11 +121,10 @@ class Proxy:
             if not isinstance(given, Iterable) or isinstance(given, Iterator):
                 allowed = "iterable again and again, such as a DataLoader or a list of batches"
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
-        if is_one_batch(batches):
-            got = Words("a tuple of tensors, which would be one batch after the other")
-            remedy = (
-                "For inputs and labels write DataLoader(TensorDataset(X, y), 32, shuffle=True)."
-            )
+        parts = batches if isinstance(batches, tuple) else ()
+        if len({(part.dtype, part.ndim) for part in parts if isinstance(part, torch.Tensor)}) > 1:
+            got = Words("a tuple of inputs and labels, which would be one batch after the other")
+            remedy = "Write DataLoader(TensorDataset(X, y), 32, shuffle=True)."
             raise TypeError(message("batches", got, "a loader or a list of batches", remedy))
         if not callable(loss) or not takes(loss, 1):
             allowed = "a function of one argument, the whole batch as the loader returns it"
@@ -256,11 +256,9 @@ def as_proxy(proxy: Any) -> Proxy | None:
     """Accept a proxy, a function, or None for no proxy (which is SGD)."""
     if proxy is None or offers(proxy, "full", "sample", "partial", "subtract", "loss"):
         return proxy  # type: ignore[no-any-return]
-    remedy = "Write proxy=Proxy(loader, loss)."
-    if isinstance(proxy, torch.nn.Module):
-        remedy = "Write proxy=lambda: loss(model(x), y)."
-    elif callable(proxy) and not isinstance(proxy, type) and takes(proxy, 0):
+    if not isinstance(proxy, (type, torch.nn.Module)) and callable(proxy) and takes(proxy, 0):
         return FunctionProxy(proxy)
+    remedy = "Write proxy=Proxy(loader, loss), or proxy=lambda: loss(model(x), y)."
     allowed = "a function without arguments that returns the proxy loss, a Proxy, or None"
     raise TypeError(message("proxy", proxy, allowed, remedy))
 
@@ -275,14 +273,6 @@ def rows(batch: Any) -> int:
         remedy = "Give Proxy(..., size=...) for other batches."
         raise TypeError(message("batch", batch, allowed, remedy))
     return int(found.shape[0]) if found.ndim else 1
-
-
-def is_one_batch(batches: Any) -> bool:
-    """Tell whether this is inputs and labels rather than batches of either."""
-    if not isinstance(batches, tuple) or not all(isinstance(t, torch.Tensor) for t in batches):
-        return False
-    kinds = {(part.dtype, part.ndim) for part in batches}
-    return len(kinds) > 1 and len({part.shape[:1] for part in batches}) == 1
 
 
 def clear(params: Tensors) -> None:
@@ -303,12 +293,8 @@ def scalar(loss: Any) -> Any:
     """Return a loss if it is a scalar tensor."""
     if isinstance(loss, torch.Tensor) and loss.numel() == 1:
         return loss
-    got, remedy = loss, "Return the tensor itself, without .item() or float()."
-    if loss is None:
-        got, remedy = Words("nothing"), "Return it from the function."
-    elif hasattr(loss, "shape"):
-        got, remedy = Words(f"a tensor of shape {tuple(loss.shape)}"), "Take its mean."
-    raise TypeError(message("the proxy's loss", got, "a scalar tensor", remedy))
+    remedy = "Return the tensor itself, or its mean, without .item() or float()."
+    raise TypeError(message("the proxy's loss", loss, "a scalar tensor", remedy))
 
 
 class FlatLoss:
@@ -361,11 +347,8 @@ class FlatLoss:
         self._single = isinstance(params, torch.Tensor)
         named: dict[str, Any] = {"": params} if self._single else dict(params)
         if not named or not all(isinstance(p, torch.Tensor) for p in named.values()):
-            allowed, remedy = (
-                "a tensor, or names and tensors",
-                "Use dict(model.named_parameters()).",
-            )
-            raise TypeError(message("params", params, allowed, remedy))
+            remedy = "Use dict(model.named_parameters())."
+            raise TypeError(message("params", params, "a tensor, or names and tensors", remedy))
         self._shapes = {name: p.shape for name, p in named.items()}
         self.start = torch.cat([p.detach().reshape(-1) for p in named.values()])
         self._sample, self._full, self._samples = sample, full, samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,10 +33,8 @@ def target_gradients(
         with torch.enable_grad():
             return None if closure is None else closure(), {}
     if closure is None:
-        raise TypeError(
-            f"step() with correction={correction!r} needs a closure, as the batch is evaluated at "
-            "the previous point too: call step(closure), or use EMA(), which needs none."
-        )
+        needed = f"step() with correction={correction!r} needs a closure, which it calls twice"
+        raise TypeError(f"{needed}: call step(closure), or use EMA(), which needs none.")
     params = [p for group in optimizer.param_groups for p in group["params"]]
     # Asking an uninitialised CUDA for its state would initialise it.
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -45,10 +43,9 @@ def target_gradients(
         loss = closure()
     if added:
         raise RuntimeError(
-            f"step(closure) with correction={correction!r} needs a closure that computes the whole "
-            "gradient, got one that added to .grad: at the previous point that part cannot be "
-            "computed again. Call zero_grad() in the closure; to accumulate gradients, loop over "
-            "the micro-batches in it, or use EMA()."
+            f"step(closure) with correction={correction!r} needs the whole gradient, got a closure "
+            "that added to .grad. Call zero_grad() in the closure; to accumulate gradients, loop "
+            "over the micro-batches in it, or use EMA()."
         )
     known = [p for p in params if p.grad is not None and "previous" in state[p]]
     if not known:
@@ -91,12 +88,10 @@ def collect_additions(params: list[Any]) -> Iterator[list[Any]]:
         if gradient is not None and p.grad is gradient and gradient._version == version + 1:
             added.append(p)
 
-    hooks = [p.register_post_accumulate_grad_hook(after_backward) for p in params if id(p) in first]
-    try:
+    with ExitStack() as hooks:
+        for p in (p for p in params if id(p) in first):
+            hooks.enter_context(p.register_post_accumulate_grad_hook(after_backward))
         yield added
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
@@ -163,12 +158,9 @@ def keeps_estimate(correction: Correction) -> bool:
     first, _, _ = coefficients(correction, 0, started=False)
     of_new, of_before, of_kept = coefficients(correction, 1, started=True)
     if correction.two_points and (first * of_new == 0 or (of_before and not of_kept)):
-        raise TypeError(
-            "a correction that compares two points must use the newest difference, and the "
-            "estimate so far if it uses the batch's difference at the previous point, got "
-            f"{correction!r}."
-        )
-    return of_kept != 0 or of_before != 0
+        allowed = "one that uses the newest difference, and the estimate with the one before"
+        raise TypeError(message("correction", correction, allowed))
+    return correction.two_points or of_kept != 0
 
 
 def join_points(block: Block, outer: OuterStep) -> None:
@@ -203,31 +195,18 @@ def update_correction(block: Block, outer: OuterStep) -> None:
     """
     correction, target = outer.optimizer.correction, block.target
     estimate: Any = block.read_state("estimate")
-    anchor = [p.grad for p in block.params] if outer.full else None
     if correction.two_points:
-        if estimate is None:
-            estimate = copy_tensors(target)
-        else:
-            torch._foreach_copy_(estimate, target)
-        of_new, previous = block.shares[1], block.read_state("previous")
-        if previous is None:
-            block.write_state("previous", copy_tensors(block.params))
-        else:
-            torch._foreach_copy_(previous, block.params)
+        estimate, of_new = block.copy_to_state("estimate", target), block.shares[1]
+        block.copy_to_state("previous", block.params)
     else:
-        started = estimate is not None
-        of_new, _, of_kept = coefficients(correction, outer.k, started=started)
-        if started:
+        of_new, _, of_kept = coefficients(correction, outer.k, started=estimate is not None)
+        if estimate is None:
+            estimate = torch._foreach_mul(target, of_new)
+        else:
             torch._foreach_mul_(estimate, of_kept)
             torch._foreach_add_(estimate, target, alpha=of_new)
-        else:
-            # One fused pass, and exactly g − a; a copy serves for g alone.
-            estimate = torch._foreach_sub(target, anchor) if anchor else copy_tensors(target)
-            anchor = None
-            if of_new != 1.0:
-                torch._foreach_mul_(estimate, of_new)
-    if anchor:
-        torch._foreach_add_(estimate, anchor, alpha=-of_new)
+    if outer.full:
+        torch._foreach_add_(estimate, [p.grad for p in block.params], alpha=-of_new)
     if block.coupled_decay and not correction.two_points:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
     block.correction = estimate
@@ -289,17 +268,13 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     """
     moving = [block for block in blocks if block.moves]
     value = correct(blocks, outer)
-    steps, seen = 0, None
     try:
         for block in moving:
             prepare_subproblem(block, outer)
-        if moving:
-            outer.stepper.begin(outer.k)
-            all_move = len(moving) == len(blocks)
-            steps, seen = InnerSolve(moving, outer, value, all_move).run()
-        if outer.probe:
-            for block in moving:
-                checks.check_weights(block.params, block.target, outer.k)
+        outer.stepper.begin(outer.k)
+        steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
+        for block in moving if outer.probe else []:
+            checks.check_weights(block.params, block.target, outer.k)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
             torch._foreach_copy_(block.params, block.centre)
