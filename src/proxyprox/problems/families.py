@@ -56,6 +56,13 @@ class Family(ABC):
         A bound on the curvature over all predictors and labels; ``math.inf`` where there is none.
     max_expected_curvature : float
         The same of the expected curvature.
+    quadratic : bool
+        Whether the loss is a quadratic of ``z``, so that the curvature is a constant.
+    known_dispersion : bool
+        Whether the loss is a negative log-likelihood as it is, not up to an unknown factor (the
+        noise of least squares, the shape of Gamma amounts).
+    edge : float
+        A label that every row must not have: the estimate would lie at infinity. NaN for none.
 
     Examples
     --------
@@ -99,6 +106,9 @@ class Family(ABC):
     classifier: ClassVar[bool] = False
     max_curvature: ClassVar[float] = math.inf
     max_expected_curvature: ClassVar[float] = math.inf
+    quadratic: ClassVar[bool] = False
+    known_dispersion: ClassVar[bool] = True
+    edge: ClassVar[float] = math.nan
 
     @property
     def outputs(self) -> int:
@@ -235,6 +245,8 @@ class Linear(CanonicalFamily):
 
     name = "linear"
     max_curvature = 1.0
+    quadratic = True
+    known_dispersion = False
 
     def log_partition(self, z: Array) -> Array:
         """Return z²/2."""
@@ -412,6 +424,7 @@ class Poisson(LogLink, CanonicalFamily):
     name = "poisson"
     labels = "zero or more for every row (Poisson counts)"
     prediction = "expected count = exp(z)"
+    edge = 0.0
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are zero or more."""
@@ -446,6 +459,7 @@ class Gamma(LogLink, Family):
     labels = "a number above zero for every row (Gamma amounts)"
     prediction = "expected amount = exp(z)"
     max_expected_curvature = 1.0
+    known_dispersion = False
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are above zero."""

@@ -396,7 +396,7 @@ class GLM:
     @cached_property
     def strong_convexity(self) -> float:
         """A bound μ on the Hessian's smallest eigenvalue, over all w."""
-        if isinstance(self.family, families.Linear) and self.design.width <= 2000:
+        if self.family.quadratic and self.design.width <= 2000:
             exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
             return max(float(exact[0]), 0.0)
         return 0.0 if self.design.intercept else self.l2

@@ -21,11 +21,11 @@ from threadpoolctl import threadpool_limits
 from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
 from proxyprox._util.validation import message
 from proxyprox.inner import InnerSolver
-from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.stopping import Relative, Steps
 from proxyprox.subproblem import Subproblem
 
 Array = Any
@@ -210,12 +210,8 @@ GROWTH = 1.1
 FAINTEST = 1e-8
 
 
-class NearlySolved(Criterion):
-    """When a subproblem with a penalty is good enough; the closed form is after one step."""
-
-    def __call__(self, progress: Progress) -> bool:
-        """Tell whether to stop."""
-        return progress.residual <= 1e-3 * progress.start_residual or progress.steps >= 200
+# When a subproblem with a penalty is good enough; the closed form is after one step.
+NEARLY_SOLVED = Relative(1e-3) | Steps(200)
 
 
 class RegularisationPath:
@@ -245,8 +241,6 @@ class RegularisationPath:
         self.objective, self.proxy, self.penalty = objective, proxy, penalty
         self.w = w0
         self.k = 0
-        self._solver: InnerSolver = ClosedForm() if penalty is None else ProximalGradient()
-        self._rng = np.random.default_rng(0)
         self._top = float(proxy.smoothness) or 1.0
         self._floor = max(least_pull, FAINTEST * self._top)
         self._boost = 1.0
@@ -266,11 +260,12 @@ class RegularisationPath:
         """Take one step and return the new point."""
         linear = self.objective.gradient(self.w) - self.proxy.gradient(self.w)
         highest = self._value + 1e-12 * max(1.0, abs(self._value))
+        solver: InnerSolver = ClosedForm() if self.penalty is None else ProximalGradient()
         while self._boost < 1e13:
             phi = Subproblem(self.proxy, linear, self.w, 1 / self.pull, self.penalty)
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    w = self._solver.solve(phi, self.w, NearlySolved(), {}, self._rng).w
+                    w = solver.solve(phi, self.w, NEARLY_SOLVED, {}, np.random.default_rng(0)).w
                     value = self.value(w)
             except NonFiniteError:
                 value = math.inf
@@ -531,9 +526,10 @@ class Fit:
         # An average of sparse points would not be sparse.
         if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
             return best, {best.candidate: np.eye(best.steps + 1)[-1]}
-        # Least squares is a likelihood in units of the noise; other losses are one as they are.
-        linear = isinstance(self.plain.family, Linear)
-        unit = self.rows.weights.sum() / (2 * max(best.score, 1e-300) if linear else 1.0)
+        unit = self.rows.weights.sum()
+        if not self.plain.family.known_dispersion:
+            # The loss is a likelihood in units of the dispersion, here the mean deviance.
+            unit /= 2 * max(best.score, 1e-300)
         raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in group}
         total = sum(float(weights.sum()) for weights in raw.values())
         return best, {candidate: weights / total for candidate, weights in raw.items()}
@@ -542,7 +538,7 @@ class Fit:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
         rows, cv, n = self.rows, self.settings.cv, self.design.rows
         # The user's splitter sees the rows of weight zero, too, which are then left out.
-        y, kept, classifier = rows.all_y, rows.kept, hasattr(self.plain.family, "classes")
+        y, kept, classifier = rows.all_y, rows.kept, self.plain.family.classifier
         if cv is None:
             few = n <= FEW and n * self.plain.dim <= LIGHT
             smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0

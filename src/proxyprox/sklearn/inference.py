@@ -18,7 +18,7 @@ from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.families import Family, Linear, Poisson, label_array
+from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import Design, as_targets
 from proxyprox.sklearn.inputs import Labelled, encode_answers
 
@@ -164,7 +164,7 @@ def soft_loss(
     design: Design, family: Family, answers: Array, weights: Array, l2: float = 0.0
 ) -> Any:
     """Return the loss for answers that are probabilities or means, shape (n, C)."""
-    if not hasattr(family, "classes"):
+    if not family.classifier:
         return GLM(design, answers.ravel(), family, l2=l2, sample_weight=weights)
     # Classes enter through a linear term alone: the label-free loss takes any other.
     free = GLM(design, None, family, l2=l2, sample_weight=weights)
@@ -201,7 +201,7 @@ def teacher_of(
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    ridge, tol = (1e-12, 1e-10) if isinstance(family, Linear) else (STUDENT_RIDGE, 1e-7)
+    ridge, tol = (1e-12, 1e-10) if family.quadratic else (STUDENT_RIDGE, 1e-7)
     smooth = soft_loss(design, family, there, weights, l2=ridge * scale)
     student = minimise(smooth, np.zeros(smooth.dim), tol=tol)
     # Without answers on the labelled rows the student answers in the teacher's place.
@@ -216,7 +216,7 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilte
     Least squares needs the correction at one point only: with it the estimate is the teacher's
     regression plus the regression of its errors, as prediction-powered inference defines it.
     """
-    if isinstance(loss.family, Linear):
+    if loss.family.quadratic:
         return teacher.tilted_loss(loss, power=power)
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
@@ -269,7 +269,7 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
     """
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
-    if isinstance(family, Poisson) and not targets_of(loss).any():
+    if (targets_of(loss) == family.edge).all():
         note = NO_EVENT
     if note:
         return no_estimate(loss.dim, note)
@@ -305,7 +305,7 @@ def rectifier_of(residuals: Array, loss: GLM) -> Array:
     share = loss.sample_weight / loss.sample_weight.sum()
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
-    if hasattr(loss.family, "classes"):
+    if loss.family.classifier:
         # NaN where the labels were too few to hold any out stays NaN.
         spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
@@ -322,7 +322,7 @@ def _noise(loss: GLM, w: Array, teacher: Teacher | None, power: float, inverse: 
     bend = _leverage(loss, w, inverse)
     if teacher is not None and power:
         residual = residual - power * slopes(loss.design, loss.family, w, teacher.answers)
-        if not isinstance(loss.family, Linear):
+        if not loss.family.quadratic:
             # Of the labelled rows' curvature the teacher's rows replace the share λ.
             bend = (1 - power) * bend
     scale = loss.sample_weight / np.maximum(1 - bend, 0.1)
@@ -364,7 +364,7 @@ def _blocks(rows: int, width: int) -> list[slice]:
 
 def _is_separated(loss: GLM, w: Array) -> bool:
     """Tell whether a classifier has every label right, so that larger weights fit still better."""
-    if not hasattr(loss.family, "classes"):
+    if not loss.family.classifier:
         return False
     z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
     if z.ndim == 1:
