@@ -40,6 +40,10 @@ NARROW = 256
 BLOCK = 1 << 22
 
 
+# What is done to the eigenvalues of a matrix.
+Spectral = Callable[[Array], Array]
+
+
 class Moment(NamedTuple):
     """``Σ s_i x_i x_iᵀ / Σ s_i`` as ``V diag(values) Vᵀ + rest (I − V Vᵀ)``.
 
@@ -62,10 +66,14 @@ class Moment(NamedTuple):
 
     def __matmul__(self, matrix: Array) -> Array:
         """Return the moment times a matrix of shape (d, c)."""
+        return self.apply(matrix, lambda eigenvalues: eigenvalues)
+
+    def apply(self, matrix: Array, function: Spectral, scales: Any = 1.0) -> Array:
+        """Return a function of ``scales · moment``, given on eigenvalues, times a matrix."""
         inside = self.vectors.T @ matrix
-        product = self.vectors @ (self.values[:, None] * inside)
+        product = self.vectors @ (function(self.values[:, None] * scales) * inside)
         if self.rest:
-            product += self.rest * (matrix - self.vectors @ inside)
+            product += function(self.rest * scales) * (matrix - self.vectors @ inside)
         return product
 
     @property
@@ -177,14 +185,10 @@ class LabelFree:
         """Return ``(H + I/η)⁻¹ v`` exactly."""
         return self._apply(v, lambda eigenvalues: 1 / (eigenvalues + 1 / eta))
 
-    def _apply(self, v: Array, function: Callable[[Array], Array]) -> Array:
+    def _apply(self, v: Array, function: Spectral) -> Array:
         """Return a function of the Hessian, given on its eigenvalues, times v."""
-        M, turned = self.moment, v.reshape(self._shape) @ self._turn
-        inside = M.vectors.T @ turned
-        product = M.vectors @ (function(M.values[:, None] * self._spread) * inside)
-        if M.rest:
-            product += function(M.rest * self._spread) * (turned - M.vectors @ inside)
-        return (product @ self._turn.T).ravel()
+        turned = v.reshape(self._shape) @ self._turn
+        return (self.moment.apply(turned, function, self._spread) @ self._turn.T).ravel()
 
 
 def label_free(loss: GLM, moment: Moment, counts: Array) -> LabelFree:
@@ -464,22 +468,18 @@ class Fit:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""
         (alpha, loss), *_ = self.losses.items()
         path, plain, teacher = self.path(Candidate(alpha)), self.plain, self.teacher
-        start, power = path.w, self.settings.power
-        if teacher is None:
-            power = 0.0
-        else:
-            start = teacher.student
-            if power is None:
-                power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
+        power = self.settings.power if teacher else 0.0
+        start = teacher.student if teacher else path.w
+        if power is None:
+            power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
         objective = inference.paired_loss(loss, teacher, power) if teacher and power else loss
         w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
         if alpha == 0:
             w = inference.centre_classes(w, plain.family.outputs)
-        targets = inference.targets_of(plain)
+        targets, n = inference.targets_of(plain), self.design.rows
         residuals = targets - inference.means(self.design, plain.family, w)
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
-        spare = self.design.rows / max(self.design.rows - self.design.width, 1)
-        mean = residuals.mean(axis=0)
+        spare, mean = n / max(n - self.design.width, 1), residuals.mean(axis=0)
         held_out = targets - mean - np.sqrt(spare) * (residuals - mean)
         return w, Trial(Candidate(alpha, power), -1, np.zeros(0), np.zeros(0), held_out)
 
@@ -563,9 +563,8 @@ class Fit:
         power, plain = self.settings.power, [Candidate(alpha) for alpha in self.losses]
         if self.teacher is None or power == 0.0:
             return plain
-        ways = [(power, False), (power, True)]
-        if power is None:
-            ways.insert(1, (0.0, True))
+        powers = [(None, False), (0.0, True), (None, True)]
+        ways = powers if power is None else [(power, False), (power, True)]
         helped = [Candidate(alpha, *way) for alpha in self.losses for way in ways]
         return plain + helped if power is None else helped
 

@@ -34,18 +34,9 @@ WIDEST = 400
 BLOCK = 1 << 21
 
 TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
-SEPARATED = (
-    "A plane separates the labels, so that the unregularised estimate lies at infinity: label more "
-    "rows, those that the model is unsure of first, or use fewer columns."
-)
-COLLINEAR = (
-    "Columns are constant or sums of others on the labelled rows, so that the labels do not "
-    "determine the coefficients: drop such columns, or label more rows."
-)
-NO_EVENT = (
-    "No event was seen: every labelled count is zero, and zeros alone do not determine the "
-    "coefficients. Label more rows."
-)
+SEPARATED = "A plane separates the labels: the estimate lies at infinity. Label more rows."
+COLLINEAR = "The labels do not determine the coefficients: drop constant or redundant columns."
+NO_EVENT = "No event was seen: every labelled count is zero. Label more rows."
 
 
 def quantile(level: float, labels: int) -> float:
@@ -255,10 +246,7 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     # each parameter no asymptotic statement would be worth its name.
     free = width * max(family.outputs - 1, 1)
     if labels <= 2 * free:
-        return (
-            f"{labels} labels are too few for {free} coefficients: more than two are needed for "
-            "each. Label more rows, or use fewer columns."
-        )
+        return f"{labels} labels are too few for {free} coefficients: label more rows."
     return TOO_WIDE if width * family.outputs > WIDEST else ""
 
 

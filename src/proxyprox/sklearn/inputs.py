@@ -42,11 +42,6 @@ class ProxyWarning(UserWarning):
     """The labels or the proxy's rows do not look as if they were meant that way."""
 
 
-def warn(text: str, stacklevel: int = 5) -> None:
-    """Warn in the name of the line that called the estimator."""
-    warnings.warn(text, ProxyWarning, stacklevel=stacklevel)
-
-
 # -- settings -----------------------------------------------------------------------------------
 
 
@@ -129,31 +124,27 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     values = _label_vector(y)
     if values is None:
         return y, None
-    kind = values.dtype.kind
-    if kind == "f":
-        missing = np.isnan(values)
-    else:
-        missing = np.array([kind == "O" and is_missing(value) for value in values], dtype=bool)
+    kind, numeric = values.dtype.kind, values.dtype.kind in "biuf"
+    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(
-            f"Input y contains NaN or None, in {int(missing.sum())} of {len(values)} rows. Pass "
-            "rows without a label as X_proxy; a classifier also takes them in X with "
-            "unlabelled=np.nan, while unlabelled=None takes every value for a class."
+            f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
+            "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    text = isinstance(mark, (str, bytes))
-    if text and kind in "biuf":
+    if isinstance(mark, (str, bytes)) and numeric:
         allowed = "a number or None where the labels are numbers"
         raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
-    if kind == "O":
-        marked = np.array([is_mark(value, mark) for value in values], dtype=bool)
-        return _fill_objects(values, missing, marked)
-    if mark is None or text != (kind in "UST"):
-        return y, np.ones(len(values), dtype=bool)
-    labelled = ~(missing if is_missing(mark) else missing | (values == mark))
-    if not missing.any():
+    marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
+    labelled = ~(missing | marked)
+    if kind != "O" and not missing.any():
         return y, labelled
-    return np.where(labelled, values, values[labelled][0] if labelled.any() else 0.0), labelled
+    if not labelled.any():
+        return np.zeros(len(values), dtype=int), labelled
+    known = label_array(values[labelled])
+    # A number that marks rows is kept, so that it can be asked whether it is a class.
+    filled = np.where(missing if known.dtype.kind in "biuf" else ~labelled, known[0], values)
+    return np.array(filled.tolist()), labelled
 
 
 def _label_vector(y: Any) -> Array | None:
@@ -166,31 +157,12 @@ def _label_vector(y: Any) -> Array | None:
         return None
     if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
         values = values.ravel()
-    if values.ndim != 1:
-        return None
     if values.dtype.kind == "c":
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(f"Complex data not supported: y must be real. {INSTEAD['c']}")
+    if values.ndim != 1:
+        return None
     return values if values.dtype.kind == "O" else label_array(values)
-
-
-def _fill_objects(values: Array, missing: Array, marked: Array) -> tuple[Array, Array]:
-    """Return objects as labels of one kind, and which rows have one."""
-    labelled = ~(missing | marked)
-    if not labelled.any():
-        return np.zeros(len(values), dtype=int), labelled
-    known = label_array(values[labelled])
-    filled = values.copy()
-    # A number that marks rows is kept, so that it can be asked whether it is a class.
-    filled[missing if known.dtype.kind in "biuf" else ~labelled] = known[0].item()
-    return np.array(filled.tolist()), labelled
-
-
-def may_be_class(known: Array, marked: int, labelled: int) -> bool:
-    """Tell whether −1 beside these labels may be a class of its own."""
-    if known.dtype.kind not in "biuf":
-        return False
-    return marked <= labelled or bool((known < 0).any()) or known.tolist() == [0, 1]
 
 
 def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, Any, Any]:
@@ -376,8 +348,8 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
 
 
 TRANSFORM_BOTH = (
-    "A Pipeline transforms X only; Pipeline(..., transform_input=['X_proxy']) transforms both, "
-    "after sklearn.set_config(enable_metadata_routing=True) and with set_fit_request(X_proxy=True)."
+    "A Pipeline transforms X only, unless transform_input=['X_proxy'] and metadata routing "
+    "(sklearn.set_config(enable_metadata_routing=True), set_fit_request(X_proxy=True)) say more."
 )
 
 
@@ -394,11 +366,8 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
     n, N = X.shape[0], X_proxy.shape[0]
     if n == N:
-        warn(
-            f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation tools would "
-            "split it along with X. Pass another number of rows, or give the unlabelled rows in X "
-            "with y = -1 and unlabelled=-1."
-        )
+        text = f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation splits both."
+        warnings.warn(f"{text} Pass another number of rows.", ProxyWarning, stacklevel=4)
     if min(n, N) < FEWEST:
         return
     (centre, spread), (other_centre, other_spread) = (
@@ -408,20 +377,16 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
     # Ten rows of one column may differ by more though they are alike.
     slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
-    found = ""
-    if not 1 / slack <= ratio <= slack:
-        found = f"the median column's spread is {ratio:.2g} times that of X"
-    elif shift > SHIFT:
-        found = f"the median column lies {shift:.2g} times its spread away"
-    if found:
-        warn(f"X_proxy does not look like X: {found}. {TRANSFORM_BOTH}")
+    if shift > SHIFT or not 1 / slack <= ratio <= slack:
+        text = (
+            f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times that "
+            f"of X, and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
+        )
+        warnings.warn(text, ProxyWarning, stacklevel=4)
 
 
 def _centre_and_spread(X: Any) -> tuple[Array, Array]:
-    """Return each column's median, and the mean distance from it of the entries that differ.
-
-    Sparse columns are taken to be zero but for a few entries, which tell the spread.
-    """
+    """Return each column's median (zero if sparse), and the mean distance of what differs."""
     sparse = scipy.sparse.issparse(X)
     centre = np.zeros(X.shape[1]) if sparse else np.median(X, axis=0)
     away = abs(X if sparse else X - centre)

@@ -98,10 +98,7 @@ def labels_on_error(labels: Mapping[int, Any]) -> Iterator[None]:
     except BaseException as error:
         if labels and not hasattr(error, "labels"):
             vars(error)["labels"] = dict(labels)
-            error.add_note(
-                f"The {len(labels)} labels bought so far are not lost: they are in the attribute "
-                "'labels' of the LabelBudget, by row number, and of this error."
-            )
+            error.add_note(f"The {len(labels)} labels bought so far are in this error's 'labels'.")
         raise
 
 
@@ -207,10 +204,7 @@ class Journal:
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all or none of them; when this returns, they are on disk."""
         if _OPEN.get((os.getpid(), self._place)) is not self:
-            raise JournalError(
-                f"{self.path} is closed, or a newer LabelBudget of this process has it: use that "
-                "one, or make one with the same path."
-            )
+            raise JournalError(f"{self.path} is closed, or a newer LabelBudget has it: use that.")
         with self._transaction() as database:
             _insert(database, entries)
 
@@ -230,10 +224,8 @@ class Journal:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise JournalError(
-                f"{self.path} is not a journal of labels, is damaged, or cannot be written "
-                f"({error}): restore a copy, or choose another file."
-            ) from error
+            text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
+            raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
 
     def _begin(
         self,
@@ -254,7 +246,7 @@ class Journal:
         if any(digest != text_digest(f"{number} {text}") for number, text, digest in kept):
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
         texts = [text for _, text, _ in kept] if tables else lines
-        number = 0
+        entry = "the settings"
         try:
             about, *entries = [json.loads(text) for text in texts] or [{"about": settings}]
             differences = _differences(about["about"], settings)
@@ -263,16 +255,14 @@ class Journal:
                 # Nothing was paid for yet: other settings cost nothing.
                 database.execute("DELETE FROM entries")
                 entries = []
-            for number, entry in enumerate(() if differences else entries, start=2):
+            for entry in () if differences else entries:
                 take(entry)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            place = f"Entry {number} of {self.path}" if number else str(self.path)
-            raise JournalError(f"{place} cannot be used ({error}): {REMEDY}.") from None
+            text = f"{self.path} cannot be used at {entry!r:.80} ({error}): {REMEDY}."
+            raise JournalError(text) from None
         if differences and paid:
-            raise JournalError(
-                f"{self.path} holds labels for something else ({'; '.join(differences)}): "
-                "choose another file, or repeat the settings that made it."
-            )
+            text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
+            raise JournalError(f"{text}: choose another file, or repeat its settings.")
         if differences or not tables:
             _insert(database, [{"about": settings}, *entries])
 
@@ -317,8 +307,7 @@ def answers_of(labels: Any, estimator: Any) -> list[Any]:
         declined = is_missing(answer) or (classifier and str(answer).strip() == "")
         if classifier and not declined and is_mark(answer, mark):
             declined = True
-            text = f"The answer {mark!r} marks a row without a label, which counts as declined. "
-            text += "If it is a class, give LabelBudget an estimator with unlabelled=None."
+            text = f"The answer {mark!r} marks a row without a label. If not, set unlabelled=None."
             warnings.warn(text, UserWarning, stacklevel=3)
         found.append(None if declined else answer)
     return found
