@@ -47,7 +47,7 @@ def last_step(estimator: Any) -> Any:
 def pool_of(X: Any, estimator: Any) -> Any:
     """Return the pool as it is kept, and refuse what no fit to bought labels could use."""
     model, piped = last_step(estimator), isinstance(estimator, Pipeline)
-    # A search hands the proxy on to the model that it tries.
+    # A search hands the proxy to the model that it tries.
     if not isinstance(getattr(model, "estimator", model), ProxyGLM):
         remedy = "Put transformers before it by make_pipeline, or transform X first."
         allowed = "one of this package's estimators, or a Pipeline that ends in one"
@@ -436,7 +436,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             self._journal.close()
 
     def __exit__(self, *error: object) -> None:
-        """Let another process have the file of answers."""
+        """Close the file of answers."""
         self.close()
 
     # -- ask and tell -----------------------------------------------------------------------
@@ -448,10 +448,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def ask(self) -> Array:
         """Return the rows whose labels are wanted; asking again does not change them."""
-        if not self._open and self.finished is None:
+        while not self._open and self.finished is None:
             # Rows that a criterion draws again cost nothing, so a batch may come out empty.
-            while not self._open:
-                self._draw()
+            self._draw()
         # A draw made under a larger budget may leave more rows open than this one pays for.
         return np.array(self._open[: max(self.budget - self.spent, 0)], dtype=int)
 
@@ -474,14 +473,11 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             allowed = f"one for each of the {len(numbers)} rows"
             raise ValueError(message("labels", f"{len(answers)} labels", allowed))
         known = self.labels.keys() | self.declined | set(self._open)
-        strange = [row for row in numbers if row not in known]
-        if strange:
+        if strange := [row for row in numbers if row not in known]:
             allowed = f"rows that were asked for, {self._open[:8]}"
             raise ValueError(message("rows", strange[0], allowed))
-        entries = [
-            {"row": row, "label": label} for row, label in zip(numbers, answers, strict=True)
-        ]
-        self._record(entries)
+        pairs = zip(numbers, answers, strict=True)
+        self._record([{"row": row, "label": label} for row, label in pairs])
 
     @property
     def finished(self) -> str | None:
@@ -597,24 +593,20 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             if rows.shape != weights.shape or not in_pool.all() or not (weights > 0).all():
                 raise ValueError(f"a draw needs rows from 0 to {self.rows - 1} with a weight each")
             return
-        row, label, classes = entry["row"], entry["label"], self._classes
+        row, label, among = entry["row"], entry["label"], ""
         if row not in range(self.rows) or not self.weights[int(row)]:
             raise ValueError(f"row {row!r:.60} was never drawn")
-        classifier = is_classifier(last_step(self.estimator))
-        number = isinstance(label, (bool, int, float)) and abs(label) < math.inf
-        if label is None or (number and not classifier):
-            return
-        if classifier and (number or isinstance(label, str)):
-            if not isinstance(classes, (list, tuple)) or label in classes:
-                return
-            allowed = f"one of the classes {', '.join(map(repr, classes))}"
+        kind = "text or finite numbers"
+        fits = isinstance(label, (bool, int, float)) and abs(label) < math.inf
+        if not is_classifier(last_step(self.estimator)):
+            kind = "numbers: a regressor needs finite numbers"
+        elif isinstance(self._classes, (list, tuple)):
+            fits, among = label in self._classes, f" of the classes {self._classes}"
         else:
-            allowed = (
-                "text or finite numbers"
-                if classifier
-                else "numbers (a regressor needs finite numbers)"
-            )
-        raise ValueError(message("labels", label, allowed, "Answer None if there is no label."))
+            fits = fits or isinstance(label, str)
+        if label is not None and not fits:
+            remedy = "Answer None if there is no label."
+            raise ValueError(message("labels", label, f"{kind}{among}", remedy))
 
     def _count(self, entry: Entry) -> None:
         if "draw" in entry:
