@@ -219,9 +219,7 @@ class CanonicalFamily(Family):
         """Return ``A''(z)``, whatever the labels."""
         return self.variance(z)
 
-    def expected_curvature(self, z: Array) -> Array:
-        """Return ``A''(z)``."""
-        return self.variance(z)
+    expected_curvature = curvature
 
     def expected_slope(self, z: Array) -> Array:
         """Return ``A'(z) − A'(0)``: any label would do, and this one leaves w = 0 stationary."""
@@ -553,13 +551,12 @@ def _of_one_kind(argument: str, values: Array) -> Array:
     """Return objects as an array of text or of numbers; anything else is refused."""
     kinds = (str, bytes, (numbers.Real, np.bool_))
     kind = next((k for k in kinds if values.size and isinstance(values.flat[0], k)), kinds[-1])
-    for row, value in enumerate(values.flat):
-        if not isinstance(value, kind) or value != value:
-            got = Words(f"{short(value)} at row {row}")
-            allowed = "labels of one kind, text or numbers, and none missing"
-            raise TypeError(
-                message(argument, got, allowed, "Convert them all, drop what is missing.")
-            )
+    flat = values.ravel().tolist()
+    wrong = [row for row, v in enumerate(flat) if not isinstance(v, kind) or v != v]
+    if wrong:
+        got = Words(f"{short(flat[wrong[0]])} at row {wrong[0]}")
+        allowed = "labels of one kind, text or numbers, and none missing"
+        raise TypeError(message(argument, got, allowed, "Convert or drop the others."))
     array = np.array(values.tolist())
     try:
         # Whole numbers beyond 64 bits, and fractions, stay objects.
@@ -572,12 +569,9 @@ def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
     values, places = np.unique(y, return_inverse=True)
     codes = {value: code for code, value in enumerate(classes)}
-    for value in values.tolist():
-        if value not in codes:
-            got = Words(f"{short(value)} at row {int(np.argmax(y == value))}")
-            mixed = isinstance(value, str) != isinstance(classes[0], str)
-            remedy = "A text is never equal to a number." if mixed else ""
-            raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
+    if unknown := [value for value in values.tolist() if value not in codes]:
+        got = Words(f"{short(unknown[0])} at row {int(np.argmax(y == unknown[0]))}")
+        raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
     return np.array([codes[value] for value in values.tolist()], dtype=np.intp)[places]
 
 

@@ -35,7 +35,7 @@ BLOCK = 1 << 21
 
 TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
 SEPARATED = "A plane separates the labels: the estimate lies at infinity. Label more rows."
-COLLINEAR = "The labels do not determine the coefficients: drop constant or redundant columns."
+COLLINEAR = "Columns are constant or sums of others on the labelled rows: drop such columns."
 NO_EVENT = "No event was seen: every labelled count is zero. Label more rows."
 
 

@@ -17,18 +17,9 @@ from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
-from proxyprox._util.validation import (
-    INSTEAD,
-    Words,
-    flag,
-    message,
-    nonnegative,
-    real_array,
-    require_finite,
-    to_plain,
-    whole,
-)
+from proxyprox._util.validation import INSTEAD, Words, message
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
 
@@ -48,21 +39,21 @@ class ProxyWarning(UserWarning):
 def settings_of(estimator: Any) -> SimpleNamespace:
     """Return an estimator's parameters, checked; None in place of "auto" and "tuned"."""
     given = estimator.get_params(deep=False)
-    checked = {name: check(name, given[name]) for name, check in CHECKS.items()}
+    checked = {name: checks(name, given[name]) for name, checks in CHECKS.items()}
     return SimpleNamespace(**{**given, **checked})
 
 
-def _word_or(words: Mapping[str, Any], check: Check, name: str, value: Any) -> Any:
+def _word_or(words: Mapping[str, Any], number: Check, name: str, value: Any) -> Any:
     """Return what a word stands for, or the checked value of what is no word."""
     if not isinstance(value, str):
-        return check(name, value)
+        return number(name, value)
     if value not in words:
         raise ValueError(message(name, value, f"a number or {' or '.join(map(repr, words))}"))
     return words[value]
 
 
 def _share(name: str, value: Any) -> float:
-    if nonnegative(name, value) > 1:
+    if check.nonnegative(name, value) > 1:
         raise ValueError(message(name, value, "a number in [0, 1]"))
     return float(value)
 
@@ -71,18 +62,20 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     several = isinstance(value, Sequence) or np.ndim(value) > 0
     if several and len(value) == 0:
         raise ValueError(message(name, value, "one strength at least"))
-    return tuple(nonnegative(name, each) for each in (value if several else [value]))
+    return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
-    "n_steps": partial(_word_or, {"cv": "cv", "converged": "converged"}, partial(whole, least=0)),
-    "max_steps": whole,
+    "n_steps": partial(
+        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
+    ),
+    "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
-    "average": flag,
-    "fit_intercept": flag,
-    "warm_start": flag,
+    "average": check.flag,
+    "fit_intercept": check.flag,
+    "warm_start": check.flag,
 }
 
 
@@ -120,7 +113,7 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     Rows without a label hold some other row's where theirs is of another kind. The second is None
     for a y that is no list of labels; whoever validates it will say so.
     """
-    y = to_plain("y", y)
+    y = check.to_plain("y", y)
     values = _label_vector(y)
     if values is None:
         return y, None
@@ -256,7 +249,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
         allowed = f"labels among {list(classes)}, or probabilities"
         raise ValueError(message("y_proxy", given[~known][0], allowed))
-    require_finite("y_proxy", given)
+    check.require_finite("y_proxy", given)
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
     if answers.shape[1] != len(classes):
         allowed = f"one column for each of the {len(classes)} classes"
@@ -284,7 +277,7 @@ class Labelled:
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
-    X, y = to_plain(name, X), tuple(to_plain("y", each) for each in y)
+    X, y = check.to_plain(name, X), tuple(check.to_plain("y", each) for each in y)
     options = {"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
     try:
         found = validate_data(estimator, X, *y, **options)
@@ -340,7 +333,7 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
     """Return weights of the rows, at most one where their sum might overflow."""
     if not isinstance(sample_weight, numbers.Number):
         allowed = "one weight for each row"
-        sample_weight = to_numpy(real_array("sample_weight", sample_weight, allowed))
+        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight, allowed))
     weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
