@@ -571,7 +571,9 @@ def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     codes = {value: code for code, value in enumerate(classes)}
     if unknown := [value for value in values.tolist() if value not in codes]:
         got = Words(f"{short(unknown[0])} at row {int(np.argmax(y == unknown[0]))}")
-        raise ValueError(message("y", got, f"one of the classes {list(classes)}"))
+        mixed = isinstance(unknown[0], str) != isinstance(classes[0], str)
+        remedy = "A text is never equal to a number." * mixed
+        raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
     return np.array([codes[value] for value in values.tolist()], dtype=np.intp)[places]
 
 

@@ -65,7 +65,7 @@ class FunctionObjective:
         alone = sample is None
         if not callable(gradient) or not check.takes(gradient, 1 if alone else 2):
             allowed = f"a function of w {'alone' if alone else 'and a batch'}"
-            remedy = "It is handed what sample(rng) drew; without sample= it is exact."
+            remedy = "With sample=... it is handed what sample(rng) drew; without it, w alone."
             raise TypeError(message("gradient", gradient, allowed, remedy))
         if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import scipy.stats
 
 from proxyprox import GLM, NonFiniteError
@@ -20,7 +19,7 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import Design, as_targets
-from proxyprox.sklearn.inputs import Labelled, encode_answers
+from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows
 
 Array = Any
 
@@ -174,8 +173,7 @@ def teacher_of(
     X, labelled, X_proxy = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
     if scale is None:
-        remedy = "Pass X_proxy, or mark rows of X as unlabelled."
-        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some", remedy))
+        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some; pass X_proxy"))
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
@@ -185,8 +183,7 @@ def teacher_of(
     elif labelled.all():
         where, there = X_proxy, answers[-N:]
     else:
-        stack = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.vstack
-        where = stack([X[~labelled], X_proxy])
+        where = stack_rows(X[~labelled], X_proxy)
         there = np.vstack([answers[:n][~labelled], answers[n:]])
     weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
     design = Design(where, intercept=intercept, checked=True)

@@ -220,12 +220,7 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..
     >>> bool((scores > -0.8).all())
     True
     """
-    try:
-        scorer = get_scorer(scoring)
-    except ValueError as error:
-        allowed = "a scorer, or a name in sklearn.metrics.get_scorer_names()"
-        raise ValueError(message("scoring", scoring, allowed)) from error
-    return partial(_score_labelled, scorer=scorer, unlabelled=unlabelled)
+    return partial(_score_labelled, scorer=get_scorer(scoring), unlabelled=unlabelled)
 
 
 def encode_answers(family: Family, given: Array, rows: int) -> Array:
@@ -235,7 +230,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     otherwise; numbers for regressors.
     """
     shape, classes = Words(f"an array of shape {given.shape}"), getattr(family, "classes", None)
-    if given.ndim not in (1, 2) or len(given) != rows or (classes is None and given.size != rows):
+    if given.ndim > 2 or len(given) != rows or (classes is None and given.size != rows):
         raise ValueError(message("y_proxy", shape, f"one answer for each of {rows} rows"))
     if classes is None:
         try:
@@ -252,8 +247,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     check.require_finite("y_proxy", given)
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
     if answers.shape[1] != len(classes):
-        allowed = f"one column for each of the {len(classes)} classes"
-        raise ValueError(message("y_proxy", shape, allowed))
+        raise ValueError(message("y_proxy", shape, f"one column for each class of {classes}"))
     sums = answers.sum(axis=1)
     if (answers < 0).any() or not np.allclose(sums, 1.0, atol=1e-3):
         got = Words(f"rows that sum to {np.min(sums):g} … {np.max(sums):g}")
@@ -313,20 +307,21 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
     # A row of weight zero must not even reach a fold.
     keep = labelled & (weights > 0)
     if labelled.any() and not keep.any():
-        got = "zero for every labelled row"
-        raise ValueError(message("sample_weight", got, "positive for some labelled row"))
+        raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
     if known is None:
         own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
         return own if keep.any() else None
-    blocks = [known[0], part]
-    if any(scipy.sparse.issparse(block) for block in blocks):
-        X = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
-    else:
-        X = np.vstack(blocks)
     y = np.concatenate([known[1], y[keep]])
     weights = np.concatenate([known[2], weights[keep]])
-    return Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+    return Labelled(stack_rows(known[0], part), y, weights, y, np.ones(len(y), dtype=bool))
+
+
+def stack_rows(*blocks: Any) -> Any:
+    """Return blocks of rows as one matrix, sparse if any of them is."""
+    if not any(scipy.sparse.issparse(block) for block in blocks):
+        return np.vstack(blocks)
+    return scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
 
 
 def check_weights(sample_weight: Any, X: Any) -> Array:
@@ -341,8 +336,8 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
 
 
 TRANSFORM_BOTH = (
-    "A Pipeline transforms X only, unless transform_input=['X_proxy'] and metadata routing "
-    "(sklearn.set_config(enable_metadata_routing=True), set_fit_request(X_proxy=True)) say more."
+    "A Pipeline transforms X only; for both, set transform_input=['X_proxy'], "
+    "set_fit_request(X_proxy=True) and sklearn.set_config(enable_metadata_routing=True)."
 )
 
 

@@ -6,7 +6,6 @@ import atexit
 import json
 import math
 import os
-import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -217,6 +216,8 @@ class Journal:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Yield the database; what is done to it is on disk when the block ends, or not at all."""
+        import sqlite3
+
         try:
             address = f"{self._place.as_uri()}?mode=rw"
             with closing(sqlite3.connect(address, uri=True)) as database, database:
@@ -228,11 +229,7 @@ class Journal:
             raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
 
     def _begin(
-        self,
-        database: sqlite3.Connection,
-        lines: Sequence[bytes],
-        settings: Entry,
-        take: Callable[[Entry], None],
+        self, database: Any, lines: Any, settings: Entry, take: Callable[[Entry], None]
     ) -> None:
         """Make the table and copy the lines of version 0.1 to it, or take what is in it."""
         tables = database.execute("SELECT name, sql FROM sqlite_master").fetchall()
@@ -283,7 +280,7 @@ def _differences(there: Entry, now: Entry) -> list[str]:
     ]
 
 
-def _insert(database: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+def _insert(database: Any, entries: Sequence[Entry]) -> None:
     (last,) = database.execute("SELECT ifnull(max(number), 0) FROM entries").fetchone()
     for number, entry in enumerate(entries, start=last + 1):
         text = json.dumps(entry, allow_nan=False)
