@@ -349,8 +349,10 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     0.5
     """
     check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
-    pair = [Regularized(loss, mu, centre) for loss in (problem.objective, problem.proxy)]
-    return Problem(*pair, problem.penalty)
+    objective, proxy = (
+        Regularized(loss, mu, centre) for loss in (problem.objective, problem.proxy)
+    )
+    return Problem(objective, proxy, problem.penalty)
 
 
 def _loss(user: str, role: str, part: Any) -> Any:

@@ -542,7 +542,7 @@ class GLM:
             if isinstance(family, CanonicalFamily):
                 neutral = np.broadcast_to(family.neutral, (design.rows,))
                 # Class by class: a dense one-hot matrix could outweigh the data.
-                classes = [neutral if targets is None else targets]
+                classes: Any = [neutral if targets is None else targets]
                 if family.outputs > 1 and targets is not None:
                     classes = (targets == c for c in range(family.outputs))
                 shares = (design.asarray(self.sample_weight * each) for each in classes)

@@ -80,7 +80,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """
         data = self._check(X, y, reset=True)
         # Nothing of an earlier fit is resumed, not even if this one fails.
-        self._rows = self._others = None
+        self._rows: Any = None
+        self._others: Any = None
         self._set_classes(*data[1:])
         return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
 
@@ -447,7 +448,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
-        self.classes_ = classes = self._two_or_more(y[labelled])
+        classes = self._two_or_more(y[labelled])
+        self.classes_: Array = classes
         self._marks_seen = not labelled.all()
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
