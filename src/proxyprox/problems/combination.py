@@ -349,9 +349,8 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     0.5
     """
     check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
-    objective, proxy = (
-        Regularized(loss, mu, centre) for loss in (problem.objective, problem.proxy)
-    )
+    losses = (problem.objective, problem.proxy)
+    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
     return Problem(objective, proxy, problem.penalty)
 
 

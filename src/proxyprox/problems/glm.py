@@ -147,11 +147,10 @@ def _check_inputs(X: Any) -> Any:
     if not sparse:
         X = check.real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
     shape = Words(f"shape {tuple(X.shape)}")
-    if X.ndim != 2:
+    if X.ndim != 2 or 0 in X.shape:
         remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
-        raise ValueError(message("X", shape, "two-dimensional (rows × columns)", remedy))
-    if 0 in X.shape:
-        raise ValueError(message("X", shape, "at least one row and one column"))
+        allowed = "two-dimensional, with at least one row and one column"
+        raise ValueError(message("X", shape, allowed, remedy))
     if sparse:
         # Row batches need rows: CSR data passes through untouched, other formats are converted.
         X = X.tocsr()

@@ -389,7 +389,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             allowed = f"the classes of the first call, {self.classes_.tolist()}"
             raise ValueError(message("classes", list(classes), allowed))
         else:
-            self.classes_ = self._two_or_more(classes)
+            self._store_classes(classes)
         if labelled.any():
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
@@ -448,33 +448,32 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
-        classes = self._two_or_more(y[labelled])
-        self.classes_: Array = classes
+        classes = np.unique(y[labelled])
         self._marks_seen = not labelled.all()
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
             text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
             text += " a label, set unlabelled=''; if not, unlabelled=None."
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
-        marked, negative = int((~labelled).sum()), classes.dtype.kind in "if" and classes[0] < 0
+        numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
+        marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
         few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
-        numeric = classes.dtype.kind in "biuf" and -1 in y[~labelled]
-        if not (self._mark_is_assumed() and numeric and (few or negative or coded)):
-            return
-        seen = f"y is -1 in {marked} of {len(y)} rows and one of {classes.tolist()} in the others"
-        if few or negative:
-            allowed = f"-1 or None where {seen}"
-            raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
-        text = f"{seen}. These rows are taken as unlabelled. {WHICH}"
-        warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
+        if self._mark_is_assumed() and numeric and (few or negative or coded):
+            seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
+            if few or negative:
+                allowed = f"-1 or None where {seen}"
+                raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
+            text = f"{seen}. These rows are taken as unlabelled. {WHICH}"
+            warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
+        self._store_classes(classes)
 
-    def _two_or_more(self, labels: Array) -> Array:
+    def _store_classes(self, labels: Array) -> None:
         classes = np.unique(labels)
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
             remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."
             raise ValueError(f"y must hold labels of two classes at least, got {got}. {remedy}")
-        return classes
+        self.classes_ = classes
 
 
 class ProxyPoissonRegressor(ProxyRegressor):
