@@ -84,9 +84,7 @@ class Plain:
 
     two_points: ClassVar[bool] = False
 
-    def __call__(
-        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
-    ) -> Vector:
+    def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:
         """Return the newest difference."""
         return difference
 
@@ -105,9 +103,7 @@ class Mean:
 
     two_points: ClassVar[bool] = False
 
-    def __call__(
-        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
-    ) -> Vector:
+    def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:
         """Return the mean of the differences so far."""
         return difference if memory is None else memory + (difference - memory) / (k + 1)
 
@@ -141,9 +137,7 @@ class EMA:
         """Check the weight."""
         fraction("a", self.a)
 
-    def __call__(
-        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
-    ) -> Vector:
+    def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:
         """Return the moving average."""
         return difference if memory is None else memory + self.a * (difference - memory)
 
@@ -179,9 +173,7 @@ class Storm:
         """Check the weight."""
         fraction("a", self.a)
 
-    def __call__(
-        self, difference: Vector, before: Vector | None, memory: Vector | None, k: int
-    ) -> Vector:
+    def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:
         """Return the corrected moving average."""
         if memory is None or before is None:
             return difference

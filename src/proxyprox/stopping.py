@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -67,15 +67,10 @@ class Criterion:
         return self
 
     def __or__(self, other: Criterion) -> Criterion:
-        return AnyOf((self, _rule(other)))
+        return AnyOf((self, other))
 
     def __and__(self, other: Criterion) -> Criterion:
-        return AllOf((self, _rule(other)))
-
-
-def _rule(given: Any) -> Criterion:
-    instance("a stopping rule", given, Criterion, "joined to a stopping rule such as Steps(20)")
-    return cast(Criterion, given)
+        return AllOf((self, other))
 
 
 @dataclass(frozen=True)
@@ -294,6 +289,11 @@ class _Joined(Criterion):
 
     enough: ClassVar[Callable[[Iterable[object]], bool]]
     bound: ClassVar[Callable[..., Any]]
+
+    def __post_init__(self) -> None:
+        """Check the rules."""
+        for rule in self.rules:
+            instance("a stopping rule", rule, Criterion, "joined to one such as Steps(20)")
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]

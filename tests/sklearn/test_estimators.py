@@ -146,15 +146,34 @@ def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
     assert one.n_labels_ == other.n_labels_ == 80
 
 
-@pytest.mark.parametrize("estimator", [ProxyRidge, ProxyPoissonRegressor, ProxyLogisticRegression])
+@pytest.mark.parametrize(
+    "estimator", [ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor, ProxyLogisticRegression]
+)
 def test_sparse_and_dense_agree(binary, estimator):
     X, y, _ = binary
+    y = y + 1
     X = np.where(np.abs(X) > 0.8, X, 0.0)
     dense = estimator(**QUICK).fit(X[:90], y[:90], X_proxy=X[90:])
     sparse = estimator(**QUICK).fit(
         scipy.sparse.csr_array(X[:90]), y[:90], X_proxy=scipy.sparse.csc_array(X[90:])
     )
     np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+@pytest.mark.parametrize("estimator", [ProxyRidge, ProxyGammaRegressor])
+def test_averages_know_the_dispersion(binary, estimator, unit):
+    """Whether noise is large or small, the average weighs by the likelihood in its units."""
+    X, _, w = binary
+    rng = np.random.default_rng(0)
+    y = X @ w + unit * rng.normal(size=len(X))
+    if estimator is ProxyGammaRegressor:
+        shape = 1 / unit
+        y = rng.gamma(shape, np.exp(X @ w / 3) / shape)
+    fit = estimator(alpha=0.0, cv=3).fit(X[:60], y[:60], X_proxy=X[60:])
+    one = estimator(alpha=0.0, cv=3, average=False).fit(X[:60], y[:60], X_proxy=X[60:])
+    assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.01
+    assert np.abs(fit.coef_ - one.coef_).max() < 0.2 * np.sqrt(unit)
 
 
 def test_unlabelled_rows_change_the_path_but_not_its_end(binary):

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+from proxyprox.sklearn import (
+    Interval,
+    ProxyGammaRegressor,
+    ProxyLogisticRegression,
+    ProxyPoissonRegressor,
+    ProxyRidge,
+)
 
 EXACT = {"n_steps": "converged", "alpha": 0.0}
 
@@ -81,10 +87,13 @@ def covered(kind, runs, *, teacher, n=120, N=600):
         elif kind is ProxyPoissonRegressor:
             y = rng.poisson(np.exp(z / 2))
             f = y + rng.integers(2, size=n + N)
+        elif kind is ProxyGammaRegressor:
+            y = rng.gamma(2.0, np.exp(z / 2) / 2)
+            f = 1.3 * y * np.exp(0.2 * rng.normal(size=n + N))
         else:
             y = (rng.random(n + N) < expit(z)).astype(int)
             f = np.where(rng.random(n + N) < 0.1, 1 - y, y)
-        truth = w / 2 if kind is ProxyPoissonRegressor else w
+        truth = w / 2 if kind in (ProxyPoissonRegressor, ProxyGammaRegressor) else w
         proxy = {"X_proxy": X[n:], "y_proxy": f} if teacher else {}
         fit = kind(**EXACT).fit(X[:n], y[:n], **proxy)
         found = fit.confidence_interval(0.95)
@@ -94,10 +103,18 @@ def covered(kind, runs, *, teacher, n=120, N=600):
 
 
 @pytest.mark.parametrize("teacher", [False, True])
-@pytest.mark.parametrize("kind", [ProxyRidge, ProxyLogisticRegression, ProxyPoissonRegressor])
+@pytest.mark.parametrize(
+    "kind", [ProxyRidge, ProxyLogisticRegression, ProxyPoissonRegressor, ProxyGammaRegressor]
+)
 def test_intervals_cover(kind, teacher):
     # 60 × 3 coefficients: the binomial spread of the share is about 0.016.
     assert 0.91 <= covered(kind, 60, teacher=teacher) <= 0.99
+
+
+def test_what_is_known_from_below_cuts_an_interval():
+    assert Interval(0.1, -0.2, 0.4).at_least(0.0) == (0.1, 0.0, 0.4)
+    cut = Interval(*np.array([[0.5, -1.0], [-0.5, -2.0], [1.0, 0.5]])).at_least(0.0)
+    np.testing.assert_array_equal(cut, [[0.5, 0.0], [0.0, 0.0], [1.0, 0.5]])
 
 
 def test_intervals_of_three_classes_cover():
@@ -118,7 +135,7 @@ def test_mean_prediction_covers_even_where_the_model_is_wrong():
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(1100, 2))
         y = X[:, 0] ** 2 + rng.normal(size=1100)
-        fit = ProxyRidge(n_steps=5, cv=5).fit(X[:100], y[:100], X_proxy=X[100:])
+        fit = ProxyRidge(n_steps=5, cv=3).fit(X[:100], y[:100], X_proxy=X[100:])
         found = fit.mean_prediction(X[100:])
         hits += found.low <= 1.0 <= found.high
     assert 0.88 <= hits / 50 <= 1.0

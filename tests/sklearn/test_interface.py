@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from proxyprox.sklearn import (
+    ProxyGammaRegressor,
     ProxyLogisticRegression,
     ProxyPoissonRegressor,
     ProxyRidge,
@@ -177,6 +178,15 @@ def test_partial_fit_ends_where_fit_ends(binary):
     np.testing.assert_allclose(streamed.coef_, whole.coef_, atol=1e-4)
 
 
+def test_gamma_deviance_is_cross_validated(binary):
+    X, _, w = binary
+    y = np.random.default_rng(0).gamma(2.0, np.exp(X @ w / 3) / 2)
+    quick = ProxyGammaRegressor(cv=2, max_steps=10)
+    search = GridSearchCV(quick, {"alpha": [0.0, 10.0]}, cv=2, scoring="neg_mean_gamma_deviance")
+    assert search.fit(X[:200], y[:200]).best_params_ == {"alpha": 0.0}
+    assert cross_val_score(quick, X[:200], y[:200], cv=3).min() > 0.1
+
+
 def test_partial_fit_may_begin_without_labels(binary):
     X, y, _ = binary
     model = ProxyLogisticRegression(max_steps=10)
@@ -213,10 +223,11 @@ def test_a_fit_repeats_itself(binary):
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
-@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge, ProxyGammaRegressor])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_partial_fit_goes_on_from_fit(binary, kind, sparse):
+def test_partial_fit_resumes_from_fit(binary, kind, sparse):
     X, y, _ = binary
+    y = y + 1
     given = scipy.sparse.csr_array(X) if sparse else X
     model = kind(n_steps=150, cv=2).fit(given[:40], y[:40], X_proxy=given[100:400])
     model.partial_fit(given[40:50], y[40:50]).partial_fit(given[50:70], y[50:70])

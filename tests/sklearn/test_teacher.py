@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
+from proxyprox.sklearn import (
+    ProxyGammaRegressor,
+    ProxyLogisticRegression,
+    ProxyPoissonRegressor,
+    ProxyRidge,
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +100,7 @@ def contest():
             "model": expit(X @ (w + 0.1 * rng.normal(size=8)) + b),
         }
         for name, f in teachers.items():
-            fit = ProxyLogisticRegression(cv=4, max_steps=30)
+            fit = ProxyLogisticRegression(alpha=0.0, cv=4, max_steps=30)
             fit.fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=f)
             losses[name].append(excess(fit, X, w, b))
     return {name: float(np.mean(values)) for name, values in losses.items()}
@@ -139,12 +144,14 @@ def test_answers_on_the_proxy_alone_are_enough(three):
     )
 
 
-def test_poisson_teacher(binary):
+@pytest.mark.parametrize("kind", [ProxyPoissonRegressor, ProxyGammaRegressor])
+def test_teachers_of_regressors(binary, kind):
     X, _, w = binary
     rng = np.random.default_rng(4)
-    y = rng.poisson(np.exp(X @ w / 2))
-    fit = ProxyPoissonRegressor(cv=3).fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=y)
-    alone = ProxyPoissonRegressor(cv=3).fit(X[:80], y[:80], X_proxy=X[80:])
+    mean = np.exp(X @ w / 2)
+    y = rng.poisson(mean) if kind is ProxyPoissonRegressor else rng.gamma(2.0, mean / 2)
+    fit = kind(cv=3).fit(X[:80], y[:80], X_proxy=X[80:], y_proxy=y)
+    alone = kind(cv=3).fit(X[:80], y[:80], X_proxy=X[80:])
     assert fit.score(X, y) >= alone.score(X, y)
 
 

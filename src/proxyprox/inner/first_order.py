@@ -67,20 +67,17 @@ class GradientDescent(Solver):
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Descend until the criterion is met."""
-        gamma = self._effective_step(phi)
+        gamma = 1 / phi.smoothness if self.step_size is None else self.step_size
+        if self.implicit:
+            # The implicit step equals an explicit one of size 1/(1/γ + 1/η).
+            inverse = phi.proxy.smoothness if self.step_size is None else 1 / self.step_size
+            gamma = 1 / (inverse + phi.pull)
         patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
 
         def step(at: Point, _: float) -> Point:
             return Point.at(phi, at.w - gamma * at.gradient)
 
         return descend(phi, start, stop, self.max_steps, step, patience)
-
-    def _effective_step(self, phi: Subproblem) -> float:
-        if self.implicit:
-            # The implicit step equals an explicit one of size 1/(1/γ + 1/η).
-            inverse = phi.proxy.smoothness if self.step_size is None else 1 / self.step_size
-            return 1 / (inverse + phi.pull)
-        return 1 / phi.smoothness if self.step_size is None else self.step_size
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,10 @@ class StochasticGradient(Solver):
     ) -> InnerResult:
         """Take T sampled steps, then measure."""
         kappa = 4 * phi.smoothness / phi.strong_convexity
-        T = self._number_of_steps(phi)
+        T = self.steps
+        if T is None:
+            H, mu, G = float(phi.proxy.smoothness), self.mu or 0.0, self.G or 0.0
+            T = inner_steps_sgd(H=H, eta=phi.eta, mu=mu, rho=self.noise, G=G)
         w = mean = start
         total = 0.0
         for t in range(T):
@@ -206,10 +206,3 @@ class StochasticGradient(Solver):
         # In a run the start is the centre, where the gradient is known already.
         first = phi.residual(start, phi.gradient(start))
         return InnerResult(mean, phi.progress(mean, phi.gradient(mean), T, first))
-
-    def _number_of_steps(self, phi: Subproblem) -> int:
-        if self.steps is not None:
-            return self.steps
-        assert self.mu is not None
-        H, G = float(phi.proxy.smoothness), self.G or 0.0
-        return inner_steps_sgd(H=H, eta=phi.eta, mu=self.mu, rho=self.noise, G=G)

@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, from_numpy, power_of_two, to_numpy
 from proxyprox.inner.base import InnerResult, Memory, Solver
-from proxyprox.stopping import Criterion
+from proxyprox.stopping import Criterion, Progress
 from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
@@ -60,78 +60,70 @@ class LBFGS(Solver):
         """
         w, gradient = start, phi.gradient(start)
         progress = phi.progress(w, gradient, 0)
-        first, steps, by_gradients = progress.start_residual, 0, False
+        steps, by_gradients = 0, False
         while not stop(progress) and steps < self.max_steps:
-            before = progress.residual
-            search = _Search(phi, w, stop, steps, first, by_gradients, before)
-            search.run(self.history, self.max_steps - steps)
-            steps = search.steps
-            if search.best is not None:
-                w, progress = search.best
-            if by_gradients and not progress.residual < 0.5 * before:
+            before, options = progress, {"maxcor": self.history, "maxiter": self.max_steps - steps}
+            steps, best = _search(phi, w, stop, steps, before, by_gradients, options)
+            w, progress = best or (w, progress)
+            if by_gradients and not progress.residual < 0.5 * before.residual:
                 break
             by_gradients = True
         return InnerResult(w, progress)
 
 
-class _Search:
-    """One call of SciPy, in float64, on the displacement u from a base point.
+def _search(
+    phi: Subproblem,
+    base: Vector,
+    stop: Criterion,
+    steps: int,
+    before: Progress,
+    by_gradients: bool,
+    options: dict[str, Any],
+) -> tuple[int, tuple[Vector, Progress] | None]:
+    """Call SciPy once, in float64, on the displacement u from a base point.
 
     Values are taken relative to the base: as differences, or by the trapezium rule
     ``⟨∇φ(base) + ∇φ(base + u), u⟩/2``, which is exact to third order in u.
     """
-
-    def __init__(
-        self,
-        phi: Subproblem,
-        base: Vector,
-        stop: Criterion,
-        steps: int,
-        first: float,
-        by_gradients: bool,
-        residual: float,
-    ) -> None:
-        self.phi, self.base, self.stop, self.steps, self.first = phi, base, stop, steps, first
-        self.origin = 0.0 if by_gradients else phi.value(base)
-        if not math.isfinite(self.origin):
-            raise NonFiniteError("the proxy's value is not finite where its gradient is")
-        self.slope = phi.gradient(base) if by_gradients else None
-        # SciPy's first step is at most 1e10 gradients long, and squares them.
-        self.scale = power_of_two(residual, np.zeros(0), 1e-20, 1e100)
-        self.best: tuple[Vector, Any] | None = None
-        self._seen: dict[bytes, tuple[Vector, Vector]] = {}
-
-    def run(self, history: int, max_steps: int) -> None:
-        scipy.optimize.minimize(
-            self._value_and_gradient,
-            np.zeros(self.base.shape[0]),
-            jac=True,
-            method="L-BFGS-B",
-            callback=self._after_step,
-            options={"maxcor": history, "maxiter": max_steps, "ftol": 0.0, "gtol": 0.0},
-        )
+    origin = 0.0 if by_gradients else phi.value(base)
+    if not math.isfinite(origin):
+        raise NonFiniteError("the proxy's value is not finite where its gradient is")
+    base_slope = to_numpy(phi.gradient(base)) if by_gradients else None
+    # SciPy's first step is at most 1e10 gradients long, and squares them.
+    scale = power_of_two(before.residual, np.zeros(0), 1e-20, 1e100)
+    best: tuple[Vector, Progress] | None = None
+    seen: dict[bytes, tuple[Vector, Vector]] = {}
 
     # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
     @np.errstate(over="ignore", invalid="ignore")
-    def _value_and_gradient(self, u: Any) -> tuple[float, Any]:
-        w = self.base + from_numpy(u, like=self.base)
-        gradient = self.phi.gradient(w)
-        self._seen[u.tobytes()] = (w, gradient)
+    def value_and_gradient(u: Any) -> tuple[float, Any]:
+        w = base + from_numpy(u, like=base)
+        gradient = phi.gradient(w)
+        seen[u.tobytes()] = (w, gradient)
         slope = to_numpy(gradient).astype(np.float64)
-        if self.slope is None:
-            return self.scale * (self.phi.value(w) - self.origin), self.scale * slope
-        mean = (to_numpy(self.slope) + slope) / 2
-        return float((self.scale * mean) @ u), self.scale * slope
+        if base_slope is None:
+            return scale * (phi.value(w) - origin), scale * slope
+        return float((scale * ((base_slope + slope) / 2)) @ u), scale * slope
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _after_step(self, intermediate_result: Any) -> None:
+    def after_step(intermediate_result: Any) -> None:
         # The accepted point is among those just evaluated: no gradient is computed twice.
-        key = np.asarray(intermediate_result.x).tobytes()
-        w, gradient = self._seen[key]
-        self._seen.clear()
-        self.steps += 1
-        progress = self.phi.progress(w, gradient, self.steps, self.first)
-        if self.best is None or progress.residual < self.best[1].residual or self.stop(progress):
-            self.best = (w, progress)
-        if self.stop(progress):
+        nonlocal steps, best
+        w, gradient = seen[np.asarray(intermediate_result.x).tobytes()]
+        seen.clear()
+        steps += 1
+        progress = phi.progress(w, gradient, steps, before.start_residual)
+        if best is None or progress.residual < best[1].residual or stop(progress):
+            best = (w, progress)
+        if stop(progress):
             raise StopIteration
+
+    scipy.optimize.minimize(
+        value_and_gradient,
+        np.zeros(base.shape[0]),
+        jac=True,
+        method="L-BFGS-B",
+        callback=after_step,
+        options={"ftol": 0.0, "gtol": 0.0, **options},
+    )
+    return steps, best

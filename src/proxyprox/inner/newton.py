@@ -9,19 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from proxyprox._util.arrays import (
-    Matrix,
-    Vector,
-    add_to_diagonal,
-    dot,
-    dtype_name,
-    inverse_positive,
-    namespace,
-    norm,
-    power_of_two,
-    solve_positive,
-    zeros_like,
-)
+from proxyprox._util import arrays
+from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import InnerResult, Memory, Point, Solver, damped_step, descend
 from proxyprox.stopping import Criterion
 from proxyprox.subproblem import NonFiniteError, Subproblem
@@ -108,13 +97,15 @@ def newton_step(phi: Subproblem, at: Point) -> Point | None:
     shift = 1e-10 * float(abs(hessian).max())
     if not math.isfinite(shift):
         raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
-    direction = solve_positive(hessian, -at.gradient)
+    direction = arrays.solve_positive(hessian, -at.gradient)
     if direction is not None:
         return damped_step(phi, at, direction)
     while direction is None:
-        if solve_positive(add_to_diagonal(hessian, shift), -at.gradient) is not None:
+        if arrays.solve_positive(arrays.add_to_diagonal(hessian, shift), -at.gradient) is not None:
             # Twice what suffices: at the edge the matrix is nearly singular.
-            direction = solve_positive(add_to_diagonal(hessian, 2 * shift), -at.gradient)
+            direction = arrays.solve_positive(
+                arrays.add_to_diagonal(hessian, 2 * shift), -at.gradient
+            )
         shift = max(10 * shift, 1e-12)
     return damped_step(phi, at, direction, convex=False)
 
@@ -166,9 +157,9 @@ class NewtonCG(Solver):
     def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
         # Squares of very small or large gradients under- or overflow: the system is solved scaled.
-        least, most = (1e-10, 1e10) if dtype_name(point.w) == "float32" else (1e-100, 1e100)
-        scale = power_of_two(point.residual, point.w, least, most)
-        direction = zeros_like(point.w)
+        least, most = (1e-10, 1e10) if arrays.dtype_name(point.w) == "float32" else (1e-100, 1e100)
+        scale = arrays.power_of_two(point.residual, point.w, least, most)
+        direction = arrays.zeros_like(point.w)
         residual = -point.gradient if scale == 1 else -scale * point.gradient
         tolerance, search = scale * tolerance, residual
         squared = dot(residual, residual)
@@ -253,7 +244,7 @@ class QuasiNewton(Solver):
         return descend(phi, start, stop, self.max_steps, step)
 
     def _rebuild(self, phi: Subproblem, point: Point, memory: Memory) -> None:
-        inverse = inverse_positive(phi.hessian(point.w))
+        inverse = arrays.inverse_positive(phi.hessian(point.w))
         memory.clear()
         if inverse is not None:
             memory.update(inverse=inverse, eta=phi.eta)
@@ -267,7 +258,7 @@ class QuasiNewton(Solver):
 
 def bfgs_update(inverse: Matrix, s: Vector, y: Vector) -> Matrix:
     """Return the symmetric positive definite matrix nearest to ``inverse`` that maps y to s."""
-    xp, curvature = namespace(inverse), dot(s, y)
+    xp, curvature = arrays.namespace(inverse), dot(s, y)
     if not curvature > max(1e-10 * norm(s) * norm(y), float(xp.finfo(s.dtype).tiny)):
         # No usable secant: a non-convex stretch, or a step at the level of rounding.
         return inverse

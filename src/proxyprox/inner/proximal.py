@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from numpy.random import Generator
@@ -68,10 +69,17 @@ class ProximalGradient(Solver):
             before = w
             w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
+            slope, away, decrease = (
+                bound * norm(move),
+                norm(w - phi.centre),
+                partial(phi.decrease, w),
+            )
             # A step shorter than the rounding of y leads nowhere.
             still = norm(move) <= 4 * EPSILON * norm(y)
-            spent = still or t == self.max_steps or patience.is_exhausted(bound * norm(move))
-            if spent or _may_stop(phi, w, bound * norm(move), t, first, stop):
+            spent = still or t == self.max_steps or patience.is_exhausted(slope)
+            # Measured where the criterion would hold at a tenth of the prox step's gradient.
+            hopeful = Progress(t, slope / 10, away, phi.eta, first, decrease)
+            if spent or stop(hopeful) or t % 50 == 0:
                 progress = phi.progress(w, phi.gradient(w), t, first)
                 if stop(progress) or spent:
                     break
@@ -109,21 +117,6 @@ class ProximalGradient(Solver):
             if _smooth_value(phi, w) <= model + slack or trial > 1e300:
                 return w, trial
             trial *= 2
-
-
-def _may_stop(
-    phi: Subproblem, w: Vector, prox_gradient: float, t: int, first: float, stop: Criterion
-) -> bool:
-    """Tell whether the criterion would hold at a tenth of the prox step's gradient."""
-    hopeful = Progress(
-        steps=t,
-        residual=prox_gradient / 10,
-        displacement=norm(w - phi.centre),
-        eta=phi.eta,
-        start_residual=first,
-        decrease=lambda: phi.decrease(w),
-    )
-    return stop(hopeful) or t % 50 == 0
 
 
 def _smooth_value(phi: Subproblem, w: Vector) -> float:

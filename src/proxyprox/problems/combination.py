@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot
 from proxyprox._util.digests import combined
 from proxyprox._util.isolation import copied_tree, isolated
-from proxyprox._util.validation import has, listed, message, nonnegative, positive, require
-from proxyprox._util.validation import vector as checked_vector
+from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
 from proxyprox.problems.protocols import Batch
@@ -129,11 +129,10 @@ class Combination:
         return solved if scale == 1 else solved / scale
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        drawn = list(zip(self._called, self._batches(batch), strict=True))[1:]
-        observed = self._called[0].gradient_from(w, batch, observations)
-        return self._with_slope(
-            self._sum([observed, *(part.gradient(w, *own) for part, own in drawn)]), w
-        )
+        others = zip(self._called[1:], self._batches(batch)[1:], strict=True)
+        terms = [self._called[0].gradient_from(w, batch, observations)]
+        terms += [part.gradient(w, *own) for part, own in others]
+        return self._with_slope(self._sum(terms), w)
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         """Return what of a batch each part's gradient is given."""
@@ -172,7 +171,7 @@ class ScaledProxy(Combination):
 
     def __init__(self, proxy: Any, scale: float) -> None:
         self.proxy = _loss("ScaledProxy", "proxy", proxy)
-        self.scale = positive("scale", scale, "For no proxy at all use Zero().")
+        self.scale = check.positive("scale", scale, "For no proxy at all use Zero().")
         super().__init__([proxy], [self.scale])
 
 
@@ -196,9 +195,9 @@ class MixedProxy(Combination):
     """
 
     def __init__(self, proxies: Sequence[Any], weights: Sequence[float]) -> None:
-        proxies = listed("proxies", proxies, "a list of proxies")
-        weights = listed("weights", weights, "a list of numbers, one for each proxy")
-        checked = [nonnegative("weights", weight) for weight in weights]
+        proxies = check.listed("proxies", proxies, "a list of proxies")
+        weights = check.listed("weights", weights, "a list of numbers, one for each proxy")
+        checked = [check.nonnegative("weights", weight) for weight in weights]
         if len(checked) != len(proxies) or not any(checked):
             allowed = f"one for each of the {len(proxies)} proxies, not all zero"
             raise ValueError(message("weights", checked, allowed, "For no proxy use Zero()."))
@@ -240,7 +239,7 @@ class Tilted(Combination):
 
     def __init__(self, loss: Any, tilt: Vector) -> None:
         self.loss = loss
-        self.tilt = checked_vector("tilt", tilt, getattr(loss, "dim", None))
+        self.tilt = check.vector("tilt", tilt, getattr(loss, "dim", None))
         super().__init__([loss], [1.0], tilt=self.tilt)
 
 
@@ -316,8 +315,8 @@ class Regularized(Combination):
 
     def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
         self.loss = loss
-        self.mu = nonnegative("mu", mu)
-        self.centre = checked_vector("centre", centre, getattr(loss, "dim", None))
+        self.mu = check.nonnegative("mu", mu)
+        self.centre = check.vector("centre", centre, getattr(loss, "dim", None))
         super().__init__([loss], [1.0], mu=self.mu, centre=self.centre)
 
 
@@ -349,16 +348,12 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     >>> regularized(flat, mu=0.5, centre=np.zeros(2)).objective.strong_convexity
     0.5
     """
-    if not isinstance(problem, Problem):
-        remedy = "Wrap the loss: Problem(objective, proxy)."
-        raise TypeError(message("problem", problem, "a Problem", remedy))
-    return Problem(
-        Regularized(problem.objective, mu, centre),
-        Regularized(problem.proxy, mu, centre),
-        problem.penalty,
-    )
+    check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
+    losses = (problem.objective, problem.proxy)
+    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
+    return Problem(objective, proxy, problem.penalty)
 
 
 def _loss(user: str, role: str, part: Any) -> Any:
-    require(user, role, part, ("value", "gradient"), "Pass a loss such as a GLM.")
+    check.require(user, role, part, ("value", "gradient"), "Pass a loss such as a GLM.")
     return part

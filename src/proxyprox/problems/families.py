@@ -56,6 +56,13 @@ class Family(ABC):
         A bound on the curvature over all predictors and labels; ``math.inf`` where there is none.
     max_expected_curvature : float
         The same of the expected curvature.
+    quadratic : bool
+        Whether the loss is a quadratic of ``z``, so that the curvature is a constant.
+    known_dispersion : bool
+        Whether the loss is a negative log-likelihood as it is, not up to an unknown factor (the
+        noise of least squares, the shape of Gamma amounts).
+    edge : float
+        A label that every row must not have: the estimate would lie at infinity. NaN for none.
 
     Examples
     --------
@@ -99,6 +106,9 @@ class Family(ABC):
     classifier: ClassVar[bool] = False
     max_curvature: ClassVar[float] = math.inf
     max_expected_curvature: ClassVar[float] = math.inf
+    quadratic: ClassVar[bool] = False
+    known_dispersion: ClassVar[bool] = True
+    edge: ClassVar[float] = math.nan
 
     @property
     def outputs(self) -> int:
@@ -209,9 +219,7 @@ class CanonicalFamily(Family):
         """Return ``A''(z)``, whatever the labels."""
         return self.variance(z)
 
-    def expected_curvature(self, z: Array) -> Array:
-        """Return ``A''(z)``."""
-        return self.variance(z)
+    expected_curvature = curvature
 
     def expected_slope(self, z: Array) -> Array:
         """Return ``A'(z) − A'(0)``: any label would do, and this one leaves w = 0 stationary."""
@@ -235,6 +243,8 @@ class Linear(CanonicalFamily):
 
     name = "linear"
     max_curvature = 1.0
+    quadratic = True
+    known_dispersion = False
 
     def log_partition(self, z: Array) -> Array:
         """Return z²/2."""
@@ -412,6 +422,7 @@ class Poisson(LogLink, CanonicalFamily):
     name = "poisson"
     labels = "zero or more for every row (Poisson counts)"
     prediction = "expected count = exp(z)"
+    edge = 0.0
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are zero or more."""
@@ -446,6 +457,7 @@ class Gamma(LogLink, Family):
     labels = "a number above zero for every row (Gamma amounts)"
     prediction = "expected amount = exp(z)"
     max_expected_curvature = 1.0
+    known_dispersion = False
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are above zero."""
@@ -539,13 +551,12 @@ def _of_one_kind(argument: str, values: Array) -> Array:
     """Return objects as an array of text or of numbers; anything else is refused."""
     kinds = (str, bytes, (numbers.Real, np.bool_))
     kind = next((k for k in kinds if values.size and isinstance(values.flat[0], k)), kinds[-1])
-    for row, value in enumerate(values.flat):
-        if not isinstance(value, kind) or value != value:
-            got = Words(f"{short(value)} at row {row}")
-            allowed = "labels of one kind, text or numbers, and none missing"
-            raise TypeError(
-                message(argument, got, allowed, "Convert them all, drop what is missing.")
-            )
+    flat = values.ravel().tolist()
+    wrong = [row for row, v in enumerate(flat) if not isinstance(v, kind) or v != v]
+    if wrong:
+        got = Words(f"{short(flat[wrong[0]])} at row {wrong[0]}")
+        allowed = "labels of one kind, text or numbers, and none missing"
+        raise TypeError(message(argument, got, allowed, "Convert or drop the others."))
     array = np.array(values.tolist())
     try:
         # Whole numbers beyond 64 bits, and fractions, stay objects.
@@ -558,12 +569,11 @@ def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
     values, places = np.unique(y, return_inverse=True)
     codes = {value: code for code, value in enumerate(classes)}
-    for value in values.tolist():
-        if value not in codes:
-            got = Words(f"{short(value)} at row {int(np.argmax(y == value))}")
-            mixed = isinstance(value, str) != isinstance(classes[0], str)
-            remedy = "A text is never equal to a number." if mixed else ""
-            raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
+    if unknown := [value for value in values.tolist() if value not in codes]:
+        got = Words(f"{short(unknown[0])} at row {int(np.argmax(y == unknown[0]))}")
+        mixed = isinstance(unknown[0], str) != isinstance(classes[0], str)
+        remedy = "A text is never equal to a number." * mixed
+        raise ValueError(message("y", got, f"one of the classes {list(classes)}", remedy))
     return np.array([codes[value] for value in values.tolist()], dtype=np.intp)[places]
 
 

@@ -6,17 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.isolation import with_copies
-from proxyprox._util.validation import (
-    flag,
-    message,
-    nonnegative,
-    positive,
-    require_takes,
-    scalar,
-    takes,
-)
+from proxyprox._util.validation import message
 from proxyprox.problems.protocols import Batch
 
 
@@ -63,19 +56,16 @@ class FunctionObjective:
         everything: Callable[[], Batch] | None = None,
         hvp: Callable[[Vector, Vector], Vector] | None = None,
     ) -> None:
-        require_takes("value", value, ("w",))
-        require_takes("sample", sample, ("rng",))
-        require_takes("samples", samples, ("batch",))
-        require_takes("cost", cost, ("batch",))
-        require_takes("everything", everything, ())
-        require_takes("hvp", hvp, ("w", "v"))
+        for name, function in {"samples": samples, "cost": cost}.items():
+            check.require_takes(name, function, ("batch",))
+        check.require_takes("value", value, ("w",))
+        check.require_takes("sample", sample, ("rng",))
+        check.require_takes("everything", everything, ())
+        check.require_takes("hvp", hvp, ("w", "v"))
         alone = sample is None
-        if not callable(gradient) or not takes(gradient, 1 if alone else 2):
+        if not callable(gradient) or not check.takes(gradient, 1 if alone else 2):
             allowed = f"a function of w {'alone' if alone else 'and a batch'}"
-            remedy = (
-                "With sample=..., gradient(w, batch) is handed what sample(rng) drew; without it, "
-                "gradient(w) is exact."
-            )
+            remedy = "With sample=... it is handed what sample(rng) drew; without it, w alone."
             raise TypeError(message("gradient", gradient, allowed, remedy))
         if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
@@ -83,7 +73,7 @@ class FunctionObjective:
         self._gradient, self._sample = with_copies(gradient), sample
         self.value, self.hvp = with_copies(value), with_copies(hvp)
         self.samples, self.cost = samples, cost
-        self.repeatable = flag("repeatable", repeatable)
+        self.repeatable = check.flag("repeatable", repeatable)
         # Without a sampler the function is the exact gradient: there is only one batch.
         self.everything = (lambda: None) if alone else everything
 
@@ -131,19 +121,19 @@ class FunctionProxy:
         strong_convexity: float = 0.0,
     ) -> None:
         for name, function in {"value": value, "gradient": gradient}.items():
-            if not callable(function) or not takes(function, 1):
+            if not callable(function) or not check.takes(function, 1):
                 remedy = "A proxy is cheap: give it exact values and gradients."
                 raise TypeError(message(name, function, "a function of w alone", remedy))
-        require_takes("hvp", hvp, ("w", "v"))
-        require_takes("hessian", hessian, ("w",))
+        check.require_takes("hvp", hvp, ("w", "v"))
+        check.require_takes("hessian", hessian, ("w",))
         self._value, self._gradient = with_copies(value), with_copies(gradient)
         self.hvp, self.hessian = with_copies(hvp), with_copies(hessian)
-        self.smoothness = None if smoothness is None else positive("smoothness", smoothness)
-        self.strong_convexity = nonnegative("strong_convexity", strong_convexity)
+        self.smoothness = None if smoothness is None else check.positive("smoothness", smoothness)
+        self.strong_convexity = check.nonnegative("strong_convexity", strong_convexity)
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        return scalar("the proxy's value", self._value(w))
+        return check.scalar("the proxy's value", self._value(w))
 
     def gradient(self, w: Vector) -> Vector:
         """Return ∇L̂(w)."""

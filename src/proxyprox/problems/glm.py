@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,21 +15,10 @@ import numpy as np
 import scipy.sparse
 from array_api_compat import is_numpy_array
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, copied, dot, from_numpy, namespace, to_numpy
 from proxyprox._util.digests import digest
-from proxyprox._util.validation import (
-    Words,
-    flag,
-    floating,
-    generator,
-    instance,
-    message,
-    nonnegative,
-    real_array,
-    require_finite,
-    require_point,
-    whole,
-)
+from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
 from proxyprox.problems.protocols import Batch
@@ -48,7 +36,7 @@ class Design:
         self.X = X if checked else _check_inputs(X)
         self.XT = self.X.T
         self.sparse = scipy.sparse.issparse(self.X)
-        self.intercept = flag("intercept", intercept)
+        self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
 
@@ -120,11 +108,9 @@ class Design:
 
     def same_inputs(self, other: Design) -> bool:
         """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""
-        sizes = [(d.rows, d.columns, d.intercept) for d in (self, other)]
-        if sizes[0] != sizes[1]:
-            return False
-        if other.X is self.X:
-            return True
+        one, another = ((d.rows, d.columns, d.intercept) for d in (self, other))
+        if one != another or other.X is self.X:
+            return one == another
         if self.sparse and other.sparse:
             return _equal(self.X, other.X)
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
@@ -159,20 +145,19 @@ def _equal(one: Any, other: Any) -> bool:
 def _check_inputs(X: Any) -> Any:
     sparse = scipy.sparse.issparse(X)
     if not sparse:
-        X = real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
+        X = check.real_array("X", X, "a numeric matrix (NumPy, scipy.sparse or torch)")
     shape = Words(f"shape {tuple(X.shape)}")
-    if X.ndim != 2:
+    if X.ndim != 2 or 0 in X.shape:
         remedy = "Use X.reshape(-1, 1) for a single column." if X.ndim == 1 else ""
-        raise ValueError(message("X", shape, "two-dimensional (rows × columns)", remedy))
-    if 0 in X.shape:
-        raise ValueError(message("X", shape, "at least one row and one column"))
+        allowed = "two-dimensional, with at least one row and one column"
+        raise ValueError(message("X", shape, allowed, remedy))
     if sparse:
         # Row batches need rows: CSR data passes through untouched, other formats are converted.
         X = X.tocsr()
-        dtype = floating("X", real_array("X", X.data)).dtype
+        dtype = check.floating("X", check.real_array("X", X.data)).dtype
         X = X if X.dtype == dtype else X.astype(dtype)
     elif is_numpy_array(X) or X.dtype in (namespace(X).float32, namespace(X).float64):
-        X = floating("X", X)
+        X = check.floating("X", X)
     else:
         # A device may have neither room nor use for float64: its owner is to choose.
         got = Words(f"dtype {X.dtype}")
@@ -189,7 +174,7 @@ def require_squares(argument: str, X: Any) -> None:
         return
     largest = max(abs(float(entries.max())), abs(float(entries.min())))
     if not math.isfinite(largest):
-        require_finite(argument, entries)
+        check.require_finite(argument, entries)
     xp = np if sparse else namespace(X)
     limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
     if largest > limit:
@@ -224,28 +209,12 @@ def as_targets(design: Design, family: Family, codes: Array) -> Any:
     return design.asarray(np.eye(family.outputs)[codes])
 
 
-def pull_targets(design: Design, family: Family, targets: Array | None, weights: Array) -> Vector:
-    """Return ``Xᵀ(s·t)/n``: labels enter every full gradient through this vector alone."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        columns: Iterable[Array]
-        if targets is None:
-            columns = [weights * family.neutral]
-        elif family.outputs == 1:
-            columns = [weights * targets]
-        else:
-            # Class by class: a dense one-hot matrix could outweigh the data.
-            columns = (weights * (targets == c) for c in range(family.outputs))
-        pulled = np.stack([to_numpy(design.pull(design.asarray(c))) for c in columns], axis=1)
-    shape = (design.width, family.outputs)
-    return design.asarray(np.ravel(np.broadcast_to(pulled, shape)) / design.rows)
-
-
 def row_weights(sample_weight: Any | None, rows: int) -> Array:
     """Return weights with mean one."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), (rows,))
     allowed = f"one weight for each of the {rows} rows"
-    weights: Array = to_numpy(real_array("sample_weight", sample_weight, allowed))
+    weights: Array = to_numpy(check.real_array("sample_weight", sample_weight, allowed))
     with np.errstate(over="ignore"):
         weights = weights.astype(np.float64, copy=False)
     if weights.shape != (rows,):
@@ -311,11 +280,10 @@ class GLM:
         sample_weight: Any | None = None,
         batch_size: int | None = None,
     ) -> None:
-        instance("family", family, Family, "a family such as Logistic()")
-        design = X if isinstance(X, Design) else Design(X, intercept=intercept)
-        self.design = design
+        check.instance("family", family, Family, "a family such as Logistic()")
+        self.design = design = X if isinstance(X, Design) else Design(X, intercept=intercept)
         self.family = family
-        self.l2 = nonnegative("l2", l2)
+        self.l2 = check.nonnegative("l2", l2)
         self.batch_size = _check_batch_size(batch_size)
         self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
@@ -396,7 +364,7 @@ class GLM:
     @cached_property
     def strong_convexity(self) -> float:
         """A bound μ on the Hessian's smallest eigenvalue, over all w."""
-        if isinstance(self.family, families.Linear) and self.design.width <= 2000:
+        if self.family.quadratic and self.design.width <= 2000:
             exact = np.linalg.eigvalsh(to_numpy(self.hessian(self.zeros())))
             return max(float(exact[0]), 0.0)
         return 0.0 if self.design.intercept else self.l2
@@ -460,15 +428,15 @@ class GLM:
             if not isinstance(self.family, CanonicalFamily):
                 remedy = "Its curvature sees the labels, and random ones would change the proxy."
                 raise ValueError(message("rng", rng, "None for such a family", remedy))
-            labels = self.family.draw_labels(design.rows, generator(rng))
+            labels = self.family.draw_labels(design.rows, check.generator(rng))
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
         """Return the same loss on ``n`` of its rows, drawn without replacement."""
-        n = whole("n", n)
+        n = check.whole("n", n)
         if n > self.design.rows:
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
-        return self.rows(np.sort(generator(rng).choice(self.design.rows, n, replace=False)))
+        return self.rows(np.sort(check.generator(rng).choice(self.design.rows, n, replace=False)))
 
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is this one up to what its Hessian does not see.
@@ -518,7 +486,7 @@ class GLM:
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
         design = design or self.design
-        require_point("w", w, self.dim)
+        check.require_point("w", w, self.dim)
         if self.family.outputs > 1:
             w = design.xp.reshape(w, (design.width, self.family.outputs))
         return design.predict(w)
@@ -566,26 +534,34 @@ class GLM:
         return self.design.asarray(strengths.ravel())
 
     def _reduce_labels(self) -> None:
-        """Reduce the labels to what full passes need: a vector and a number, if that is enough."""
-        family, self._constant, self._labels, seen = self.family, 0.0, None, np.zeros(0)
-        with np.errstate(over="ignore"):
+        """Reduce the labels to what full passes need: ``Xᵀ(s·t)/n`` and a number, if they do."""
+        family, design, targets = self.family, self.design, self.targets
+        self._constant, self._labels, seen = 0.0, None, np.zeros(0)
+        with np.errstate(over="ignore", invalid="ignore"):
             if isinstance(family, CanonicalFamily):
-                seen = pull_targets(self.design, family, self.targets, self.sample_weight)
-                self._pulled = seen
-                if self.targets is not None:
-                    constants = family.constant(np.array(self.targets))
+                neutral = np.broadcast_to(family.neutral, (design.rows,))
+                # Class by class: a dense one-hot matrix could outweigh the data.
+                classes: Any = [neutral if targets is None else targets]
+                if family.outputs > 1 and targets is not None:
+                    classes = (targets == c for c in range(family.outputs))
+                shares = (design.asarray(self.sample_weight * each) for each in classes)
+                pulled = np.stack([to_numpy(design.pull(share)) for share in shares], axis=1)
+                flat = np.broadcast_to(pulled, (design.width, family.outputs)).ravel()
+                self._pulled = seen = design.asarray(flat / design.rows)
+                if targets is not None:
+                    constants = family.constant(np.array(targets))
                     self._constant = float(np.mean(self.sample_weight * constants))
-            elif self.targets is not None:
-                self._labels = seen = self.design.asarray(self.targets)
+            elif targets is not None:
+                self._labels = seen = design.asarray(targets)
         if not (np.isfinite(to_numpy(seen)).all() and math.isfinite(self._constant)):
-            got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
+            got = Words(f"labels up to {np.abs(targets).max():.3g} in size")
             allowed = "of a size for which the sums of y² and of y times X are finite"
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 
 
 def _check_batch_size(batch_size: Any) -> int | None:
     # More rows than memory can hold row numbers of are a slip, not a batch.
-    return None if batch_size is None else whole("batch_size", batch_size, most=2**31)
+    return None if batch_size is None else check.whole("batch_size", batch_size, most=2**31)
 
 
 OPTIONS = ("l2", "intercept", "sample_weight", "batch_size")

@@ -10,17 +10,10 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util import arrays
-from proxyprox._util.arrays import Matrix, Vector, namespace, to_numpy, zeros_like
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import Matrix, Vector, to_numpy, zeros_like
 from proxyprox._util.digests import digest
-from proxyprox._util.validation import (
-    Words,
-    message,
-    nonnegative,
-    positive,
-    require_point,
-    square_matrix,
-)
-from proxyprox._util.validation import vector as checked_vector
+from proxyprox._util.validation import Words, message
 from proxyprox.problems.protocols import Batch
 
 
@@ -55,8 +48,8 @@ class Quadratic:
     repeatable = True
 
     def __init__(self, P: Matrix, b: Vector | None = None, *, noise: float = 0.0) -> None:
-        P = square_matrix("P", P)
-        xp, self.dim = namespace(P), int(P.shape[0])
+        P = check.square_matrix("P", P)
+        xp, self.dim = arrays.namespace(P), int(P.shape[0])
         largest, limit = float(xp.max(xp.abs(P))), float(xp.finfo(P.dtype).max) / (4 * self.dim)
         if largest > limit:
             got, allowed = Words(f"an entry of size {largest:.3g}"), f"of entries up to {limit:.1e}"
@@ -68,8 +61,8 @@ class Quadratic:
         self.P = (P + P.T) / 2
         self.b = arrays.zeros_like(self.P[0])
         if b is not None:
-            self.b = arrays.from_numpy(to_numpy(checked_vector("b", b, self.dim)), like=self.P)
-        self.noise = nonnegative("noise", noise)
+            self.b = arrays.from_numpy(to_numpy(check.vector("b", b, self.dim)), like=self.P)
+        self.noise = check.nonnegative("noise", noise)
         self._product = arrays.symmetric_product(self.P)
         self._shifted: tuple[float, Callable[[Vector], Vector]] | None = None
         eigenvalues = np.linalg.eigvalsh(to_numpy(self.P))
@@ -78,18 +71,18 @@ class Quadratic:
 
     def value(self, w: Vector) -> float:
         """Return ``½ wᵀP w + bᵀw``."""
-        require_point("w", w, self.dim)
+        check.require_point("w", w, self.dim)
         return arrays.dot(w, self._product(w)) / 2 + arrays.dot(self.b, w)
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ``P w + b``, plus the noise that was drawn."""
-        require_point("w", w, self.dim)
+        check.require_point("w", w, self.dim)
         exact = self._product(w) + self.b
         return exact if batch is None else exact + arrays.from_numpy(batch, like=exact)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ``P v``."""
-        require_point("v", v, self.dim)
+        check.require_point("v", v, self.dim)
         return self._product(v)
 
     def hessian(self, w: Vector) -> Matrix:
@@ -102,8 +95,8 @@ class Quadratic:
         A product with a stored symmetric inverse reads half the bytes of two triangular solves
         and runs an order of magnitude faster; the solver checks the residual and refines.
         """
-        require_point("v", v, self.dim)
-        eta = positive("eta", eta, allow_inf=True)
+        check.require_point("v", v, self.dim)
+        eta = check.positive("eta", eta, allow_inf=True)
         # Read once and replaced whole: other threads may store their own η in between.
         known = self._shifted
         if known is None or known[0] != eta:

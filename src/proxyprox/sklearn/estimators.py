@@ -53,12 +53,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     # -- fitting ----------------------------------------------------------------------------
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        X_proxy: Any = None,
-        y_proxy: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None, y_proxy: Any = None
     ) -> Self:
         """Fit the labelled rows with the help of all inputs.
 
@@ -87,8 +82,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         # Nothing of an earlier fit is resumed, not even if this one fails.
         self._rows: Any = None
         self._others: Any = None
-        self._refuse_ambiguous(*data[1:])
-        self._set_classes(data[1][data[2]])
+        self._set_classes(*data[1:])
         return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
 
     def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, *, warm: bool) -> Self:
@@ -112,8 +106,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             return self
         teacher = None
         if y_proxy is not None:
-            scale = None if moment is None else moment.top
-            parts = (X, labelled, X_proxy)
+            parts, scale = (X, labelled, X_proxy), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
         size = (X.shape[1] + intercept) * family.outputs
         start: Any = getattr(self, "_w", None) if warm else None
@@ -135,11 +128,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         """Return validated inputs and labels, and which rows have a label."""
 
-    def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
-        """Refuse or warn of labels that may have been meant otherwise."""
-
-    def _set_classes(self, y: Array) -> None:
-        """Note the classes of the labels."""
+    def _set_classes(self, y: Array, labelled: Array) -> None:
+        """Note the classes of the labels; refuse or warn of what may have been meant otherwise."""
 
     def _shape(self, w: Array) -> tuple[Array, Any]:
         """Return coefficients and intercepts as scikit-learn's classifiers shape them."""
@@ -366,12 +356,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         return Logistic(classes) if len(classes) == 2 else Softmax(classes)
 
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        sample_weight: Any = None,
-        X_proxy: Any = None,
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None
     ) -> Self:
         """Add rows, labelled or not, to those seen so far and resume from the last fit.
 
@@ -393,19 +378,18 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         """
         first = getattr(self, "_rows", None) is None and getattr(self, "_others", None) is None
         X, y, labelled = self._check(X, y, reset=first)
-        known = y[labelled] if first else self.classes_
-        if classes is not None:
-            if inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
-                allowed = "without -1, which marks rows without a label"
-                remedy = "If -1 is a class, set unlabelled=None."
-                raise ValueError(message("classes", list(classes), allowed, remedy))
-            if not first and not np.array_equal(np.unique(classes), known):
-                allowed = f"the classes of the first call, {known.tolist()}"
-                raise ValueError(message("classes", list(classes), allowed))
-            known = classes
-        elif first:
-            self._refuse_ambiguous(y, labelled)
-        self._set_classes(known)
+        if classes is None:
+            if first:
+                self._set_classes(y, labelled)
+        elif inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
+            allowed = "without -1, which marks rows without a label"
+            remedy = "If -1 is a class, set unlabelled=None."
+            raise ValueError(message("classes", list(classes), allowed, remedy))
+        elif not first and not np.array_equal(np.unique(classes), self.classes_):
+            allowed = f"the classes of the first call, {self.classes_.tolist()}"
+            raise ValueError(message("classes", list(classes), allowed))
+        else:
+            self._store_classes(classes)
         if labelled.any():
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
@@ -444,13 +428,12 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         if sample_weight is not None:
             sample_weight = inputs.check_weights(sample_weight, X)
         every = np.size(y)
-        X, y, sample_weight = inputs.labelled_part(
-            X, y, sample_weight, inputs.mark_of(self.unlabelled)
-        )
+        mark = inputs.mark_of(self.unlabelled)
+        X, y, sample_weight = inputs.labelled_part(X, y, sample_weight, mark)
         skipped = every - np.size(y)
         if skipped and self._mark_is_assumed() and not getattr(self, "_marks_seen", False):
             text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
-            inputs.warn(f"{text} {WHICH}", stacklevel=3)
+            warnings.warn(f"{text} {WHICH}", inputs.ProxyWarning, stacklevel=2)
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
@@ -464,24 +447,28 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     def _mark_is_assumed(self) -> bool:
         return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
 
-    def _refuse_ambiguous(self, y: Array, labelled: Array) -> None:
+    def _set_classes(self, y: Array, labelled: Array) -> None:
+        classes = np.unique(y[labelled])
         self._marks_seen = not labelled.all()
-        empty = int((y[labelled] == "").sum()) if y.dtype.kind in "UTO" else 0
+        empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
             text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
-            inputs.warn(f"{text} a label, set unlabelled=''; if not, unlabelled=None.", 4)
-        classes, marked = np.unique(y[labelled]), int((~labelled).sum())
-        doubtful = inputs.may_be_class(classes, marked, len(y) - marked) and -1 in y[~labelled]
-        if not doubtful or not self._mark_is_assumed() or len(classes) < 2:
-            return
-        seen = f"y is -1 in {marked} of {len(y)} rows and one of {classes.tolist()} in the others"
-        if 2 * marked <= len(y) or classes[0] < 0:
-            allowed = f"-1 or None where {seen}"
-            raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
-        inputs.warn(f"{seen}. These rows are taken as unlabelled. {WHICH}", 4)
+            text += " a label, set unlabelled=''; if not, unlabelled=None."
+            warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
+        numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
+        marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
+        few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
+        if self._mark_is_assumed() and numeric and (few or negative or coded):
+            seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
+            if few or negative:
+                allowed = f"-1 or None where {seen}"
+                raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
+            text = f"{seen}. These rows are taken as unlabelled. {WHICH}"
+            warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
+        self._store_classes(classes)
 
-    def _set_classes(self, y: Array) -> None:
-        classes = np.unique(y)
+    def _store_classes(self, labels: Array) -> None:
+        classes = np.unique(labels)
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
             remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."
@@ -537,10 +524,7 @@ class ProxyPoissonRegressor(ProxyRegressor):
         # Unequal weights: as many equal ones as would give a mean of the same variance.
         n = weights.sum() ** 2 / (weights**2).sum()
         high = float(np.fmax(found.high, -np.log1p(-level) / n))
-        text = (
-            f"All {len(y)} labelled counts are zero: the upper end of the interval, {high:.2g}, is "
-            "the rule of three for Poisson counts. Label more rows."
-        )
+        text = f"All {len(y)} labelled counts are zero: the upper end is from the rule of three."
         warnings.warn(text, UserWarning, stacklevel=2)
         return Interval(found.estimate, 0.0, high)
 

@@ -21,11 +21,11 @@ from threadpoolctl import threadpool_limits
 from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
 from proxyprox._util.validation import message
 from proxyprox.inner import InnerSolver
-from proxyprox.problems.families import Family, Linear
+from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.stopping import Relative, Steps
 from proxyprox.subproblem import Subproblem
 
 Array = Any
@@ -38,6 +38,10 @@ EXACT_WIDTH, RANK = 1500, 96
 NARROW = 256
 # Entries of the dense blocks that wide products go through (32 MiB).
 BLOCK = 1 << 22
+
+
+# What is done to the eigenvalues of a matrix.
+Spectral = Callable[[Array], Array]
 
 
 class Moment(NamedTuple):
@@ -62,10 +66,14 @@ class Moment(NamedTuple):
 
     def __matmul__(self, matrix: Array) -> Array:
         """Return the moment times a matrix of shape (d, c)."""
+        return self.apply(matrix, lambda eigenvalues: eigenvalues)
+
+    def apply(self, matrix: Array, function: Spectral, scales: Any = 1.0) -> Array:
+        """Return a function of ``scales · moment``, given on eigenvalues, times a matrix."""
         inside = self.vectors.T @ matrix
-        product = self.vectors @ (self.values[:, None] * inside)
+        product = self.vectors @ (function(self.values[:, None] * scales) * inside)
         if self.rest:
-            product += self.rest * (matrix - self.vectors @ inside)
+            product += function(self.rest * scales) * (matrix - self.vectors @ inside)
         return product
 
     @property
@@ -177,14 +185,10 @@ class LabelFree:
         """Return ``(H + I/η)⁻¹ v`` exactly."""
         return self._apply(v, lambda eigenvalues: 1 / (eigenvalues + 1 / eta))
 
-    def _apply(self, v: Array, function: Callable[[Array], Array]) -> Array:
+    def _apply(self, v: Array, function: Spectral) -> Array:
         """Return a function of the Hessian, given on its eigenvalues, times v."""
-        M, turned = self.moment, v.reshape(self._shape) @ self._turn
-        inside = M.vectors.T @ turned
-        product = M.vectors @ (function(M.values[:, None] * self._spread) * inside)
-        if M.rest:
-            product += function(M.rest * self._spread) * (turned - M.vectors @ inside)
-        return (product @ self._turn.T).ravel()
+        turned = v.reshape(self._shape) @ self._turn
+        return (self.moment.apply(turned, function, self._spread) @ self._turn.T).ravel()
 
 
 def label_free(loss: GLM, moment: Moment, counts: Array) -> LabelFree:
@@ -210,12 +214,8 @@ GROWTH = 1.1
 FAINTEST = 1e-8
 
 
-class NearlySolved(Criterion):
-    """When a subproblem with a penalty is good enough; the closed form is after one step."""
-
-    def __call__(self, progress: Progress) -> bool:
-        """Tell whether to stop."""
-        return progress.residual <= 1e-3 * progress.start_residual or progress.steps >= 200
+# When a subproblem with a penalty is good enough; the closed form is after one step.
+NEARLY_SOLVED = Relative(1e-3) | Steps(200)
 
 
 class RegularisationPath:
@@ -245,8 +245,6 @@ class RegularisationPath:
         self.objective, self.proxy, self.penalty = objective, proxy, penalty
         self.w = w0
         self.k = 0
-        self._solver: InnerSolver = ClosedForm() if penalty is None else ProximalGradient()
-        self._rng = np.random.default_rng(0)
         self._top = float(proxy.smoothness) or 1.0
         self._floor = max(least_pull, FAINTEST * self._top)
         self._boost = 1.0
@@ -266,11 +264,12 @@ class RegularisationPath:
         """Take one step and return the new point."""
         linear = self.objective.gradient(self.w) - self.proxy.gradient(self.w)
         highest = self._value + 1e-12 * max(1.0, abs(self._value))
+        solver: InnerSolver = ClosedForm() if self.penalty is None else ProximalGradient()
         while self._boost < 1e13:
             phi = Subproblem(self.proxy, linear, self.w, 1 / self.pull, self.penalty)
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    w = self._solver.solve(phi, self.w, NearlySolved(), {}, self._rng).w
+                    w = solver.solve(phi, self.w, NEARLY_SOLVED, {}, np.random.default_rng(0)).w
                     value = self.value(w)
             except NonFiniteError:
                 value = math.inf
@@ -469,22 +468,18 @@ class Fit:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""
         (alpha, loss), *_ = self.losses.items()
         path, plain, teacher = self.path(Candidate(alpha)), self.plain, self.teacher
-        start, power = path.w, self.settings.power
-        if teacher is None:
-            power = 0.0
-        else:
-            start = teacher.student
-            if power is None:
-                power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
+        power = self.settings.power if teacher else 0.0
+        start = teacher.student if teacher else path.w
+        if power is None:
+            power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
         objective = inference.paired_loss(loss, teacher, power) if teacher and power else loss
         w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
         if alpha == 0:
             w = inference.centre_classes(w, plain.family.outputs)
-        targets = inference.targets_of(plain)
+        targets, n = inference.targets_of(plain), self.design.rows
         residuals = targets - inference.means(self.design, plain.family, w)
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
-        spare = self.design.rows / max(self.design.rows - self.design.width, 1)
-        mean = residuals.mean(axis=0)
+        spare, mean = n / max(n - self.design.width, 1), residuals.mean(axis=0)
         held_out = targets - mean - np.sqrt(spare) * (residuals - mean)
         return w, Trial(Candidate(alpha, power), -1, np.zeros(0), np.zeros(0), held_out)
 
@@ -531,9 +526,10 @@ class Fit:
         # An average of sparse points would not be sparse.
         if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
             return best, {best.candidate: np.eye(best.steps + 1)[-1]}
-        # Least squares is a likelihood in units of the noise; other losses are one as they are.
-        linear = isinstance(self.plain.family, Linear)
-        unit = self.rows.weights.sum() / (2 * max(best.score, 1e-300) if linear else 1.0)
+        unit = self.rows.weights.sum()
+        if not self.plain.family.known_dispersion:
+            # The loss is a likelihood in units of the dispersion, here the mean deviance.
+            unit /= 2 * max(best.score, 1e-300)
         raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in group}
         total = sum(float(weights.sum()) for weights in raw.values())
         return best, {candidate: weights / total for candidate, weights in raw.items()}
@@ -542,7 +538,7 @@ class Fit:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
         rows, cv, n = self.rows, self.settings.cv, self.design.rows
         # The user's splitter sees the rows of weight zero, too, which are then left out.
-        y, kept, classifier = rows.all_y, rows.kept, hasattr(self.plain.family, "classes")
+        y, kept, classifier = rows.all_y, rows.kept, self.plain.family.classifier
         if cv is None:
             few = n <= FEW and n * self.plain.dim <= LIGHT
             smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0
@@ -567,9 +563,8 @@ class Fit:
         power, plain = self.settings.power, [Candidate(alpha) for alpha in self.losses]
         if self.teacher is None or power == 0.0:
             return plain
-        ways = [(power, False), (power, True)]
-        if power is None:
-            ways.insert(1, (0.0, True))
+        powers = [(None, False), (0.0, True), (None, True)]
+        ways = powers if power is None else [(power, False), (power, True)]
         helped = [Candidate(alpha, *way) for alpha in self.losses for way in ways]
         return plain + helped if power is None else helped
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import scipy.stats
 
 from proxyprox import GLM, NonFiniteError
@@ -18,9 +17,9 @@ from proxyprox._util.validation import message
 from proxyprox.corrections import tuned_power
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.families import Family, Linear, Poisson, label_array
+from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import Design, as_targets
-from proxyprox.sklearn.inputs import Labelled, encode_answers
+from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows
 
 Array = Any
 
@@ -34,18 +33,9 @@ WIDEST = 400
 BLOCK = 1 << 21
 
 TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
-SEPARATED = (
-    "A plane separates the labels, so that the unregularised estimate lies at infinity: label more "
-    "rows, those that the model is unsure of first, or use fewer columns."
-)
-COLLINEAR = (
-    "Columns are constant or sums of others on the labelled rows, so that the labels do not "
-    "determine the coefficients: drop such columns, or label more rows."
-)
-NO_EVENT = (
-    "No event was seen: every labelled count is zero, and zeros alone do not determine the "
-    "coefficients. Label more rows."
-)
+SEPARATED = "A plane separates the labels: the estimate lies at infinity. Label more rows."
+COLLINEAR = "Columns are constant or sums of others on the labelled rows: drop such columns."
+NO_EVENT = "No event was seen: every labelled count is zero. Label more rows."
 
 
 def quantile(level: float, labels: int) -> float:
@@ -164,7 +154,7 @@ def soft_loss(
     design: Design, family: Family, answers: Array, weights: Array, l2: float = 0.0
 ) -> Any:
     """Return the loss for answers that are probabilities or means, shape (n, C)."""
-    if not hasattr(family, "classes"):
+    if not family.classifier:
         return GLM(design, answers.ravel(), family, l2=l2, sample_weight=weights)
     # Classes enter through a linear term alone: the label-free loss takes any other.
     free = GLM(design, None, family, l2=l2, sample_weight=weights)
@@ -183,8 +173,7 @@ def teacher_of(
     X, labelled, X_proxy = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
     if scale is None:
-        remedy = "Pass X_proxy, or mark rows of X as unlabelled."
-        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some", remedy))
+        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some; pass X_proxy"))
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
@@ -194,14 +183,13 @@ def teacher_of(
     elif labelled.all():
         where, there = X_proxy, answers[-N:]
     else:
-        stack = scipy.sparse.vstack if scipy.sparse.issparse(X) else np.vstack
-        where = stack([X[~labelled], X_proxy])
+        where = stack_rows(X[~labelled], X_proxy)
         there = np.vstack([answers[:n][~labelled], answers[n:]])
     weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    ridge, tol = (1e-12, 1e-10) if isinstance(family, Linear) else (STUDENT_RIDGE, 1e-7)
+    ridge, tol = (1e-12, 1e-10) if family.quadratic else (STUDENT_RIDGE, 1e-7)
     smooth = soft_loss(design, family, there, weights, l2=ridge * scale)
     student = minimise(smooth, np.zeros(smooth.dim), tol=tol)
     # Without answers on the labelled rows the student answers in the teacher's place.
@@ -216,7 +204,7 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilte
     Least squares needs the correction at one point only: with it the estimate is the teacher's
     regression plus the regression of its errors, as prediction-powered inference defines it.
     """
-    if isinstance(loss.family, Linear):
+    if loss.family.quadratic:
         return teacher.tilted_loss(loss, power=power)
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
@@ -255,10 +243,7 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     # each parameter no asymptotic statement would be worth its name.
     free = width * max(family.outputs - 1, 1)
     if labels <= 2 * free:
-        return (
-            f"{labels} labels are too few for {free} coefficients: more than two are needed for "
-            "each. Label more rows, or use fewer columns."
-        )
+        return f"{labels} labels are too few for {free} coefficients: label more rows."
     return TOO_WIDE if width * family.outputs > WIDEST else ""
 
 
@@ -269,7 +254,7 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
     """
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
-    if isinstance(family, Poisson) and not targets_of(loss).any():
+    if (targets_of(loss) == family.edge).all():
         note = NO_EVENT
     if note:
         return no_estimate(loss.dim, note)
@@ -305,7 +290,7 @@ def rectifier_of(residuals: Array, loss: GLM) -> Array:
     share = loss.sample_weight / loss.sample_weight.sum()
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
-    if hasattr(loss.family, "classes"):
+    if loss.family.classifier:
         # NaN where the labels were too few to hold any out stays NaN.
         spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
@@ -322,7 +307,7 @@ def _noise(loss: GLM, w: Array, teacher: Teacher | None, power: float, inverse: 
     bend = _leverage(loss, w, inverse)
     if teacher is not None and power:
         residual = residual - power * slopes(loss.design, loss.family, w, teacher.answers)
-        if not isinstance(loss.family, Linear):
+        if not loss.family.quadratic:
             # Of the labelled rows' curvature the teacher's rows replace the share λ.
             bend = (1 - power) * bend
     scale = loss.sample_weight / np.maximum(1 - bend, 0.1)
@@ -364,7 +349,7 @@ def _blocks(rows: int, width: int) -> list[slice]:
 
 def _is_separated(loss: GLM, w: Array) -> bool:
     """Tell whether a classifier has every label right, so that larger weights fit still better."""
-    if not hasattr(loss.family, "classes"):
+    if not loss.family.classifier:
         return False
     z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
     if z.ndim == 1:

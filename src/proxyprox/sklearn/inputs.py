@@ -17,18 +17,9 @@ from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
-from proxyprox._util.validation import (
-    INSTEAD,
-    Words,
-    flag,
-    message,
-    nonnegative,
-    real_array,
-    require_finite,
-    to_plain,
-    whole,
-)
+from proxyprox._util.validation import INSTEAD, Words, message
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
 
@@ -42,32 +33,27 @@ class ProxyWarning(UserWarning):
     """The labels or the proxy's rows do not look as if they were meant that way."""
 
 
-def warn(text: str, stacklevel: int = 5) -> None:
-    """Warn in the name of the line that called the estimator."""
-    warnings.warn(text, ProxyWarning, stacklevel=stacklevel)
-
-
 # -- settings -----------------------------------------------------------------------------------
 
 
 def settings_of(estimator: Any) -> SimpleNamespace:
     """Return an estimator's parameters, checked; None in place of "auto" and "tuned"."""
     given = estimator.get_params(deep=False)
-    checked = {name: check(name, given[name]) for name, check in CHECKS.items()}
+    checked = {name: checks(name, given[name]) for name, checks in CHECKS.items()}
     return SimpleNamespace(**{**given, **checked})
 
 
-def _word_or(words: Mapping[str, Any], check: Check, name: str, value: Any) -> Any:
+def _word_or(words: Mapping[str, Any], number: Check, name: str, value: Any) -> Any:
     """Return what a word stands for, or the checked value of what is no word."""
     if not isinstance(value, str):
-        return check(name, value)
+        return number(name, value)
     if value not in words:
         raise ValueError(message(name, value, f"a number or {' or '.join(map(repr, words))}"))
     return words[value]
 
 
 def _share(name: str, value: Any) -> float:
-    if nonnegative(name, value) > 1:
+    if check.nonnegative(name, value) > 1:
         raise ValueError(message(name, value, "a number in [0, 1]"))
     return float(value)
 
@@ -76,18 +62,20 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     several = isinstance(value, Sequence) or np.ndim(value) > 0
     if several and len(value) == 0:
         raise ValueError(message(name, value, "one strength at least"))
-    return tuple(nonnegative(name, each) for each in (value if several else [value]))
+    return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
-    "n_steps": partial(_word_or, {"cv": "cv", "converged": "converged"}, partial(whole, least=0)),
-    "max_steps": whole,
+    "n_steps": partial(
+        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
+    ),
+    "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
-    "average": flag,
-    "fit_intercept": flag,
-    "warm_start": flag,
+    "average": check.flag,
+    "fit_intercept": check.flag,
+    "warm_start": check.flag,
 }
 
 
@@ -125,35 +113,31 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     Rows without a label hold some other row's where theirs is of another kind. The second is None
     for a y that is no list of labels; whoever validates it will say so.
     """
-    y = to_plain("y", y)
+    y = check.to_plain("y", y)
     values = _label_vector(y)
     if values is None:
         return y, None
-    kind = values.dtype.kind
-    if kind == "f":
-        missing = np.isnan(values)
-    else:
-        missing = np.array([kind == "O" and is_missing(value) for value in values], dtype=bool)
+    kind, numeric = values.dtype.kind, values.dtype.kind in "biuf"
+    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(
-            f"Input y contains NaN or None, in {int(missing.sum())} of {len(values)} rows. Pass "
-            "rows without a label as X_proxy; a classifier also takes them in X with "
-            "unlabelled=np.nan, while unlabelled=None takes every value for a class."
+            f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
+            "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    text = isinstance(mark, (str, bytes))
-    if text and kind in "biuf":
+    if isinstance(mark, (str, bytes)) and numeric:
         allowed = "a number or None where the labels are numbers"
         raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
-    if kind == "O":
-        marked = np.array([is_mark(value, mark) for value in values], dtype=bool)
-        return _fill_objects(values, missing, marked)
-    if mark is None or text != (kind in "UST"):
-        return y, np.ones(len(values), dtype=bool)
-    labelled = ~(missing if is_missing(mark) else missing | (values == mark))
-    if not missing.any():
+    marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
+    labelled = ~(missing | marked)
+    if kind != "O" and not missing.any():
         return y, labelled
-    return np.where(labelled, values, values[labelled][0] if labelled.any() else 0.0), labelled
+    if not labelled.any():
+        return np.zeros(len(values), dtype=int), labelled
+    known = label_array(values[labelled])
+    # A number that marks rows is kept, so that it can be asked whether it is a class.
+    filled = np.where(missing if known.dtype.kind in "biuf" else ~labelled, known[0], values)
+    return np.array(filled.tolist()), labelled
 
 
 def _label_vector(y: Any) -> Array | None:
@@ -166,31 +150,12 @@ def _label_vector(y: Any) -> Array | None:
         return None
     if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
         values = values.ravel()
-    if values.ndim != 1:
-        return None
     if values.dtype.kind == "c":
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(f"Complex data not supported: y must be real. {INSTEAD['c']}")
+    if values.ndim != 1:
+        return None
     return values if values.dtype.kind == "O" else label_array(values)
-
-
-def _fill_objects(values: Array, missing: Array, marked: Array) -> tuple[Array, Array]:
-    """Return objects as labels of one kind, and which rows have one."""
-    labelled = ~(missing | marked)
-    if not labelled.any():
-        return np.zeros(len(values), dtype=int), labelled
-    known = label_array(values[labelled])
-    filled = values.copy()
-    # A number that marks rows is kept, so that it can be asked whether it is a class.
-    filled[missing if known.dtype.kind in "biuf" else ~labelled] = known[0].item()
-    return np.array(filled.tolist()), labelled
-
-
-def may_be_class(known: Array, marked: int, labelled: int) -> bool:
-    """Tell whether −1 beside these labels may be a class of its own."""
-    if known.dtype.kind not in "biuf":
-        return False
-    return marked <= labelled or bool((known < 0).any()) or known.tolist() == [0, 1]
 
 
 def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, Any, Any]:
@@ -255,12 +220,7 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..
     >>> bool((scores > -0.8).all())
     True
     """
-    try:
-        scorer = get_scorer(scoring)
-    except ValueError as error:
-        allowed = "a scorer, or a name in sklearn.metrics.get_scorer_names()"
-        raise ValueError(message("scoring", scoring, allowed)) from error
-    return partial(_score_labelled, scorer=scorer, unlabelled=unlabelled)
+    return partial(_score_labelled, scorer=get_scorer(scoring), unlabelled=unlabelled)
 
 
 def encode_answers(family: Family, given: Array, rows: int) -> Array:
@@ -270,7 +230,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     otherwise; numbers for regressors.
     """
     shape, classes = Words(f"an array of shape {given.shape}"), getattr(family, "classes", None)
-    if given.ndim not in (1, 2) or len(given) != rows or (classes is None and given.size != rows):
+    if given.ndim > 2 or len(given) != rows or (classes is None and given.size != rows):
         raise ValueError(message("y_proxy", shape, f"one answer for each of {rows} rows"))
     if classes is None:
         try:
@@ -284,11 +244,10 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
         allowed = f"labels among {list(classes)}, or probabilities"
         raise ValueError(message("y_proxy", given[~known][0], allowed))
-    require_finite("y_proxy", given)
+    check.require_finite("y_proxy", given)
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
     if answers.shape[1] != len(classes):
-        allowed = f"one column for each of the {len(classes)} classes"
-        raise ValueError(message("y_proxy", shape, allowed))
+        raise ValueError(message("y_proxy", shape, f"one column for each class of {classes}"))
     sums = answers.sum(axis=1)
     if (answers < 0).any() or not np.allclose(sums, 1.0, atol=1e-3):
         got = Words(f"rows that sum to {np.min(sums):g} … {np.max(sums):g}")
@@ -312,7 +271,7 @@ class Labelled:
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
-    X, y = to_plain(name, X), tuple(to_plain("y", each) for each in y)
+    X, y = check.to_plain(name, X), tuple(check.to_plain("y", each) for each in y)
     options = {"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
     try:
         found = validate_data(estimator, X, *y, **options)
@@ -348,27 +307,28 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
     # A row of weight zero must not even reach a fold.
     keep = labelled & (weights > 0)
     if labelled.any() and not keep.any():
-        got = "zero for every labelled row"
-        raise ValueError(message("sample_weight", got, "positive for some labelled row"))
+        raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
     if known is None:
         own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
         return own if keep.any() else None
-    blocks = [known[0], part]
-    if any(scipy.sparse.issparse(block) for block in blocks):
-        X = scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
-    else:
-        X = np.vstack(blocks)
     y = np.concatenate([known[1], y[keep]])
     weights = np.concatenate([known[2], weights[keep]])
-    return Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+    return Labelled(stack_rows(known[0], part), y, weights, y, np.ones(len(y), dtype=bool))
+
+
+def stack_rows(*blocks: Any) -> Any:
+    """Return blocks of rows as one matrix, sparse if any of them is."""
+    if not any(scipy.sparse.issparse(block) for block in blocks):
+        return np.vstack(blocks)
+    return scipy.sparse.vstack([scipy.sparse.csr_array(block) for block in blocks], format="csr")
 
 
 def check_weights(sample_weight: Any, X: Any) -> Array:
     """Return weights of the rows, at most one where their sum might overflow."""
     if not isinstance(sample_weight, numbers.Number):
         allowed = "one weight for each row"
-        sample_weight = to_numpy(real_array("sample_weight", sample_weight, allowed))
+        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight, allowed))
     weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
@@ -376,8 +336,8 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
 
 
 TRANSFORM_BOTH = (
-    "A Pipeline transforms X only; Pipeline(..., transform_input=['X_proxy']) transforms both, "
-    "after sklearn.set_config(enable_metadata_routing=True) and with set_fit_request(X_proxy=True)."
+    "A Pipeline transforms X only; for both, set transform_input=['X_proxy'], "
+    "set_fit_request(X_proxy=True) and sklearn.set_config(enable_metadata_routing=True)."
 )
 
 
@@ -394,11 +354,8 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
     n, N = X.shape[0], X_proxy.shape[0]
     if n == N:
-        warn(
-            f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation tools would "
-            "split it along with X. Pass another number of rows, or give the unlabelled rows in X "
-            "with y = -1 and unlabelled=-1."
-        )
+        text = f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation splits both."
+        warnings.warn(f"{text} Pass another number of rows.", ProxyWarning, stacklevel=4)
     if min(n, N) < FEWEST:
         return
     (centre, spread), (other_centre, other_spread) = (
@@ -408,20 +365,16 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
     # Ten rows of one column may differ by more though they are alike.
     slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
-    found = ""
-    if not 1 / slack <= ratio <= slack:
-        found = f"the median column's spread is {ratio:.2g} times that of X"
-    elif shift > SHIFT:
-        found = f"the median column lies {shift:.2g} times its spread away"
-    if found:
-        warn(f"X_proxy does not look like X: {found}. {TRANSFORM_BOTH}")
+    if shift > SHIFT or not 1 / slack <= ratio <= slack:
+        text = (
+            f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times that "
+            f"of X, and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
+        )
+        warnings.warn(text, ProxyWarning, stacklevel=4)
 
 
 def _centre_and_spread(X: Any) -> tuple[Array, Array]:
-    """Return each column's median, and the mean distance from it of the entries that differ.
-
-    Sparse columns are taken to be zero but for a few entries, which tell the spread.
-    """
+    """Return each column's median (zero if sparse), and the mean distance of what differs."""
     sparse = scipy.sparse.issparse(X)
     centre = np.zeros(X.shape[1]) if sparse else np.median(X, axis=0)
     away = abs(X if sparse else X - centre)

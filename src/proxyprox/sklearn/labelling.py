@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import json
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import validation as check
 from proxyprox._util.digests import data_digest, text_digest
-from proxyprox._util.files import locked
+from proxyprox._util.files import LockedError, locked
 from proxyprox._util.isolation import copied_tree
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
@@ -47,7 +46,7 @@ def last_step(estimator: Any) -> Any:
 def pool_of(X: Any, estimator: Any) -> Any:
     """Return the pool as it is kept, and refuse what no fit to bought labels could use."""
     model, piped = last_step(estimator), isinstance(estimator, Pipeline)
-    # A search hands the proxy on to the model that it tries.
+    # A search hands the proxy to the model that it tries.
     if not isinstance(getattr(model, "estimator", model), ProxyGLM):
         remedy = "Put transformers before it by make_pipeline, or transform X first."
         allowed = "one of this package's estimators, or a Pipeline that ends in one"
@@ -98,10 +97,7 @@ def labels_on_error(labels: Mapping[int, Any]) -> Iterator[None]:
     except BaseException as error:
         if labels and not hasattr(error, "labels"):
             vars(error)["labels"] = dict(labels)
-            error.add_note(
-                f"The {len(labels)} labels bought so far are not lost: they are in the attribute "
-                "'labels' of the LabelBudget, by row number, and of this error."
-            )
+            error.add_note(f"The {len(labels)} labels bought so far are in this error's 'labels'.")
         raise
 
 
@@ -138,24 +134,10 @@ CRITERIA: dict[str, Criterion | None] = {
 
 def criterion_of(given: Any) -> Criterion | None:
     """Return the criterion of a name, or a user's own function."""
-    if isinstance(given, str) and given in CRITERIA:
-        return CRITERIA[given]
-    if callable(given) and not isinstance(given, type):
+    if not isinstance(given, str) and callable(given):
         check.require_takes("criterion", given, ("estimator", "X"))
         return given  # type: ignore[no-any-return]
-    allowed = f"one of {', '.join(CRITERIA)}, or a function (estimator, X) -> scores"
-    raise ValueError(message("criterion", given, allowed))
-
-
-def probabilities(scores: Array, rows: int, floor: float) -> Array:
-    """Return the chance of each row to be drawn: the scores' share, and a floor for all."""
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.shape != (rows,) or not np.isfinite(scores).all() or (scores < 0).any():
-        got = f"scores of shape {scores.shape} from {scores.min():g}"
-        raise ValueError(message("criterion", got, f"{rows} finite scores, zero or more"))
-    total = float(scores.sum())
-    uniform = np.full(rows, 1 / rows)
-    return uniform if total == 0 else (1 - floor) * scores / total + floor * uniform
+    return CRITERIA[check.one_of("criterion", given, CRITERIA)]
 
 
 # -- the journal --------------------------------------------------------------------------------
@@ -197,19 +179,20 @@ class Journal:
         self, path: Path, settings: Mapping[str, Any], take: Callable[[Entry], None]
     ) -> None:
         old = path.read_bytes() if path.is_file() else b""
-        lines: list[tuple[str, Any]] = []
+        lines: list[bytes] = []
         if old.startswith(b'{"about"'):
             # A last line without its end never counted.
-            old_lines = enumerate(old.split(b"\n")[:-1], start=1)
-            lines = [(f"line {number} of {path}", line) for number, line in old_lines]
-            path = path.with_name(f"{path.name}.sqlite")
+            lines, path = old.split(b"\n")[:-1], path.with_name(f"{path.name}.sqlite")
         self.path, self._place = path, Path(os.path.realpath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         key = os.getpid(), self._place
         if key in _OPEN:
             _OPEN[key].close()
         with ExitStack() as opened:
-            opened.enter_context(locked(path))
+            try:
+                opened.enter_context(locked(path))
+            except LockedError as error:
+                raise JournalError(f"The journal of labels {error}") from error
             path.touch()
             with self._transaction() as database:
                 self._begin(database, lines, json.loads(json.dumps(settings)), take)
@@ -220,10 +203,7 @@ class Journal:
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all or none of them; when this returns, they are on disk."""
         if _OPEN.get((os.getpid(), self._place)) is not self:
-            raise JournalError(
-                f"{self.path} is closed, or a newer LabelBudget of this process has it: use that "
-                "one, or make one with the same path."
-            )
+            raise JournalError(f"{self.path} is closed, or a newer LabelBudget has it: use that.")
         with self._transaction() as database:
             _insert(database, entries)
 
@@ -245,12 +225,8 @@ class Journal:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
-            raise JournalError(
-                f"{self.path} is not a journal of labels, is damaged, or cannot be written "
-                f"({error}): restore a copy, or choose another file."
-            ) from error
+            text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
+            raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
 
     def _begin(
         self, database: Any, lines: Any, settings: Entry, take: Callable[[Entry], None]
@@ -261,36 +237,29 @@ class Journal:
             database.execute(TABLE)
         elif tables != [("entries", TABLE)]:
             raise JournalError(f"{self.path} is not a journal of labels: choose another file.")
-        else:
-            lines = []
         if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise JournalError(f"{self.path} is damaged: restore a copy.")
-        for number, text, digest in database.execute("SELECT number, entry, digest FROM entries"):
-            lines.append((f"entry {number} of {self.path}", text))
-            if digest != text_digest(f"{number} {text}"):
-                raise JournalError(f"{lines[-1][0]} was changed or is damaged: {REMEDY}.")
-        about, *entries = [_parse(*line) for line in lines] or [{"about": settings}]
-        held = about.get("about", {})
-        differences = [
-            f"{name}: there {held.get(name)!r:.60}, now {settings.get(name)!r:.60}"
-            for name in held | settings
-            if held.get(name) != settings.get(name)
-            and (name not in ("data", "columns") or name in held.keys() & settings.keys())
-        ]
-        if differences and any("row" in entry for entry in entries):
-            raise JournalError(
-                f"{self.path} holds labels for something else ({'; '.join(differences)}): "
-                "choose another file, or repeat the settings that made it."
-            )
-        if differences:
-            # Nothing was paid for yet: other settings cost nothing.
-            database.execute("DELETE FROM entries")
-            entries = []
-        for (place, _), entry in zip(lines[1:], entries, strict=False):
-            try:
+        kept = database.execute("SELECT number, entry, digest FROM entries").fetchall()
+        if any(digest != text_digest(f"{number} {text}") for number, text, digest in kept):
+            raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
+        texts = [text for _, text, _ in kept] if tables else lines
+        entry = "the settings"
+        try:
+            about, *entries = [json.loads(text) for text in texts] or [{"about": settings}]
+            differences = _differences(about["about"], settings)
+            paid = any("row" in entry for entry in entries)
+            if differences and not paid:
+                # Nothing was paid for yet: other settings cost nothing.
+                database.execute("DELETE FROM entries")
+                entries = []
+            for entry in () if differences else entries:
                 take(entry)
-            except (ValueError, KeyError, TypeError) as error:
-                raise JournalError(f"{place} cannot be used ({error}): {REMEDY}.") from None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            text = f"{self.path} cannot be used at {entry!r:.80} ({error}): {REMEDY}."
+            raise JournalError(text) from None
+        if differences and paid:
+            text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
+            raise JournalError(f"{text}: choose another file, or repeat its settings.")
         if differences or not tables:
             _insert(database, [{"about": settings}, *entries])
 
@@ -301,19 +270,22 @@ REMEDY = "restore a copy, or remove that entry"
 _OPEN: dict[tuple[int, Path], Journal] = {}
 
 
+def _differences(there: Entry, now: Entry) -> list[str]:
+    """Return in words what differs; the data and its columns count where both have them."""
+    return [
+        f"{name}: there {there.get(name)!r:.60}, now {now.get(name)!r:.60}"
+        for name in there | now
+        if there.get(name) != now.get(name)
+        and (name not in ("data", "columns") or name in there.keys() & now.keys())
+    ]
+
+
 def _insert(database: Any, entries: Sequence[Entry]) -> None:
     (last,) = database.execute("SELECT ifnull(max(number), 0) FROM entries").fetchone()
     for number, entry in enumerate(entries, start=last + 1):
         text = json.dumps(entry, allow_nan=False)
         cells = (number, text, text_digest(f"{number} {text}"))
         database.execute("INSERT INTO entries (number, entry, digest) VALUES (?, ?, ?)", cells)
-
-
-def _parse(place: str, text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise JournalError(f"{place} cannot be read ({error}): {REMEDY}.") from None
 
 
 # -- answers ------------------------------------------------------------------------------------
@@ -329,29 +301,16 @@ def answers_of(labels: Any, estimator: Any) -> list[Any]:
     found = []
     for label in labels:
         answer = label.item() if isinstance(label, np.generic) else label
-        none = is_missing(answer) or (classifier and str(answer).strip() == "")
-        if classifier and not none and is_mark(answer, mark):
-            none = True
-            text = f"The answer {mark!r} marks a row without a label, which counts as declined. "
-            text += "If it is a class, give LabelBudget an estimator with unlabelled=None."
+        declined = is_missing(answer) or (classifier and str(answer).strip() == "")
+        if classifier and not declined and is_mark(answer, mark):
+            declined = True
+            text = f"The answer {mark!r} marks a row without a label. If not, set unlabelled=None."
             warnings.warn(text, UserWarning, stacklevel=3)
-        found.append(None if none else answer)
+        found.append(None if declined else answer)
     return found
 
 
-def label_fault(label: Any, estimator: Any, classes: Any = None) -> str | None:
-    """Return what keeps a value from being a label, in words; None if nothing does."""
-    number = isinstance(label, (bool, int, float)) and abs(label) < math.inf
-    if not is_classifier(estimator):
-        return None if number else "but a regressor needs finite numbers"
-    if not number and not isinstance(label, str):
-        return "which is neither text nor a finite number"
-    if isinstance(classes, (list, tuple)) and label not in classes:
-        return f"which is none of the classes {', '.join(map(repr, classes))}"
-    return None
-
-
-class LabelBudget:
+class LabelBudget(AbstractContextManager["LabelBudget"]):
     r"""The labels of a pool of rows, bought in batches.
 
     Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
@@ -457,28 +416,24 @@ class LabelBudget:
         self._classes = (about or {}).get("classes")
         self._journal: Journal | None = None
         if path is not None:
-            self._journal = self._open_journal(Path(path), criterion, about)
+            kind = (
+                criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
+            )
+            settings = {"rows": self.rows, "criterion": kind, "seed": self._seed}
+            settings |= {"floor": self.floor, **(about or {})}
+            if "data" not in settings:
+                settings["data"] = data_digest(self.X)
+                settings["columns"] = int(np.prod(self.X.shape[1:]))
+            self._journal = Journal(Path(path), settings, lambda entry: self._record([entry]))
         self.path = None if self._journal is None else self._journal.path
-
-    def _open_journal(self, path: Path, criterion: Any, about: Mapping[str, Any] | None) -> Journal:
-        name = criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
-        settings: Entry = {"rows": self.rows, "criterion": name, "seed": self._seed}
-        settings |= {"floor": self.floor, **(about or {})}
-        if "data" not in settings:
-            settings |= {"data": data_digest(self.X), "columns": int(np.prod(self.X.shape[1:]))}
-        return Journal(path, settings, lambda entry: self._record([entry]))
 
     def close(self) -> None:
         """Let another process have the file of answers; this object buys no more of them."""
         if self._journal is not None:
             self._journal.close()
 
-    def __enter__(self) -> LabelBudget:
-        """Return the budget, whose file another process may have when the block ends."""
-        return self
-
     def __exit__(self, *error: object) -> None:
-        """Let another process have the file of answers."""
+        """Close the file of answers."""
         self.close()
 
     # -- ask and tell -----------------------------------------------------------------------
@@ -490,10 +445,9 @@ class LabelBudget:
 
     def ask(self) -> Array:
         """Return the rows whose labels are wanted; asking again does not change them."""
-        if not self._open and self.finished is None:
+        while not self._open and self.finished is None:
             # Rows that a criterion draws again cost nothing, so a batch may come out empty.
-            while not self._open:
-                self._draw()
+            self._draw()
         # A draw made under a larger budget may leave more rows open than this one pays for.
         return np.array(self._open[: max(self.budget - self.spent, 0)], dtype=int)
 
@@ -516,14 +470,11 @@ class LabelBudget:
             allowed = f"one for each of the {len(numbers)} rows"
             raise ValueError(message("labels", f"{len(answers)} labels", allowed))
         known = self.labels.keys() | self.declined | set(self._open)
-        strange = [row for row in numbers if row not in known]
-        if strange:
+        if strange := [row for row in numbers if row not in known]:
             allowed = f"rows that were asked for, {self._open[:8]}"
             raise ValueError(message("rows", strange[0], allowed))
-        entries = [
-            {"row": row, "label": label} for row, label in zip(numbers, answers, strict=True)
-        ]
-        self._record(entries)
+        pairs = zip(numbers, answers, strict=True)
+        self._record([{"row": row, "label": label} for row, label in pairs])
 
     @property
     def finished(self) -> str | None:
@@ -534,14 +485,12 @@ class LabelBudget:
             return None
         if self.spent + len(self.declined) >= self.rows:
             return f"All {self.rows} rows have been asked for (the budget was {self._wanted})."
-        if self.least_gain is not None and self.spent:
-            gain = self.expected_gain()
-            if gain < self.least_gain:
-                return (
-                    f"Another {self.ahead} labels are expected to lower the loss by {gain:.2g}, "
-                    f"less than {self.least_gain:.2g}."
-                )
-        return None
+        if self.least_gain is None or not self.spent or self.expected_gain() >= self.least_gain:
+            return None
+        return (
+            f"Another {self.ahead} labels are expected to lower the loss by "
+            f"{self.expected_gain():.2g}, less than {self.least_gain:.2g}."
+        )
 
     def run(self, oracle: Callable[[Array], Any]) -> Any:
         """Buy labels from a function until finished, and return the fitted estimator.
@@ -551,8 +500,6 @@ class LabelBudget:
         oracle : callable
             Returns the labels of an array of row numbers.
         """
-        if not callable(oracle):
-            raise TypeError(message("oracle", oracle, "a function of an array of row numbers"))
         check.require_takes("oracle", oracle, ("rows",))
         with labels_on_error(self.labels):
             while self.finished is None:
@@ -612,12 +559,20 @@ class LabelBudget:
         self._record([{"draw": rows.tolist(), "weights": weights.tolist()}])
 
     def _chances(self, criterion: Criterion) -> Array:
+        """Return the chance of each row to be drawn: the scores' share, and a floor for all."""
+        uniform = np.full(self.rows, 1 / self.rows)
         try:
             model = self.fit()
         except ValueError:
-            return np.full(self.rows, 1 / self.rows)
+            # Labels of one class only.
+            return uniform
         X = self.X if criterion in CRITERIA.values() else copied_tree(self.X)
-        return probabilities(criterion(model, X), self.rows, self.floor)
+        scores = np.asarray(criterion(model, X), dtype=np.float64)
+        if scores.shape != (self.rows,) or not np.isfinite(scores).all() or (scores < 0).any():
+            got = f"scores of shape {scores.shape} from {scores.min():g}"
+            raise ValueError(message("criterion", got, f"{self.rows} finite scores, zero or more"))
+        total = float(scores.sum())
+        return uniform if total == 0 else (1 - self.floor) * scores / total + self.floor * uniform
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
@@ -635,14 +590,20 @@ class LabelBudget:
             if rows.shape != weights.shape or not in_pool.all() or not (weights > 0).all():
                 raise ValueError(f"a draw needs rows from 0 to {self.rows - 1} with a weight each")
             return
-        row, label = entry["row"], entry["label"]
+        row, label, among = entry["row"], entry["label"], ""
         if row not in range(self.rows) or not self.weights[int(row)]:
             raise ValueError(f"row {row!r:.60} was never drawn")
-        fault = label_fault(label, last_step(self.estimator), self._classes)
-        if label is not None and fault is not None:
-            raise ValueError(
-                f"labels has {label!r:.60}, {fault}. Answer None if there is no label."
-            )
+        kind = "text or finite numbers"
+        fits = isinstance(label, (bool, int, float)) and abs(label) < math.inf
+        if not is_classifier(last_step(self.estimator)):
+            kind = "numbers: a regressor needs finite numbers"
+        elif isinstance(self._classes, (list, tuple)):
+            fits, among = label in self._classes, f" of the classes {self._classes}"
+        else:
+            fits = fits or isinstance(label, str)
+        if label is not None and not fits:
+            remedy = "Answer None if there is no label."
+            raise ValueError(message("labels", label, f"{kind}{among}", remedy))
 
     def _count(self, entry: Entry) -> None:
         if "draw" in entry:
