@@ -18,16 +18,16 @@ from proxyprox._util.signals import critical, ending_signals, raise_if_ending, s
 from proxyprox._util.validation import flag, message, require_takes, whole
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD
-from proxyprox.oracles import Query, Step, answered
+from proxyprox.oracles import Query, Step, answer_query
 from proxyprox.outcome import judged
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import DEFAULT_METHOD, planned, require_accounts
+from proxyprox.setup import DEFAULT_METHOD, planned_steps, require_countable
 from proxyprox.stopping import Criterion
-from proxyprox.subproblem import NonFiniteError
 
 
 @contextlib.contextmanager
@@ -163,10 +163,10 @@ def minimize(
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     method = DEFAULT_METHOD if method is None else method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
-    require_accounts(problem, method, limits)
+    require_countable(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
-        expected_steps=planned(steps, limits, method),
+        expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
     driven: Driven = run
     if safeguard:
@@ -257,10 +257,10 @@ def _loop(
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
                 with finish_first():
-                    return run.unjudged(Status.BUDGET_SPENT, f"Limit: {spent}.")
+                    return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
         try:
-            gradients, halves = answered(objective, query)
+            gradients, halves = answer_query(objective, query)
         except Exception as error:
             raise _ObjectiveError from error
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
@@ -271,7 +271,7 @@ def _loop(
                 step = run.tell(gradients, halves=halves)
             except NonFiniteError as error:
                 detail = f"That was outer step {run.steps}."
-                return run.unjudged(error.status or Status.DIVERGED, detail)
+                return run.result_before_verdict(error.status or Status.DIVERGED, detail)
             if saver is not None and saver.due(run.steps):
                 _save(saver, run)
             advance(run)
@@ -282,9 +282,9 @@ def _loop(
                 finished = True
             if finished:
                 with finish_first():
-                    return run.unjudged(Status.STOPPED_BY_CALLBACK)
+                    return run.result_before_verdict(Status.STOPPED_BY_CALLBACK)
     with finish_first():
-        return run.unjudged(Status.STEPS_DONE)
+        return run.result_before_verdict(Status.STEPS_DONE)
 
 
 def _ask(run: Driven) -> Query:
@@ -301,7 +301,7 @@ class _ObjectiveError(Exception):
 def _save(saver: Checkpoint, run: Driven) -> None:
     """Save a run that is whole, and let no signal cut the writing short."""
     with critical():
-        run.settle()
+        run.undo_broken_step()
         saver.save(run)
 
 
@@ -331,7 +331,7 @@ def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
         f"The {run.steps} finished steps are in this error's result.{saved}",
-        run.unjudged(Status.INTERRUPTED),
+        run.result_before_verdict(Status.INTERRUPTED),
     )
 
 

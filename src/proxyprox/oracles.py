@@ -13,10 +13,10 @@ import numpy as np
 from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 KEPT = 3
 """Gradients remembered: the centre, the start and the point just reached."""
@@ -59,13 +59,13 @@ class MeteredProxy:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            sampled = checked_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
+            sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
             return self._looked_at(w, sampled)
         known = self.known(w)
         if known is not None:
             return known
         self.ledger.proxy_gradients += 1
-        gradient = checked_gradient("the proxy's gradient", self.proxy.gradient(w), w)
+        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
         self.remember(w, gradient)
         return self._looked_at(w, gradient)
 
@@ -111,7 +111,7 @@ class MeteredProxy:
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        return checked_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        return as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
 
     def _hessian(self, w: Vector) -> Matrix:
         self.ledger.proxy_hessians += 1
@@ -126,10 +126,10 @@ class MeteredProxy:
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        return checked_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
+        return as_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
 
 
-def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
+def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
     if type(gradient) is not type(w):
         got = Words(f"a {type(gradient).__name__}")
@@ -145,7 +145,7 @@ def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def reported_value(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
+def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
     """Return the loss at a point for a report; None where it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``.
@@ -182,14 +182,14 @@ class Query:
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copied(point) for point in self.points)
-        return Query(self.handed(self.batch), points, copied_tree(self.halves), self.exact)
+        return Query(self.batch_for_user(self.batch), points, copied_tree(self.halves), self.exact)
 
     @property
     def purchase(self) -> Purchase:
         """What answering it costs."""
         return Purchase(self.batch, len(self.points), 1, self.exact)
 
-    def handed(self, batch: Any) -> Any:
+    def batch_for_user(self, batch: Any) -> Any:
         """Return a batch for user code; the batch of everything is the user's own already."""
         return batch if self.exact else copied_tree(batch)
 
@@ -225,12 +225,12 @@ class Step:
     note: str = ""
 
 
-def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
+def answer_query(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
     """Return the answers and, where the batch came in two halves, those of the halves."""
     objective = isolated(objective)
 
     def gradient(w: Vector, batch: Any) -> Vector:
-        return objective.gradient(w, query.handed(batch))
+        return objective.gradient(w, query.batch_for_user(batch))
 
     point, *others = query.points
     if query.halves is not None:
@@ -241,7 +241,9 @@ def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, 
     return [gradient(w, query.batch) for w in query.points], None
 
 
-def received(objective: Any, query: Query, gradients: Any, observations: Any) -> tuple[Vector, ...]:
+def check_answers(
+    objective: Any, query: Query, gradients: Any, observations: Any
+) -> tuple[Vector, ...]:
     """Return the gradients told for a query, checked; observations are turned into gradients."""
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
@@ -252,7 +254,7 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
                 f"observations need an objective with gradient_from(w, batch, observations), "
                 f"but {type(objective).__name__} has none. Tell gradients."
             )
-        gradients = [turn(w, query.handed(query.batch), observations) for w in query.points]
+        gradients = [turn(w, query.batch_for_user(query.batch), observations) for w in query.points]
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
@@ -260,12 +262,12 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
     return tuple(
-        copied(checked_gradient("the target's gradient", answer, point))
+        copied(as_gradient("the target's gradient", answer, point))
         for answer, point in zip(gradients, query.points, strict=True)
     )
 
 
-def subproblem_copied(phi: Subproblem | None) -> Subproblem | None:
+def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
         return None
@@ -273,7 +275,7 @@ def subproblem_copied(phi: Subproblem | None) -> Subproblem | None:
     return Subproblem(phi.proxy.twin(), linear, centre, phi.eta, phi.penalty)
 
 
-def recorded(
+def step_record(
     k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
@@ -297,7 +299,7 @@ def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | N
     if halves is None:
         return None, None
     point = query.points[0]
-    first, second = (checked_gradient("a half's gradient", half, point) for half in halves)
+    first, second = (as_gradient("a half's gradient", half, point) for half in halves)
     gap = (first - second) / 2
     return square(norm(gap)), gap
 

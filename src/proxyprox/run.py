@@ -20,26 +20,26 @@ from proxyprox._util.isolation import copied_tree, is_ours, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, Request
 from proxyprox.oracles import (
     MeteredProxy,
     Query,
     Step,
-    checked_gradient,
+    as_gradient,
+    check_answers,
+    copy_subproblem,
     noise,
     price,
-    received,
-    recorded,
-    reported_value,
-    subproblem_copied,
+    step_record,
+    value_for_report,
 )
 from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
-from proxyprox.setup import DEFAULT_METHOD, admit, require_problem, starting_point
+from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, starting_point
 from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 ROW = 5
 """Such steps in a row, at the end of a run, that are no accident."""
@@ -157,7 +157,7 @@ class Run:
         expected_steps: int | None = None,
     ) -> None:
         method = DEFAULT_METHOD if method is None else method
-        parts = admit(problem, w0, method, inner, stop, averaging, expected_steps)
+        parts = complete_parts(problem, w0, method, inner, stop, averaging, expected_steps)
         self.problem = problem
         self.method = method
         self.inner = parts.inner
@@ -225,7 +225,7 @@ class Run:
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
-        self.settle()
+        self.undo_broken_step()
         if self._pending is None:
             before = self.snapshot()
             try:
@@ -235,7 +235,7 @@ class Run:
                 self.open(batch, request)
             except BaseException:
                 self._broken_off = before
-                self.settle()
+                self.undo_broken_step()
                 raise
             assert self._pending is not None
         return self._pending.copied()
@@ -278,11 +278,11 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
-        self.settle()
+        self.undo_broken_step()
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
-        told = received(self.problem.objective, query, gradients, observations)
+        told = check_answers(self.problem.objective, query, gradients, observations)
         level, half_gap = noise(query, halves) if self.step_size.measures else (None, None)
         answers = Answers(told, query.batch, level, half_gap)
         self.ledger.add(self.price(query))
@@ -292,9 +292,9 @@ class Run:
             with np.errstate(over="ignore", invalid="ignore"):
                 step = self._take_step(query, answers, begun)
         except BaseException:
-            # Noted first: should an interrupt cut settle() short, the next access finishes it.
+            # Noted first: if an interrupt cuts the undoing short, the next access finishes it.
             self._broken_off = before
-            self.settle()
+            self.undo_broken_step()
             raise
         return step
 
@@ -317,7 +317,7 @@ class Run:
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
         k = state.k - 1
-        record = recorded(k, eta, self._solved, self.ledger)
+        record = step_record(k, eta, self._solved, self.ledger)
         path = copy.copy(self._path)
         if path is not None:
             exact = query.batch is None or query.exact
@@ -334,7 +334,7 @@ class Run:
         phi = None if self._solved is None else self._solved[0]
         gradients = tuple(copied(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
-        return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
+        return Step(record, copied(state.w), self.w, gradients, copy_subproblem(phi), ledger)
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -346,11 +346,11 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return by_gradients(self.unjudged(status, detail))
+        return by_gradients(self.result_before_verdict(status, detail))
 
-    def unjudged(self, status: Status, detail: str = "") -> Result:
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
-        self.settle()
+        self.undo_broken_step()
         if status.success and self.steps and self.faults.stuck(self.steps):
             detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
@@ -417,7 +417,7 @@ class Run:
         >>> other.steps, bool((other.ask().batch == run.ask().batch).all())
         (1, True)
         """
-        self.settle()
+        self.undo_broken_step()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
         known = self._proxy.snapshot()
@@ -644,7 +644,7 @@ class Run:
             oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
-                lambda: reported_value(self.problem, self._w0),
+                lambda: value_for_report(self.problem, self._w0),
                 oracle.gradient if self.method.uses_proxy else None,
             )  # fmt: skip
             if self._identity["slope"] is None:
@@ -702,12 +702,12 @@ class Run:
             remedy = "Give the method an eta, or pass one to step.solve."
             raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
         # NumPy would broadcast a user's correction of another shape.
-        checked_gradient("the correction's estimate", linear, centre)
+        as_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
         ours = is_ours(self.inner)
-        given = phi if ours else subproblem_copied(phi)
+        given = phi if ours else copy_subproblem(phi)
         start = centre if ours else copied(centre)
         try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
@@ -756,7 +756,7 @@ class Run:
             raise TypeError(message(name, state, "an object with w and k"))
         if state.k != k + 1:
             raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
-        checked_gradient(f"w in {name}", state.w, self._w0)
+        as_gradient(f"w in {name}", state.w, self._w0)
 
     def snapshot(self) -> Snapshot:
         """Return what a step may change, for :meth:`return_to`."""
@@ -775,7 +775,7 @@ class Run:
         before.bits.state = before.randomness
         self._broken_off = None
 
-    def settle(self) -> None:
+    def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, so that the run is as it was before it."""
         if self._broken_off is not None:
             with critical():

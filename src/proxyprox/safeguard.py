@@ -38,12 +38,12 @@ from proxyprox._util.arrays import Vector, dot, dtype_name, norm
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
-from proxyprox.oracles import Purchase, Query, Step, answered, price
+from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Ledger, Result, Status, counted
 from proxyprox.run import Run, Snapshot
-from proxyprox.subproblem import NonFiniteError
 
 CLEAR = 3.0
 """Standard errors by which an arm must trail to be dropped before the end."""
@@ -378,13 +378,13 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        self.settle()
+        self.undo_broken_step()
         before = self._snapshot()
         try:
             step, note = self._take_steps(gradients, halves)
         except BaseException:
             self._broken_off = before
-            self.settle()
+            self.undo_broken_step()
             raise
         if note:
             LOG.warning(note)
@@ -418,21 +418,23 @@ class SafeguardedRun:
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note), note
 
-    def unjudged(self, status: Status, detail: str = "") -> Result:
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        self.settle()
+        self.undo_broken_step()
         before = self._snapshot()
         try:
             return self._choose_answer(status, detail)
         except BaseException:
             # The last comparisons draw batches, which a resumed run must draw again.
             self._broken_off = before
-            self.settle()
+            self.undo_broken_step()
             raise
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
-            return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
+            return replace(
+                self._leader.result_before_verdict(status, detail), ledger=copy.copy(self.ledger)
+            )
         held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
@@ -446,7 +448,7 @@ class SafeguardedRun:
             chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
         best = self._sgd if chosen == "SGD" else self._proxy
         assert best is not None
-        answer = best.unjudged(status, detail)
+        answer = best.result_before_verdict(status, detail)
         fitted = minimiser_on_rows(
             self.problem.objective, self._batches, answer.w, self.problem.penalty
         )
@@ -469,7 +471,7 @@ class SafeguardedRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
-        self.settle()
+        self.undo_broken_step()
         # The rival is about the same problem: its data need not be looked at again.
         rival = None if self._sgd is None else self._sgd.state_dict(problem=False)
         return {
@@ -523,14 +525,14 @@ class SafeguardedRun:
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
         self._broken_off = None
 
-    def settle(self) -> None:
+    def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""
         if self._broken_off is not None:
             with critical():
                 self._return_to(self._broken_off)
         for run in (self._proxy, self._sgd):
             if run is not None:
-                run.settle()
+                run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
@@ -563,7 +565,7 @@ class SafeguardedRun:
             self._sgd.open(batch)
         query = self._sgd.ask()
         self._charge(query, samples=not self._repeatable)
-        gradients, halves = answered(self.problem.objective, query)
+        gradients, halves = answer_query(self.problem.objective, query)
         try:
             return self._sgd.tell(gradients, halves=halves)
         except NonFiniteError:
@@ -673,7 +675,7 @@ class SafeguardedRun:
 
     def _answers(self, query: Query) -> list[Vector]:
         self._charge(query, samples=False)
-        return answered(self.problem.objective, query)[0]
+        return answer_query(self.problem.objective, query)[0]
 
     def _verdict(self, chosen: str) -> str:
         return verdict(chosen, self._dropped_at, self._reason, compared=bool(self._checks))

@@ -30,7 +30,7 @@ class Parts(NamedTuple):
     why_stop: str
 
 
-def admit(
+def complete_parts(
     problem: Problem,
     w0: Vector | None,
     method: Any,
@@ -201,7 +201,7 @@ def _choose_stop(
     return SDane(), " (the default: neither μ nor the number of steps is known)"
 
 
-def require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
+def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     """Refuse a limit on what is never counted in this run: it would not end it."""
     objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
     free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
@@ -223,7 +223,7 @@ def require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
 
-def planned(steps: int | None, limits: Budget | None, method: Any) -> int | None:
+def planned_steps(steps: int | None, limits: Budget | None, method: Any) -> int | None:
     """Return how many outer steps a run will take, if its limits tell."""
     if steps is not None or limits is None or limits.target_gradients is None:
         return steps

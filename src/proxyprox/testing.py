@@ -22,14 +22,13 @@ from proxyprox._util.arrays import Vector, copied, from_numpy, norm, to_numpy
 from proxyprox._util.isolation import copied_tree
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
-from proxyprox.inner.base import needs_of
+from proxyprox.inner.base import Subproblem, needs_of
 from proxyprox.methods import Method
-from proxyprox.oracles import answered
+from proxyprox.oracles import answer_query
 from proxyprox.penalties import L1
 from proxyprox.problems import Problem, Quadratic, logistic_regression
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
-from proxyprox.subproblem import Subproblem
 
 __all__ = [
     "ContractError",
@@ -144,7 +143,7 @@ def _naming(name: str) -> Iterator[None]:
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
     """Answer so many questions of a run from its objective."""
     for _ in range(count):
-        gradients, halves = answered(run.problem.objective, run.ask())
+        gradients, halves = answer_query(run.problem.objective, run.ask())
         yield run.tell(gradients, halves=halves)
 
 

@@ -15,11 +15,11 @@ from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Vis
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
 from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
-from proxyprox.oracles import MeteredProxy, reported_value
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
 from proxyprox.setup import require_problem, starting_point
-from proxyprox.subproblem import NonFiniteError
 
 __all__ = ["audit"]
 
@@ -258,7 +258,7 @@ def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
     if not visit.target.values[-1] > 0:
         fault = "the target curves downwards, or not at all, in every direction: it has no minimum"
         return f"{NO_VERDICT} {fault}. {check}"
-    first, last = reported_value(problem, start), reported_value(problem, visit.w)
+    first, last = value_for_report(problem, start), value_for_report(problem, visit.w)
     if first is None or last is None or not math.isfinite(first) or first == 0:
         return ""
     if math.isfinite(last) and last - first <= FAR * abs(first):

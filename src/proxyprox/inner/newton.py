@@ -22,9 +22,17 @@ from proxyprox._util.arrays import (
     solve_positive,
     zeros_like,
 )
-from proxyprox.inner.base import InnerResult, Memory, Point, Solver, damped_step, descend
+from proxyprox.inner.base import (
+    InnerResult,
+    Memory,
+    NonFiniteError,
+    Point,
+    Solver,
+    Subproblem,
+    damped_step,
+    descend,
+)
 from proxyprox.stopping import Criterion
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,9 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, dot, norm, same_point, square
 from proxyprox._util.validation import message, positive
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, Solve, StepSize
-from proxyprox.subproblem import NonFiniteError
 
 GROW = 2.0
 REACH = 1.2

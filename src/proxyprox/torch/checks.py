@@ -23,8 +23,8 @@ from proxyprox._util.validation import (
     positive,
     whole,
 )
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
-from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
 PARENTHESES = "Add parentheses to make an instance."
