@@ -58,8 +58,8 @@ def progress_bar(
         yield advance
 
 
+# What the loop drives: a run, alone or with its rivals.
 Driven = Run | SafeguardedRun
-"""What the loop drives: a run, alone or with its rivals."""
 
 
 class OracleError(RuntimeError):

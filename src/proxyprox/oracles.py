@@ -18,8 +18,8 @@ from proxyprox.problems import Problem
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
+# Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
-"""Gradients remembered: the centre, the start and the point just reached."""
 
 
 class MeteredProxy:

@@ -41,8 +41,8 @@ from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, sta
 from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
 
+# Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
-"""Such steps in a row, at the end of a run, that are no accident."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Faults:
 
 
 PARTS = ("method", "inner", "stop", "averaging")
+# The default rules of which the number of steps planned decides.
 PLANNED = (Convex, SDane)
-"""The default rules of which the number of steps planned decides."""
 
 
+# What questions and steps assign in a run, besides what they append to.
 CHANGED = (
     "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
 )  # fmt: skip
-"""What questions and steps assign in a run, besides what they append to."""
 
 
 class Snapshot(NamedTuple):

@@ -45,8 +45,8 @@ from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Ledger, Result, Status, counted
 from proxyprox.run import Run, Snapshot
 
+# Standard errors by which an arm must trail to be dropped before the end.
 CLEAR = 3.0
-"""Standard errors by which an arm must trail to be dropped before the end."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool)
     }[chosen]
 
 
+# Gauss–Legendre nodes on [0, 1]; both weigh one half.
 NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
-"""Gauss–Legendre nodes on [0, 1]; both weigh one half."""
 
+# Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype.
 ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-"""Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype."""
 
 
 def held_out_gap(
@@ -198,23 +198,23 @@ def minimiser_on_rows(
         return None
 
 
+# Held-out batches of a comparison where nothing is short.
 FEWEST = 8
-"""Held-out batches of a comparison where nothing is short."""
 
+# Held-out batches without which there is no standard error.
 LEAST = 2
-"""Held-out batches without which there is no standard error."""
 
 SHARE = 0.1
+# Comparisons that the share must pay for in a typical run: two on the way, one at the end.
 SETS = 3
-"""Comparisons that the share must pay for in a typical run: two on the way, one at the end."""
 
+# What is known before it is spent, and its name in messages.
 NAMES = {
     "target_gradients": "target gradients",
     "target_samples": "target samples",
     "cost": "units of cost",
     "epsilon": "of epsilon",
 }
-"""What is known before it is spent, and its name in messages."""
 
 
 def comparisons(batch: Any, points: int, count: int) -> Purchase:
@@ -301,11 +301,11 @@ FIRST_CHECK = 20
 NAN = math.nan
 
 
+# What a step may assign, besides what it appends.
 _CHANGED = (
     "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
     "_last_check", "_next_check", "_clear_wins",
 )  # fmt: skip
-"""What a step may assign, besides what it appends."""
 
 
 class _Snapshot(NamedTuple):

@@ -64,6 +64,7 @@ def require_problem(problem: Any) -> None:
         raise TypeError(message("problem", problem, "a Problem", remedy))
 
 
+# How the parts of a problem are called.
 CALLS = {
     "objective": {
         "sample": ("rng",), "gradient": ("w", "batch"), "value": ("w",), "samples": ("batch",),
@@ -75,7 +76,6 @@ CALLS = {
     },
     "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
 }  # fmt: skip
-"""How the parts of a problem are called."""
 
 
 def _check_signatures(problem: Problem) -> None:
@@ -86,8 +86,8 @@ def _check_signatures(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
+# The method of those who name none.
 DEFAULT_METHOD = ProxyProx(eta="auto")
-"""The method of those who name none."""
 
 
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:

@@ -38,8 +38,8 @@ __all__ = [
     "check_proxy",
 ]
 
+# Relative differences above this are not rounding, in float64.
 ROUNDING = 1e-7
-"""Relative differences above this are not rounding, in float64."""
 
 
 class ContractError(AssertionError):

@@ -123,8 +123,8 @@ class Subproblem:
         )
 
 
+# What a solver keeps from one outer step to the next: arrays and numbers, saved with the run.
 Memory = dict[str, Any]
-"""What a solver keeps from one outer step to the next: arrays and numbers, saved with the run."""
 
 
 class InnerResult(NamedTuple):

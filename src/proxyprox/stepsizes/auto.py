@@ -89,60 +89,60 @@ from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, S
 
 GROW = 2.0
 REACH = 1.2
+# The factor of the noise limit where r could not be measured and 1 stands for it.
 BLIND_REACH = 2.0
-"""The factor of the noise limit where r could not be measured and 1 stands for it."""
 
+# Averages of iterates, noise and gradients have weights ``k³``: recent ones count most.
 POWER = 3
-"""Averages of iterates, noise and gradients have weights ``k³``: recent ones count most."""
 
+# Weights ``k¹⁵``: the mean of about the last sixteenth of the run.
 SHORT = 15
-"""Weights ``k¹⁵``: the mean of about the last sixteenth of the run."""
 
+# η beyond which the quadratic term is lost in rounding.
 LARGEST = 2.0**40
-"""η beyond which the quadratic term is lost in rounding."""
 
+# A step that leads so many times beyond all that was seen has a nearly singular subproblem.
 FARTHEST = 10.0
-"""A step that leads so many times beyond all that was seen has a nearly singular subproblem."""
 
+# Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales.
 PROBE = 1e-4
-"""Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales."""
 
+# How much longer than the probe the second step without a proxy may be: where the loss is nearly
+# linear, its curvature says nothing.
 JUMP = 1024.0
-"""How much longer than the probe the second step without a proxy may be: where the loss is nearly
-linear, its curvature says nothing."""
 
 EVERY_STEP = 20
+# Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients.
 THEN_EVERY = 10
-"""Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients."""
 
+# Shorter steps tried where a subproblem has no finite solution.
 TRIES = 20
-"""Shorter steps tried where a subproblem has no finite solution."""
 
+# Weight of the newest batch in the noise level used for weighing gradients.
 RECENT_NOISE = 0.1
-"""Weight of the newest batch in the noise level used for weighing gradients."""
 
+# Weight of the past in the running mean of curvatures.
 FORGET = 0.8
-"""Weight of the past in the running mean of curvatures."""
 
+# How fast the largest curvature seen is forgotten.
 FADE = 0.9
-"""How fast the largest curvature seen is forgotten."""
 
+# Weight of the newest measurement of r, once there are four.
 RECENT_DAMPING = 0.25
-"""Weight of the newest measurement of r, once there are four."""
 
 LEAST_DAMPING = 1e-12
 
+# r is measured four times while the number of steps doubles: it changes slowly.
 PER_OCTAVE = 4
-"""r is measured four times while the number of steps doubles: it changes slowly."""
 
+# The newest of k differences weighs at least 3/(k + 3).
 LEAST_GAIN = 3
-"""The newest of k differences weighs at least 3/(k + 3)."""
 
+# How much longer steps may be while the average is shown to lag behind the iterates.
 LAGGING = 2.0
-"""How much longer steps may be while the average is shown to lag behind the iterates."""
 
+# Distances beyond so many times the lower bound are not believed.
 TRUST = 6.0
-"""Distances beyond so many times the lower bound are not believed."""
 
 
 @dataclass

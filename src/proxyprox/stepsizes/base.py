@@ -176,5 +176,5 @@ class Schedule(StepSize):
         )
 
 
+# A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``.
 Eta = float | Callable[[int], float] | StepSize | str
-"""A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``."""
