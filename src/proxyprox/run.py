@@ -10,35 +10,24 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from proxyprox import checkpoint
+from proxyprox import checkpoint, oracles
 from proxyprox._util.arrays import Vector, all_finite, copied, norm, same_point
 from proxyprox._util.isolation import copied_tree, is_ours, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, Request
-from proxyprox.oracles import (
-    MeteredProxy,
-    Query,
-    Step,
-    as_gradient,
-    check_answers,
-    copy_subproblem,
-    noise,
-    price,
-    step_record,
-    value_for_report,
-)
+from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
 from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, starting_point
-from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
+from proxyprox.stepsizes.base import Observation
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
@@ -77,12 +66,6 @@ class Faults:
         often = f"{len(self.blocked):,} of {counted(steps, 'step')}"
         return f"That was so in {often}; in the last of them {self.words}."
 
-    def require_valid(self, steps: int) -> None:
-        """Refuse what is not a list of some of so many steps."""
-        whole = all(type(k) is int and 0 <= k < steps for k in self.blocked)
-        if not whole or sorted(set(self.blocked)) != list(self.blocked):
-            raise ValueError("the blocked steps are not a list of steps")
-
 
 PARTS = ("method", "inner", "stop", "averaging")
 # The default rules of which the number of steps planned decides.
@@ -93,17 +76,6 @@ PLANNED = (Convex, SDane)
 CHANGED = (
     "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
 )  # fmt: skip
-
-
-class Snapshot(NamedTuple):
-    """A run at one moment, without its ledger: what was paid stays paid."""
-
-    values: dict[str, Any]
-    steps: int
-    memory: dict[str, Any]
-    known: list[tuple[Vector, Vector]]
-    bits: Any
-    randomness: Any
 
 
 class Run:
@@ -157,18 +129,16 @@ class Run:
         expected_steps: int | None = None,
     ) -> None:
         method = DEFAULT_METHOD if method is None else method
-        parts = complete_parts(problem, w0, method, inner, stop, averaging, expected_steps)
-        self.problem = problem
-        self.method = method
-        self.inner = parts.inner
-        self.stop = parts.stop
+        self._w0, self.inner, self.stop, self._why_inner, self._why_stop = complete_parts(
+            problem, w0, method, inner, stop, averaging, expected_steps
+        )
+        self.problem, self.method = problem, method
         self.step_size = method.step_size
         self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
         self.faults = Faults()
         self._path: GradientPath | None = GradientPath()
-        self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
         self._proxy = MeteredProxy(
@@ -176,14 +146,11 @@ class Run:
             Ledger() if isinstance(proxy, Zero) else self.ledger,
             by_content=not (is_ours(method) and is_ours(self.inner)),
         )
-        self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
+        self._state = method.init(self._start_for(method), problem)
         self._step_size_state = self.step_size.init(
-            parts.w0 if is_ours(self.step_size) else copied(parts.w0),
-            problem,
-            uses_proxy=method.uses_proxy,
+            self._start_for(self.step_size), problem, uses_proxy=method.uses_proxy
         )
         self._rng = generator(rng)
-        self._w0 = parts.w0
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
         self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
@@ -194,7 +161,11 @@ class Run:
         self._request: Request | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._unsolved = False
-        self._broken_off: Snapshot | None = None
+        self._undo: Callable[[], None] | None = None
+
+    def _start_for(self, part: Any) -> Vector:
+        """Return w0 for a part, which may write into it if it is a user's."""
+        return self._w0 if is_ours(part) else copied(self._w0)
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -227,14 +198,14 @@ class Run:
         """Return the question that is open, a copy; asking again does not change it."""
         self.undo_broken_step()
         if self._pending is None:
-            before = self.snapshot()
+            undo = self.make_undo()
             try:
                 request, objective = self._next_request(), self.problem.objective
                 everything = request.everything
                 batch = objective.everything() if everything else objective.sample(self._rng)
                 self.open(batch, request)
             except BaseException:
-                self._broken_off = before
+                self._undo = undo
                 self.undo_broken_step()
                 raise
             assert self._pending is not None
@@ -282,21 +253,20 @@ class Run:
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
-        told = check_answers(self.problem.objective, query, gradients, observations)
-        level, half_gap = noise(query, halves) if self.step_size.measures else (None, None)
+        told = oracles.check_answers(self.problem.objective, query, gradients, observations)
+        level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
         answers = Answers(told, query.batch, level, half_gap)
         self.ledger.add(self.price(query))
-        before = self.snapshot()
+        undo = self.make_undo()
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
-                step = self._take_step(query, answers, begun)
+                return self._take_step(query, answers, begun)
         except BaseException:
             # Noted first: if an interrupt cuts the undoing short, the next access finishes it.
-            self._broken_off = before
+            self._undo = undo
             self.undo_broken_step()
             raise
-        return step
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
@@ -317,15 +287,16 @@ class Run:
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
         k = state.k - 1
-        record = step_record(k, eta, self._solved, self.ledger)
+        record = oracles.step_record(k, eta, self._solved, self.ledger)
         path = copy.copy(self._path)
         if path is not None:
             exact = query.batch is None or query.exact
             gradient = answers.gradients[0]
             path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
-        solved = True if self._solved is None else self._solved[2](self._solved[1])
-        held = solved if record.held is None else record.held
-        if self._proxy.fault is not None and (self._unsolved or not held):
+        met = self._solved is None or self._solved[2](self._solved[1])
+        if self._proxy.fault is not None and (
+            self._unsolved or not (met if record.held is None else record.held)
+        ):
             self.faults = self.faults.add(k, self._proxy.fault, self._state.w)
         self._path = path
         self._state, self._step_size_state = state, step_size_state
@@ -334,7 +305,9 @@ class Run:
         phi = None if self._solved is None else self._solved[0]
         gradients = tuple(copied(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
-        return Step(record, copied(state.w), self.w, gradients, copy_subproblem(phi), ledger)
+        return Step(
+            record, copied(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
+        )
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -602,7 +575,9 @@ class Run:
         rng = checkpoint.restored_rng(tree["rng"], self._rng)
         faults = tree["faults"]
         checkpoint.conform("faults", faults, Faults())
-        faults.require_valid(state.k)
+        steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
+        if sorted(steps) != list(faults.blocked):
+            raise ValueError("the blocked steps are not a list of steps")
         path = GradientPath.from_tree(arrays["path"], like, state.k)
 
         def commit() -> None:
@@ -613,7 +588,7 @@ class Run:
             self._memory.update(arrays["memory"])
             self._proxy.rewind(known)
             self._rng, self.faults, self.trace = rng, faults, Trace(rows)
-            self._path, self._broken_off = path, None
+            self._path, self._undo = path, None
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
             self._pending = self._request = None
@@ -644,7 +619,7 @@ class Run:
             oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
-                lambda: value_for_report(self.problem, self._w0),
+                lambda: oracles.value_for_report(self.problem, self._w0),
                 oracle.gradient if self.method.uses_proxy else None,
             )  # fmt: skip
             if self._identity["slope"] is None:
@@ -695,19 +670,19 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return price(self.problem.objective, self.ledger, [query.purchase])
+        return oracles.price(self.problem.objective, self.ledger, [query.purchase])
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         if not eta > 0:
             remedy = "Give the method an eta, or pass one to step.solve."
             raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
         # NumPy would broadcast a user's correction of another shape.
-        as_gradient("the correction's estimate", linear, centre)
+        oracles.as_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
         ours = is_ours(self.inner)
-        given = phi if ours else copy_subproblem(phi)
+        given = phi if ours else oracles.copy_subproblem(phi)
         start = centre if ours else copied(centre)
         try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
@@ -741,8 +716,8 @@ class Run:
         if not is_ours(self.method):
             # A user's method may write into what it is given, and keep what it returns.
             own, state = copied_tree(own), copied_tree(state)
-        step = _OuterStep(
-            rule, learnt, k, self._proxy, self._rng, self._solve, copies=not is_ours(self.method)
+        step = OuterStep(
+            self._proxy, self._rng, rule, learnt, k, self._solve, copies=not is_ours(self.method)
         )
         state = self.method.tell(state, own, step)
         if not is_ours(self.method):
@@ -756,30 +731,34 @@ class Run:
             raise TypeError(message(name, state, "an object with w and k"))
         if state.k != k + 1:
             raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
-        as_gradient(f"w in {name}", state.w, self._w0)
+        oracles.as_gradient(f"w in {name}", state.w, self._w0)
 
-    def snapshot(self) -> Snapshot:
-        """Return what a step may change, for :meth:`return_to`."""
-        bits = self._rng.bit_generator
+    def make_undo(self) -> Callable[[], None]:
+        """Return what brings the run back to this moment; what was paid stays paid.
+
+        It may be called twice: an interrupt can cut the first call short.
+        """
         values = {name: getattr(self, name) for name in CHANGED}
-        known = self._proxy.snapshot()
-        return Snapshot(values, len(self.trace), dict(self._memory), known, bits, bits.state)
+        steps, memory, known = len(self.trace), dict(self._memory), self._proxy.snapshot()
+        bits = self._rng.bit_generator
+        randomness = bits.state
 
-    def return_to(self, before: Snapshot) -> None:
-        """Return to a snapshot of this run; doing so twice is no different."""
-        vars(self).update(before.values)
-        self.trace.shorten(before.steps)
-        self._memory.clear()
-        self._memory.update(before.memory)
-        self._proxy.rewind(list(before.known))
-        before.bits.state = before.randomness
-        self._broken_off = None
+        def undo() -> None:
+            vars(self).update(values)
+            self.trace.shorten(steps)
+            self._memory.clear()
+            self._memory.update(memory)
+            self._proxy.rewind(list(known))
+            bits.state = randomness
+            self._undo = None
+
+        return undo
 
     def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, so that the run is as it was before it."""
-        if self._broken_off is not None:
+        if self._undo is not None:
             with critical():
-                self.return_to(self._broken_off)
+                self._undo()
 
     def _add_to_average(self, state: Any, eta: float) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
@@ -789,43 +768,6 @@ class Run:
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
-
-
-class _OuterStep:
-    """What a method may use during one step (:class:`~proxyprox.methods.OuterStep`)."""
-
-    def __init__(
-        self, rule: StepSize, learnt: Any, k: int, proxy: MeteredProxy,
-        rng: np.random.Generator, solve: Solve, *, copies: bool,
-    ) -> None:  # fmt: skip
-        self.proxy, self.rng, self.learnt = proxy, rng, learnt
-        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
-
-    @property
-    def eta(self) -> float:
-        """η of this step."""
-        return self._rule.eta(self.learnt, self._k)
-
-    @property
-    def gain(self) -> float | None:
-        """The weight of the newest difference, where the rule has one."""
-        return self._rule.gain(self.learnt)
-
-    @property
-    def restart(self) -> Restart | None:
-        """Where to start instead, if the rule undoes the last step."""
-        restart = self._rule.restart(self.learnt)
-        return copied_tree(restart) if self._copies else restart
-
-    def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
-        """Minimise the subproblem with the run's solver and criterion."""
-        if self._copies:
-            linear, centre = copied(linear), copied(centre)
-        if eta is None:
-            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
-        else:
-            w = self._solve(linear, centre, eta)
-        return copied(w) if self._copies else w
 
 
 def _array_like(problem: Problem, w0: Vector | None) -> Vector | None:

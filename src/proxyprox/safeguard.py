@@ -28,8 +28,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Ledger, Result, Status, counted
-from proxyprox.run import Run, Snapshot
+from proxyprox.run import Run
 
 # Standard errors by which an arm must trail to be dropped before the end.
 CLEAR = 3.0
@@ -87,10 +86,8 @@ class Check:
         """What was found, in words."""
         held_out = counted(self.batches, "batch", "batches")
         if abs(self.gap) <= self.rounding:
-            return (
-                f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding "
-                f"({held_out})"
-            )
+            equal = f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding"
+            return f"{equal} ({held_out})"
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
         return (
             f"the held-out loss of {better} is lower than that of {worse} "
@@ -126,47 +123,17 @@ class Evidence:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
 
 
-def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool) -> str:
-    """Return the choice in words."""
-    if dropped_at is not None:
-        lead = f"The proxy was dropped after {counted(dropped_at, 'step')}: {reason}."
-        return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
-    if not compared:
-        return "The proxy's answer is returned: nothing was compared on held-out samples."
-    return {
-        "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
-        "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
-        "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
-    }[chosen]
-
+VERDICTS = {
+    "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
+    "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
+    "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
+}
 
 # Gauss–Legendre nodes on [0, 1]; both weigh one half.
 NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
 
 # Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype.
 ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-
-
-def held_out_gap(
-    answers: Callable[[Query], Sequence[Vector]],
-    a: Vector,
-    b: Vector,
-    batches: Sequence[Any],
-    *,
-    repeatable: bool,
-    penalty: Any | None,
-) -> tuple[float, float]:
-    """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
-    gaps = []
-    for number, batch in enumerate(batches):
-        nodes = NODES if repeatable else (NODES[number % 2],)
-        gradients = answers(Query(batch, tuple(b + t * (a - b) for t in nodes)))
-        gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
-    gap = float(np.mean(gaps))
-    if penalty is not None:
-        own = isolated(penalty)
-        gap += float(own.value(a)) - float(own.value(b))
-    return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
 
 def has_rows(objective: Any, batch: Any) -> bool:
@@ -259,23 +226,22 @@ class Allowance:
             if limit is not None and one.get(name):
                 counts.append(SHARE * limit / one[name])
         if self.limits.epsilon is not None:
-            counts.append(SHARE * self._private_gradients / points)
+            allowed = 1
+            while allowed < 1 << 16 and self.objective.epsilon(2 * allowed) <= self.limits.epsilon:
+                allowed *= 2
+            counts.append(SHARE * allowed / points)
         return max(LEAST, int(min(counts)))
 
     def require(self, purchases: list[Purchase]) -> None:
         """Refuse limits that do not even allow these."""
         needs = self.price(purchases)
         name = self._lacking(needs)
-        if name is None:
-            return
-        least = f"{needs[name]:,.0f}" if name.startswith("target") else f"{needs[name]:.6g}"
-        allowed = "enough for each arm's first useful step and a comparison on held-out samples"
-        remedy = (
-            f"safeguard=True needs at least {least} {NAMES[name]} here; raise the budget or leave "
-            "the safeguard out."
-        )
-        limit = Words(f"{getattr(self.limits, name):,}")
-        raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
+        if name is not None:
+            least = f"{needs[name]:,.0f}" if name.startswith("target") else f"{needs[name]:.6g}"
+            allowed = f"at least {least} {NAMES[name]} for a step of each arm and their comparison"
+            remedy = "Raise the budget or leave the safeguard out."
+            limit = Words(f"{getattr(self.limits, name):,}")
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
     def _lacking(self, ahead: dict[str, float]) -> str | None:
         for name in NAMES:
@@ -284,21 +250,10 @@ class Allowance:
                 return name
         return None
 
-    @cached_property
-    def _private_gradients(self) -> int:
-        """Return how many gradients the privacy allows, to the power of two below."""
-        assert self.limits is not None
-        assert self.limits.epsilon is not None
-        count = 1
-        while count < 1 << 16 and self.objective.epsilon(2 * count) <= self.limits.epsilon:
-            count *= 2
-        return count
-
 
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
-NAN = math.nan
 
 
 # What a step may assign, besides what it appends.
@@ -306,17 +261,6 @@ _CHANGED = (
     "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
     "_last_check", "_next_check", "_clear_wins",
 )  # fmt: skip
-
-
-class _Snapshot(NamedTuple):
-    """The arms and what is known of them at one moment."""
-
-    values: dict[str, Any]
-    batches: int
-    checks: int
-    arms: list[tuple[Run, Snapshot]]
-    bits: Any
-    randomness: Any
 
 
 class SafeguardedRun:
@@ -339,7 +283,7 @@ class SafeguardedRun:
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
-        self._broken_off: _Snapshot | None = None
+        self._undo: Callable[[], None] | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
 
@@ -379,11 +323,11 @@ class SafeguardedRun:
         After any error all arms are as they were before the call.
         """
         self.undo_broken_step()
-        before = self._snapshot()
+        undo = self._make_undo()
         try:
             step, note = self._take_steps(gradients, halves)
         except BaseException:
-            self._broken_off = before
+            self._undo = undo
             self.undo_broken_step()
             raise
         if note:
@@ -421,12 +365,12 @@ class SafeguardedRun:
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
         self.undo_broken_step()
-        before = self._snapshot()
+        undo = self._make_undo()
         try:
             return self._choose_answer(status, detail)
         except BaseException:
             # The last comparisons draw batches, which a resumed run must draw again.
-            self._broken_off = before
+            self._undo = undo
             self.undo_broken_step()
             raise
 
@@ -507,7 +451,7 @@ class SafeguardedRun:
                 raise ValueError("neither the run nor its rival is left")
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
-                checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
+                checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
             rng = checkpoint.restored_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])
@@ -523,33 +467,36 @@ class SafeguardedRun:
         self._batches, self._checks = batches, checks
         self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
-        self._broken_off = None
+        self._undo = None
 
     def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""
-        if self._broken_off is not None:
+        if self._undo is not None:
             with critical():
-                self._return_to(self._broken_off)
+                self._undo()
         for run in (self._proxy, self._sgd):
             if run is not None:
                 run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
-    def _snapshot(self) -> _Snapshot:
-        arms = [(run, run.snapshot()) for run in (self._proxy, self._sgd) if run is not None]
-        bits = self._rng.bit_generator
+    def _make_undo(self) -> Callable[[], None]:
+        """Return what brings all arms back to this moment; what was paid stays paid."""
+        arms = [run.make_undo() for run in (self._proxy, self._sgd) if run is not None]
         values = {name: getattr(self, name) for name in _CHANGED}
-        return _Snapshot(values, len(self._batches), len(self._checks), arms, bits, bits.state)
+        batches, checks = len(self._batches), len(self._checks)
+        bits = self._rng.bit_generator
+        randomness = bits.state
 
-    def _return_to(self, before: _Snapshot) -> None:
-        vars(self).update(before.values)
-        del self._batches[before.batches :]
-        del self._checks[before.checks :]
-        for run, snapshot in before.arms:
-            run.return_to(snapshot)
-        before.bits.state = before.randomness
-        self._broken_off = None
+        def undo() -> None:
+            vars(self).update(values)
+            del self._batches[batches:], self._checks[checks:]
+            for undo_arm in arms:
+                undo_arm()
+            bits.state = randomness
+            self._undo = None
+
+        return undo
 
     @property
     def _leader(self) -> Run:
@@ -659,10 +606,7 @@ class SafeguardedRun:
     ) -> Check | None:
         if not held_out:
             return None
-        gap, spread = held_out_gap(
-            self._answers, a, b, held_out,
-            repeatable=self._repeatable, penalty=self.problem.penalty,
-        )  # fmt: skip
+        gap, spread = self._held_out_gap(a, b, held_out)
         gained = self._slope * max(norm(a - self._start), norm(b - self._start))
         rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
@@ -673,9 +617,27 @@ class SafeguardedRun:
         paid = self._allowance.price([Purchase(query.batch, len(query.points), int(samples))])
         self.ledger.add(paid)
 
-    def _answers(self, query: Query) -> list[Vector]:
-        self._charge(query, samples=False)
-        return answer_query(self.problem.objective, query)[0]
+    def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float]:
+        """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
+        gaps = []
+        for number, batch in enumerate(batches):
+            nodes = NODES if self._repeatable else (NODES[number % 2],)
+            query = Query(batch, tuple(b + t * (a - b) for t in nodes))
+            self._charge(query, samples=False)
+            gradients = answer_query(self.problem.objective, query)[0]
+            gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
+        gap = float(np.mean(gaps))
+        if self.problem.penalty is not None:
+            penalty = isolated(self.problem.penalty)
+            gap += float(penalty.value(a)) - float(penalty.value(b))
+        return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
     def _verdict(self, chosen: str) -> str:
-        return verdict(chosen, self._dropped_at, self._reason, compared=bool(self._checks))
+        """Return the choice in words."""
+        if self._dropped_at is not None:
+            better = " ERM on the rows seen did better still." if chosen == "ERM" else ""
+            dropped = counted(self._dropped_at, "step")
+            return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
+        if not self._checks:
+            return "The proxy's answer is returned: nothing was compared on held-out samples."
+        return VERDICTS[chosen]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_array
@@ -20,16 +20,6 @@ from proxyprox.result import Budget
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
-class Parts(NamedTuple):
-    """A run's parts, complete and compatible."""
-
-    w0: Vector
-    inner: Any
-    stop: Criterion
-    why_inner: str
-    why_stop: str
-
-
 def complete_parts(
     problem: Problem,
     w0: Vector | None,
@@ -38,8 +28,8 @@ def complete_parts(
     stop: Criterion | None,
     averaging: Averaging | None,
     expected_steps: int | None,
-) -> Parts:
-    """Check that the parts fit together, and fill in those that were left out."""
+) -> tuple[Vector, Any, Criterion, str, str]:
+    """Return w0, the inner solver, its criterion and why those two, after checking that all fit."""
     require_problem(problem)
     _check_signatures(problem)
     _check_method(method, problem)
@@ -54,7 +44,7 @@ def complete_parts(
         known = (Last, Adaptive, Uniform, Geometric)
         allowed = f"one of {', '.join(c.__name__ for c in known)}, made"
         raise TypeError(message("averaging", averaging, allowed))
-    return Parts(start, inner, stop, why_inner, why_stop)
+    return start, inner, stop, why_inner, why_stop
 
 
 def require_problem(problem: Any) -> None:

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import Vector, copied
 from proxyprox._util.isolation import copied_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Constant, Eta, Restart, StepSize
+from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 
 
 @dataclass(frozen=True)
@@ -67,34 +67,54 @@ class Answers:
     half_gap: Vector | None = None
 
 
-class OuterStep(Protocol):
-    """What a method may use while it takes a step."""
+class OuterStep:
+    """What a method may use while it takes a step.
 
-    @property
-    def proxy(self) -> Any:
-        """The proxy, each access counted; gradients at the last few points are remembered."""
+    Attributes
+    ----------
+    proxy : Proxy
+        The proxy, each access counted; gradients at the last few points are remembered.
+    rng : numpy.random.Generator
+        The run's randomness.
+    learnt : object
+        The state of the step-size rule.
+    """
+
+    def __init__(
+        self, proxy: Any, rng: np.random.Generator, rule: StepSize, learnt: Any, k: int,
+        solve: Solve, *, copies: bool,
+    ) -> None:  # fmt: skip
+        self.proxy, self.rng, self.learnt = proxy, rng, learnt
+        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
 
     @property
     def eta(self) -> float:
         """η of this step."""
+        return self._rule.eta(self.learnt, self._k)
 
     @property
     def gain(self) -> float | None:
         """The weight that the step-size rule gives the newest difference, where it has one."""
+        return self._rule.gain(self.learnt)
 
     @property
     def restart(self) -> Restart | None:
         """Where to start instead, if the step-size rule undoes the last step."""
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The run's randomness."""
+        restart = self._rule.restart(self.learnt)
+        return copied_tree(restart) if self._copies else restart
 
     def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
         """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion.
 
         Without ``eta`` the step-size rule decides; it may try smaller ones where it has to.
         """
+        if self._copies:
+            linear, centre = copied(linear), copied(centre)
+        if eta is None:
+            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
+        else:
+            w = self._solve(linear, centre, eta)
+        return copied(w) if self._copies else w
 
 
 @dataclass(frozen=True)
