@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,17 +172,16 @@ def minimize(
         driven = SafeguardedRun(
             run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits
         )
-    work = partial(_resume_and_run, run, driven, steps, limits, callback, saver, progress)
-    if saver is None:
-        return work()
-    with ending_signals(), contextlib.ExitStack() as held:
-        try:
-            held.enter_context(locked(saver.path))
-        except LockedError as error:
-            raise CheckpointError(f"checkpoint {error}") from error
-        except OSError as error:
-            raise _not_writable(saver, error) from error
-        return work()
+    with contextlib.ExitStack() as held:
+        if saver is not None:
+            held.enter_context(ending_signals())
+            try:
+                held.enter_context(locked(saver.path))
+            except LockedError as error:
+                raise CheckpointError(f"checkpoint {error}") from error
+            except OSError as error:
+                raise _not_writable(saver, error) from error
+        return _resume_and_run(run, driven, steps, limits, callback, saver, progress)
 
 
 def _resume_and_run(
@@ -221,20 +219,13 @@ def _resume_and_run(
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
-    result = judged(
-        result,
-        run.problem,
-        start,
-        measured=run.step_size.measures,
-        guarded=isinstance(driven, SafeguardedRun),
-    )
-    if saver is not None and idle:
-        path = os.fspath(saver.path)
-        ended = f"Resumed from {path!r}, it was finished already: no step was added."
-        result = replace(result, message=f"{result.message} {ended}")
-    elif saver is not None and resumed:
-        began = f"Resumed from {os.fspath(saver.path)!r} after {counted(resumed, 'step')}."
-        result = replace(result, message=f"{result.message} {began}")
+    guarded = isinstance(driven, SafeguardedRun)
+    result = judged(result, run.problem, start, measured=run.step_size.measures, guarded=guarded)
+    if saver is not None and resumed is not None and (idle or resumed):
+        already = ", it was finished already: no step was added"
+        how = already if idle else f" after {counted(resumed, 'step')}"
+        text = f"{result.message} Resumed from {os.fspath(saver.path)!r}{how}."
+        result = replace(result, message=text)
     return result
 
 

@@ -45,7 +45,7 @@ class MeteredProxy:
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
-        self._known: list[tuple[Vector, Vector]] = []
+        self.remembered: list[tuple[Vector, Vector]] = []
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
@@ -60,50 +60,19 @@ class MeteredProxy:
         if batch:
             self.ledger.proxy_sampled_gradients += 1
             sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
-            return self._looked_at(w, sampled)
-        known = self.known(w)
-        if known is not None:
-            return known
+            return self._note_fault(w, sampled)
+        for point, gradient in self.remembered:
+            if point is w and not self.by_content:
+                return gradient
+            if self.by_content and point.shape == w.shape and bool((point == w).all()):
+                return copied(gradient)
         self.ledger.proxy_gradients += 1
         gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
-        self.remember(w, gradient)
-        return self._looked_at(w, gradient)
+        pair = (copied(w), copied(gradient)) if self.by_content else (w, gradient)
+        self.remembered = [*self.remembered[1 - KEPT :], pair]
+        return self._note_fault(w, gradient)
 
-    def known(self, w: Vector) -> Vector | None:
-        """Return the remembered gradient at this very array, if there is one."""
-        for point, gradient in self._known:
-            if self.by_content:
-                if point.shape == w.shape and bool((point == w).all()):
-                    return copied(gradient)
-            elif point is w:
-                return gradient
-        return None
-
-    def twin(self) -> MeteredProxy:
-        """Return the same proxy with the same ledger for a callback, which may change its points.
-
-        It knows what is remembered here; what it remembers besides is its own.
-        """
-        twin = copy.copy(self)
-        twin.by_content = True
-        twin.rewind(self.snapshot())
-        return twin
-
-    def snapshot(self) -> list[tuple[Vector, Vector]]:
-        """Return what is remembered, for :meth:`rewind`."""
-        return list(self._known)
-
-    def rewind(self, known: list[tuple[Vector, Vector]]) -> None:
-        """Go back to what was remembered then."""
-        self._known = known
-
-    def remember(self, w: Vector, gradient: Vector) -> None:
-        """Keep a gradient for the next time it is asked for."""
-        self._known.append((copied(w), copied(gradient)) if self.by_content else (w, gradient))
-        if len(self._known) > KEPT:
-            del self._known[0]
-
-    def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
+    def _note_fault(self, w: Vector, gradient: Vector) -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
             if not all_finite(gradient):
                 self.fault = self.fault or ("gradient", w)
@@ -271,8 +240,10 @@ def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
         return None
-    linear, centre = copied(phi.linear), copied(phi.centre)
-    return Subproblem(phi.proxy.twin(), linear, centre, phi.eta, phi.penalty)
+    # The copy knows what is remembered; what it remembers besides is its own.
+    proxy = copy.copy(phi.proxy)
+    proxy.by_content = True
+    return Subproblem(proxy, copied(phi.linear), copied(phi.centre), phi.eta, phi.penalty)
 
 
 def step_record(

@@ -21,7 +21,7 @@ from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
 from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
@@ -138,7 +138,7 @@ class Run:
         self.ledger = Ledger()
         self.trace = Trace()
         self.faults = Faults()
-        self._path: GradientPath | None = GradientPath()
+        self._path = GradientPath()
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
         self._proxy = MeteredProxy(
@@ -146,9 +146,10 @@ class Run:
             Ledger() if isinstance(proxy, Zero) else self.ledger,
             by_content=not (is_ours(method) and is_ours(self.inner)),
         )
-        self._state = method.init(self._start_for(method), problem)
-        self._step_size_state = self.step_size.init(
-            self._start_for(self.step_size), problem, uses_proxy=method.uses_proxy
+        rule = self.step_size
+        self._state = method.init(copy_for(method, self._w0), problem)
+        self._step_size_state = rule.init(
+            copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
         self._rng = generator(rng)
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
@@ -162,10 +163,6 @@ class Run:
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._unsolved = False
         self._undo: Callable[[], None] | None = None
-
-    def _start_for(self, part: Any) -> Vector:
-        """Return w0 for a part, which may write into it if it is a user's."""
-        return self._w0 if is_ours(part) else copied(self._w0)
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -288,11 +285,9 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.k - 1
         record = oracles.step_record(k, eta, self._solved, self.ledger)
-        path = copy.copy(self._path)
-        if path is not None:
-            exact = query.batch is None or query.exact
-            gradient = answers.gradients[0]
-            path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
+        path, exact = copy.copy(self._path), query.batch is None or query.exact
+        penalty = isolated(self.problem.penalty)
+        path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -328,7 +323,7 @@ class Run:
             detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         moved = self.trace["displacement"]
-        doubt = None if self._path is None else self._path.finding(self.w, self._state.w, moved)
+        first = self._path.first
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -342,11 +337,9 @@ class Run:
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
-            doubt=doubt,
-            fell=self._path is not None and self._path.fell(),
-            first_gradient=self._path.first[0].norm
-            if self._path and self._path.first
-            else math.nan,
+            doubt=self._path.finding(self.w, self._state.w, moved),
+            fell=self._path.fell(),
+            first_gradient=first[0].norm if first else math.nan,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -393,7 +386,7 @@ class Run:
         self.undo_broken_step()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
-        known = self._proxy.snapshot()
+        known = self._proxy.remembered
         if not self._proxy.by_content:
             points = {id(item) for item in checkpoint.walk([self._state, self._step_size_state])}
             known = [pair for pair in known if id(pair[0]) in points]
@@ -407,7 +400,7 @@ class Run:
             "known": [list(pair) for pair in known],
             "memory": self._memory,
             "average": self._average,
-            "path": None if self._path is None else self._path.as_tree(),
+            "path": self._path.as_tree(),
         }
         return {
             "kind": "Run",
@@ -579,6 +572,8 @@ class Run:
         if sorted(steps) != list(faults.blocked):
             raise ValueError("the blocked steps are not a list of steps")
         path = GradientPath.from_tree(arrays["path"], like, state.k)
+        if path is None:
+            raise ValueError("the gradients' path is missing")
 
         def commit() -> None:
             self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
@@ -586,7 +581,7 @@ class Run:
             self._identity, self._config = tree.get("identity") or self._identity, None
             self._memory.clear()
             self._memory.update(arrays["memory"])
-            self._proxy.rewind(known)
+            self._proxy.remembered = known
             self._rng, self.faults, self.trace = rng, faults, Trace(rows)
             self._path, self._undo = path, None
             for item in fields(Ledger):
@@ -615,7 +610,7 @@ class Run:
         (``counted=False``), it is no part of the run's books.
         """
         if self._identity is None:
-            proxy, known = self._proxy, self._proxy.snapshot()
+            proxy, known = self._proxy, self._proxy.remembered
             oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
@@ -624,17 +619,15 @@ class Run:
             )  # fmt: skip
             if self._identity["slope"] is None:
                 # The first step is to meet a gradient that is not finite itself.
-                proxy.rewind(known)
+                proxy.remembered = known
         return self._identity
 
     def _next_request(self) -> Request:
         """Return what the method wants to know, and the step-size rule with it."""
-        if is_ours(self.method):
-            request = self.method.ask(self._state)
-        else:
-            request = copied_tree(self.method.ask(copied_tree(self._state)))
+        method = self.method
+        request = copy_for(method, method.ask(copy_for(method, self._state)))
         if not isinstance(request, Request) or not request.points:
-            name = f"{type(self.method).__name__}.ask(state)"
+            name = f"{type(method).__name__}.ask(state)"
             raise TypeError(message(name, request, "a Request with at least one point"))
         return request
 
@@ -681,16 +674,17 @@ class Run:
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
-        ours = is_ours(self.inner)
-        given = phi if ours else oracles.copy_subproblem(phi)
-        start = centre if ours else copied(centre)
+        given, start = (
+            (phi if is_ours(self.inner) else oracles.copy_subproblem(phi)),
+            copy_for(self.inner, centre),
+        )
         try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
         except NonFiniteError:
             self._unsolved = True
             raise
         self._solved = (phi, solved.progress, stop)
-        return solved.w if ours else copied(solved.w)
+        return copy_for(self.inner, solved.w)
 
     def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
         """Return the states of the method and of the step size after a step."""
@@ -707,20 +701,14 @@ class Run:
                 elsewhere=tuple(others),
                 smoothness=self._proxy.smoothness,
             )
-            if not is_ours(rule):
-                seen, learnt = copied_tree(seen), copied_tree(learnt)
-            learnt = rule.observe(learnt, seen)
+            learnt = rule.observe(copy_for(rule, learnt), copy_for(rule, seen))
         assert self._request is not None
         own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
-        state = self._state
-        if not is_ours(self.method):
-            # A user's method may write into what it is given, and keep what it returns.
-            own, state = copied_tree(own), copied_tree(state)
-        step = OuterStep(
-            self._proxy, self._rng, rule, learnt, k, self._solve, copies=not is_ours(self.method)
-        )
-        state = self.method.tell(state, own, step)
-        if not is_ours(self.method):
+        method, copies = self.method, not is_ours(self.method)
+        step = OuterStep(self._proxy, self._rng, rule, learnt, k, self._solve, copies=copies)
+        # A user's method may write into what it is given, and keep what it returns.
+        state = method.tell(copy_for(method, self._state), copy_for(method, own), step)
+        if copies:
             state = copied_tree(state)
             self._require_state(state, k)
         return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
@@ -739,7 +727,7 @@ class Run:
         It may be called twice: an interrupt can cut the first call short.
         """
         values = {name: getattr(self, name) for name in CHANGED}
-        steps, memory, known = len(self.trace), dict(self._memory), self._proxy.snapshot()
+        steps, memory, known = len(self.trace), dict(self._memory), self._proxy.remembered
         bits = self._rng.bit_generator
         randomness = bits.state
 
@@ -748,7 +736,7 @@ class Run:
             self.trace.shorten(steps)
             self._memory.clear()
             self._memory.update(memory)
-            self._proxy.rewind(list(known))
+            self._proxy.remembered = known
             bits.state = randomness
             self._undo = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import math
 import os
 import tempfile
@@ -122,8 +123,6 @@ def _quadratics(noise: float = 0.0, *, linear_gap: bool = False, size: int = 24)
 
 def _with_auto(method: Method) -> Method | None:
     """Return the method with a measured step size; None where it refuses one."""
-    if "eta" not in {field.name for field in dataclasses.fields(method)}:  # type: ignore[arg-type]
-        return None
     try:
         return dataclasses.replace(method, eta="auto")  # type: ignore[type-var, return-value]
     except (TypeError, ValueError):
@@ -147,12 +146,6 @@ def _steps_of(run: Run, count: int) -> Iterator[Any]:
         yield run.tell(gradients, halves=halves)
 
 
-def _finish(run: Run, count: int) -> Run:
-    for _ in _steps_of(run, count):
-        pass
-    return run
-
-
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
     """Check what the method does with its arguments, and what it returns."""
     name = type(method).__name__
@@ -161,7 +154,7 @@ def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int
     _require(run.steps == 0, f"{name}.init must return a state with k = 0.")
     start = problem.objective.value(run.w) if has(problem.objective, "value") else math.nan
     with _naming(name):
-        _finish(run, steps)
+        list(_steps_of(run, steps))
     _require(
         not watched.changes,
         f"{name}.tell writes into {', '.join(sorted(watched.changes))}. Work on a copy, or return "
@@ -182,19 +175,17 @@ def _watch(method: Method) -> Any:
     def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
         before = copied_tree((state, answers))
         after = type(method).tell(self, state, answers, step)
-        for what, old, new in zip(
-            ("its state", "the answers"), before, (state, answers), strict=True
-        ):
-            if not _same(old, new):
-                changes.add(what)
+        named = {"its state": state, "the answers": answers}
+        changes.update(
+            w for old, (w, new) in zip(before, named.items(), strict=True) if not _same(old, new)
+        )
         return after
 
     own = type(method)
     body = {"tell": tell, "changes": changes, "__module__": own.__module__}
-    cls = type(own.__name__, (own,), body)
-    twin: Any = object.__new__(cls)
-    twin.__dict__.update(vars(method))
-    return twin
+    watched: Any = object.__new__(type(own.__name__, (own,), body))
+    vars(watched).update(vars(method))
+    return watched
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -222,7 +213,8 @@ def _check_bits(method: Method, problem: Problem, w0: Vector | None, steps: int)
         "from step.rng only, and keep nothing outside of the state.",
     )
     for stopped in sorted({0, 1, 2, steps // 2, steps - 1}):
-        run = _finish(fresh(), stopped)
+        run = fresh()
+        list(_steps_of(run, stopped))
         run.ask()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run")
@@ -303,9 +295,12 @@ def _check_torch(method: Method, steps: int) -> None:
     w0 = np.zeros(P.P.shape[0])
     target, proxy = (Quadratic(torch.tensor(q.P), b=torch.tensor(q.b)) for q in (P, near))
     tensors = Problem(target, proxy)
-    ours = _finish(Run(problem, w0, method=method, rng=0), steps).w
-    theirs = _finish(Run(tensors, torch.tensor(w0), method=method, rng=0), steps).w
-    close = np.allclose(to_numpy(theirs), ours, rtol=1e-6, atol=1e-8)
+    runs = (
+        Run(problem, w0, method=method, rng=0),
+        Run(tensors, torch.tensor(w0), method=method, rng=0),
+    )
+    ours, theirs = (to_numpy(list(_steps_of(run, steps))[-1].w) for run in runs)
+    close = np.allclose(theirs, ours, rtol=1e-6, atol=1e-8)
     _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
 
 
@@ -438,18 +433,13 @@ def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vec
     found = gradient(given)
     _require(
         type(found) is type(w) and found.shape == w.shape and found.dtype == w.dtype,
-        f"{name}.gradient returns {_kind(found)}, not {_kind(w)} like w.",
+        f"{name}.gradient must return a {type(w).__name__} of the shape and dtype of w, "
+        f"{tuple(w.shape)} and {w.dtype}, got a {type(found).__name__} of "
+        f"{getattr(found, 'shape', 'no shape')} and {getattr(found, 'dtype', 'no dtype')}.",
     )
     _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
     _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
     return copied(found)
-
-
-def _kind(array: Any) -> str:
-    shape = getattr(array, "shape", None)
-    if shape is None:
-        return f"a {type(array).__name__}"
-    return f"a {type(array).__name__} of shape {tuple(shape)} and dtype {array.dtype}"
 
 
 def _check_derivatives(
@@ -484,15 +474,11 @@ def _check_derivatives(
                 "length.",
             )
         along = float(curved @ v) / norm(v) ** 2
-        H, mu = (getattr(loss, bound, None) for bound in ("smoothness", "strong_convexity"))
-        if H is not None:
-            low = along <= float(H) * (1 + slack) + slack
-            _require(low, f"{name}.smoothness is {H:.6g}, but the curvature is {along:.6g}.")
-        if mu is not None:
-            high = along >= float(mu) * (1 - slack) - slack
-            _require(
-                high, f"{name}.strong_convexity is {mu:.6g}, but the curvature is {along:.6g}."
-            )
+        for bound, sign in (("smoothness", 1), ("strong_convexity", -1)):
+            limit = getattr(loss, bound, None)
+            if limit is not None:
+                right = sign * along <= sign * float(limit) * (1 + sign * slack) + slack
+                _require(right, f"{name}.{bound} is {limit:.6g}, but the curvature is {along:.6g}.")
         if has(loss, "solve_shifted") and hessian is not None:
             x = loss.solve_shifted(copied(v), 0.7)
             left = hessian @ x + x / 0.7 - v
@@ -529,20 +515,15 @@ def check_inner_solver(solver: Any) -> None:
     name = type(solver).__name__
     for needed in ("needs", "handles_penalty", "solve"):
         _require(hasattr(solver, needed), f"{name} has no {needed}.")
-    penalties = (None, L1(0.05)) if solver.handles_penalty else (None,)
-    for proxy in _proxies():
-        if not all(has(proxy, need) for need in needs_of(solver)):
-            continue
-        for penalty in penalties:
-            with _naming(f"{name} on a {type(proxy).__name__} proxy"):
-                _check_solves(solver, proxy, penalty)
-
-
-def _proxies() -> tuple[Any, ...]:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 6))
     labels = X @ rng.normal(size=6) + rng.normal(size=80) > 0
-    return _quadratics(size=6).proxy, logistic_regression(X, labels, l2=1e-2, batch_size=80)
+    proxies = _quadratics(size=6).proxy, logistic_regression(X, labels, l2=1e-2, batch_size=80)
+    penalties = (None, L1(0.05)) if solver.handles_penalty else (None,)
+    for proxy, penalty in itertools.product(proxies, penalties):
+        if all(has(proxy, need) for need in needs_of(solver)):
+            with _naming(f"{name} on a {type(proxy).__name__} proxy"):
+                _check_solves(solver, proxy, penalty)
 
 
 def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:

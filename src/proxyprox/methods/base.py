@@ -28,6 +28,11 @@ from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 
 
+def copy_for(part: Any, tree: Any) -> Any:
+    """Return a tree for a part of a run: a copy for a user's, which may write into it."""
+    return tree if is_ours(part) else copied_tree(tree)
+
+
 @dataclass(frozen=True)
 class Request:
     """What a method wants to know: gradients at some points, of one batch or of everything.
@@ -132,6 +137,24 @@ class Method:
     :meth:`ask`, and :meth:`init` where its state has more than ``w`` and ``k``.
     :func:`proxyprox.testing.check_method` checks one of your own.
 
+    Attributes
+    ----------
+    eta : float, callable, StepSize or "auto"
+        A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"; a method
+        that gives every ``step.solve`` its own needs none.
+    uses_proxy : bool
+        False for a method that treats the proxy as zero.
+    exact : bool
+        Whether every request is for everything.
+    needs : tuple of str
+        What the objective must offer, such as ("everything",); checked before anything is paid.
+    two_points : bool
+        Whether a batch is evaluated at two points, so that batches must be repeatable.
+    default_inner : InnerSolver or None
+        The solver that its authors use; None for the one that suits the proxy.
+    allows_infinite_eta : bool
+        Whether the proximal term may be left out.
+
     Examples
     --------
     ProxyProx with heavy-ball momentum, for any step size, ``eta="auto"`` included:
@@ -165,26 +188,12 @@ class Method:
     """
 
     uses_proxy: ClassVar[bool] = True
-    """False for a method that treats the proxy as zero."""
-
     exact: ClassVar[bool] = False
-    """Whether every request is for everything."""
-
     needs: ClassVar[tuple[str, ...]] = ()
-    """What the objective must offer, such as ("everything",); checked before anything is paid."""
-
     two_points: bool = False
-    """Whether a batch is evaluated at two points, so that batches must be repeatable."""
-
     default_inner: ClassVar[Any | None] = None
-    """The solver that its authors use; None for the one that suits the proxy."""
-
     allows_infinite_eta: ClassVar[bool] = False
-    """Whether the proximal term may be left out."""
-
     eta: Eta
-    """A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"; a method
-    that gives every ``step.solve`` its own needs none."""
 
     @property
     def step_size(self) -> StepSize:
@@ -258,7 +267,10 @@ class CorrectedMethod(Method):
             memory = difference if mean is None else mean + step.gain * (difference - mean)
             estimate = memory
         else:
-            memory, estimate = _corrected(self.correction, difference, before, state)
+            own = self.correction
+            memory = own(*copy_for(own, (difference, before, state.memory)), state.k)
+            memory = copy_for(own, memory)
+            estimate = copy_for(own, estimate_of(own, copy_for(own, memory)))
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)
@@ -266,15 +278,3 @@ class CorrectedMethod(Method):
     def target_gradient(self, answers: Answers) -> Vector:
         """Return the target's gradient at w_k."""
         return answers.gradients[0]
-
-
-def _corrected(
-    correction: Correction, difference: Vector, before: Vector | None, state: CorrectedState
-) -> tuple[Any, Vector]:
-    """Return a correction's memory and estimate; a user's may write into what it is handed."""
-    if is_ours(correction):
-        memory = correction(difference, before, state.memory, state.k)
-        return memory, estimate_of(correction, memory)
-    copies = copied_tree(difference), copied_tree(before), copied_tree(state.memory)
-    memory = copied_tree(correction(*copies, state.k))
-    return memory, copied_tree(estimate_of(correction, copied_tree(memory)))

@@ -254,8 +254,11 @@ class AutoStep(StepSize):
             eta = _second(state, signals)
         else:
             eta = GROW * state.eta
-        limits = _limits(state, k, without_proxy=without_proxy)
-        eta = min(eta, *limits, LARGEST)
+        if without_proxy:
+            limit = distance_limit(state, k)
+        else:
+            limit = min(1 / state.delta if state.delta > 0 else math.inf, _noise_limit(state, k))
+        eta = min(eta, limit, LARGEST)
         if not eta > 0:
             eta = state.eta
         elif not without_proxy:
@@ -334,8 +337,8 @@ class Signals:
     difference: Vector
     before: Vector | None
     gap: Vector | None
-    step: Vector | None
-    anchor_change: Vector | None
+    step: Vector | None = None
+    anchor_change: Vector | None = None
 
 
 def _signals(state: AutoState, seen: Observation) -> Signals:
@@ -350,15 +353,10 @@ def _signals(state: AutoState, seen: Observation) -> Signals:
     if gap is None and again is not None and state.last is not None:
         # Two batches at one point: what they differ by is noise.
         gap = before - state.last
-    later = state.previous is not None
-    return Signals(
-        seen=seen,
-        difference=difference,
-        before=before,
-        gap=gap,
-        step=seen.w - state.previous if later else None,
-        anchor_change=seen.anchor - state.previous_anchor if later else None,
-    )
+    if state.previous is None:
+        return Signals(seen, difference, before, gap)
+    step, change = seen.w - state.previous, seen.anchor - state.previous_anchor
+    return Signals(seen, difference, before, gap, step, change)
 
 
 def _curvature(change: Vector, step: Vector | None) -> float:
@@ -567,13 +565,6 @@ def _second(state: AutoState, signals: Signals) -> float:
         eta = min(eta, JUMP * state.eta)
     state.reach = eta * norm(signals.seen.gradient)
     return eta
-
-
-def _limits(state: AutoState, k: int, *, without_proxy: bool) -> tuple[float, ...]:
-    if without_proxy:
-        return (distance_limit(state, k),)
-    similarity = 1 / state.delta if state.delta > 0 else math.inf
-    return similarity, _noise_limit(state, k)
 
 
 def _noise_limit(state: AutoState, k: int) -> float:
