@@ -41,7 +41,7 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
-from proxyprox.result import Budget, Ledger, Result, Status, counted
+from proxyprox.result import Budget, Result, Status, counted
 from proxyprox.run import Run
 
 # Standard errors by which an arm must trail to be dropped before the end.
@@ -192,65 +192,6 @@ def comparisons(batch: Any, points: int, count: int) -> Purchase:
     return Purchase(batch, points * count, count if points else 0)
 
 
-class Allowance:
-    """The limits of a run, applied to everything that its arms and their comparisons spend."""
-
-    def __init__(self, objective: Any, ledger: Ledger, limits: Budget | None) -> None:
-        self.objective = objective
-        self.ledger = ledger
-        self.limits = limits
-
-    def price(self, purchases: list[Purchase]) -> dict[str, float]:
-        """Return what some gradients together add to the ledger."""
-        return price(self.objective, self.ledger, purchases)
-
-    def affords(self, purchases: list[Purchase]) -> bool:
-        """Tell whether no limit would be exceeded."""
-        return self.limits is None or self._lacking(self.price(purchases)) is None
-
-    def held_out_batches(self, batch: Any, points: int) -> int:
-        """Return how many held-out batches a comparison may have: fewer where little is allowed.
-
-        Parameters
-        ----------
-        batch : batch
-            One like those to come.
-        points : int
-            Gradients that a held-out batch takes, from first to last comparison.
-        """
-        if self.limits is None:
-            return FEWEST
-        one, counts = self.price([Purchase(batch, points, SETS)]), [float(FEWEST)]
-        for name in ("target_gradients", "target_samples", "cost"):
-            limit = getattr(self.limits, name)
-            if limit is not None and one.get(name):
-                counts.append(SHARE * limit / one[name])
-        if self.limits.epsilon is not None:
-            allowed = 1
-            while allowed < 1 << 16 and self.objective.epsilon(2 * allowed) <= self.limits.epsilon:
-                allowed *= 2
-            counts.append(SHARE * allowed / points)
-        return max(LEAST, int(min(counts)))
-
-    def require(self, purchases: list[Purchase]) -> None:
-        """Refuse limits that do not even allow these."""
-        needs = self.price(purchases)
-        name = self._lacking(needs)
-        if name is not None:
-            least = f"{needs[name]:,.0f}" if name.startswith("target") else f"{needs[name]:.6g}"
-            allowed = f"at least {least} {NAMES[name]} for a step of each arm and their comparison"
-            remedy = "Raise the budget or leave the safeguard out."
-            limit = Words(f"{getattr(self.limits, name):,}")
-            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
-
-    def _lacking(self, ahead: dict[str, float]) -> str | None:
-        for name in NAMES:
-            limit = getattr(self.limits, name)
-            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
-                return name
-        return None
-
-
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
@@ -275,7 +216,7 @@ class SafeguardedRun:
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
         self._start, self._slope = run.w, 0.0
-        self._allowance = Allowance(run.problem.objective, run.ledger, limits)
+        self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
         self._batches: list[Any] = []
@@ -296,11 +237,11 @@ class SafeguardedRun:
         last = comparisons(
             query.batch, self._points_at_end(query.batch), self._held_out_count(query.batch, 1)
         )
-        return self._allowance.price([*self._purchases_of_step(query), last])
+        return self._price([*self._purchases_of_step(query), last])
 
     def require_budget(self) -> None:
         """Refuse a budget too small for a useful step and its comparison, before it is spent."""
-        if self._allowance.limits is None:
+        if self._limits is None:
             return
         try:
             query = self.ask()
@@ -314,8 +255,15 @@ class SafeguardedRun:
                 two = run.method.two_points or (query.batch is not None and run.compares_points)
                 new = run is self._leader or not self._repeatable
                 steps.append(Purchase(query.batch, 1 + two, int(new)))
-        least = comparisons(query.batch, self._points_at_end(query.batch), LEAST)
-        self._allowance.require([*steps, least])
+        needs = [*steps, comparisons(query.batch, self._points_at_end(query.batch), LEAST)]
+        name = self._lacking(needs)
+        if name is not None:
+            number = self._price(needs)[name]
+            least = f"{number:,.0f}" if name.startswith("target") else f"{number:.6g}"
+            allowed = f"at least {least} {NAMES[name]} for a step of each arm and their comparison"
+            remedy = "Raise the budget or leave the safeguard out."
+            limit = Words(f"{getattr(self._limits, name):,}")
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
@@ -545,11 +493,22 @@ class SafeguardedRun:
 
     def _held_out_count(self, batch: Any, ahead: int = 0) -> int:
         """Return how many held-out batches a comparison takes, after some more steps."""
-        # Two comparisons on the way, and those at the end.
-        few = self._allowance.held_out_batches(
-            batch, 2 * self._points_each + self._points_at_end(batch)
-        )
-        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last_check)))
+        counts, limits = [float(FEWEST)], self._limits
+        if limits is not None:
+            # A comparison has fewer where little is allowed: two on the way, and those at the end.
+            points = 2 * self._points_each + self._points_at_end(batch)
+            one = self._price([Purchase(batch, points, SETS)])
+            for name in ("target_gradients", "target_samples", "cost"):
+                limit = getattr(limits, name)
+                if limit is not None and one.get(name):
+                    counts.append(SHARE * limit / one[name])
+            if limits.epsilon is not None:
+                allowed, spent = 1, self.problem.objective.epsilon
+                while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
+                    allowed *= 2
+                counts.append(SHARE * allowed / points)
+        since = self.steps + ahead - self._last_check
+        return max(LEAST, int(min(counts)), math.ceil(SHARE * since))
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
@@ -583,7 +542,7 @@ class SafeguardedRun:
             if self._typical_batch is not None:
                 batch = copied_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
-            if not self._allowance.affords(purchases):
+            if self._lacking(purchases) is not None:
                 break
             batches.append(batch)
             if batch is None:
@@ -591,9 +550,8 @@ class SafeguardedRun:
         if keep and len(batches) < LEAST:
             return []
         for batch in batches:
-            self.ledger.target_samples += int(
-                self._allowance.price([Purchase(batch, 0, 1)])["target_samples"]
-            )
+            samples = self._price([Purchase(batch, 0, 1)])["target_samples"]
+            self.ledger.target_samples += int(samples)
         return batches
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
@@ -613,9 +571,22 @@ class SafeguardedRun:
         self._checks.append(check)
         return check
 
+    def _price(self, purchases: list[Purchase]) -> dict[str, float]:
+        return price(self.problem.objective, self.ledger, purchases)
+
+    def _lacking(self, purchases: list[Purchase]) -> str | None:
+        """Return the name of a limit that some gradients together would exceed, if one is."""
+        if self._limits is None:
+            return None
+        ahead = self._price(purchases)
+        for name in NAMES:
+            limit = getattr(self._limits, name)
+            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
+                return name
+        return None
+
     def _charge(self, query: Query, *, samples: bool = True) -> None:
-        paid = self._allowance.price([Purchase(query.batch, len(query.points), int(samples))])
-        self.ledger.add(paid)
+        self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
 
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float]:
         """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
