@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD
-from proxyprox.oracles import Query, Step, answer_query
+from proxyprox.oracles import Step, answer_query
 from proxyprox.outcome import judged
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
@@ -57,6 +57,7 @@ def progress_bar(
         yield advance
 
 
+Answer = TypeVar("Answer")
 # What the loop drives: a run, alone or with its rivals.
 Driven = Run | SafeguardedRun
 
@@ -194,8 +195,7 @@ def _resume_and_run(
     progress: bool,
 ) -> Result:
     """Resume where there is something to resume, run, and judge the outcome."""
-    start = run.w
-    resumed: int | None = None
+    start, resumed = run.w, None
     if saver is not None and os.path.exists(saver.path):
         resume(saver.path, driven)
         resumed = driven.steps
@@ -205,22 +205,24 @@ def _resume_and_run(
     try:
         with progress_bar(progress, steps, limits) as advance:
             if saver is not None:
-                _first_save(saver, driven)
+                # Before anything is paid: can the run and its batches be saved?
+                _ask_objective(driven.ask)
+                try:
+                    _save(saver, driven)
+                except OSError as error:
+                    raise _not_writable(saver, error) from error
             result = _loop(driven, steps, limits, callback, saver, advance)
     except BaseException as error:
-        saved = _save_after_error(driven, saver)
-        cause = _error_to_report(error, driven)
-        if cause is None:
-            raise
-        raise _oracle_error(cause, driven, saved) from cause
+        _save_after_error(error, driven, saver)
+        raise
     if saver is not None:
         try:
             _save(saver, driven)
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
-    idle = result.status.success and result.steps == resumed
-    guarded = isinstance(driven, SafeguardedRun)
+    status, guarded = result.status, isinstance(driven, SafeguardedRun)
     result = judged(result, run.problem, start, measured=run.step_size.measures, guarded=guarded)
+    idle = status.success and result.steps == resumed
     if saver is not None and resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"
         how = already if idle else f" after {counted(resumed, 'step')}"
@@ -243,17 +245,14 @@ def _loop(
     while steps is None or run.steps < steps:
         if saver is not None:
             raise_if_ending()
-        query = _ask(run)
+        query = _ask_objective(run.ask)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
                 with finish_first():
                     return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
-        try:
-            gradients, halves = answer_query(objective, query)
-        except Exception as error:
-            raise _ObjectiveError from error
+        gradients, halves = _ask_objective(answer_query, objective, query)
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
         with finish_first():
             elapsed = time.perf_counter() - begun
@@ -278,9 +277,10 @@ def _loop(
         return run.result_before_verdict(Status.STEPS_DONE)
 
 
-def _ask(run: Driven) -> Query:
+def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Return the answer; errors of the objective are told apart from the run's own."""
     try:
-        return run.ask()
+        return question(*arguments)
     except Exception as error:
         raise _ObjectiveError from error
 
@@ -296,26 +296,20 @@ def _save(saver: Checkpoint, run: Driven) -> None:
         saver.save(run)
 
 
-def _error_to_report(error: BaseException, run: Driven) -> Exception | None:
-    """Return the error to report with the last good state; None for one that passes as it is."""
+def _save_after_error(error: BaseException, run: Driven, saver: Checkpoint | None) -> None:
+    """Save the run; raise the error with the last good state, unless it passes as it is."""
+    saved = ""
+    if saver is not None:
+        saved = f" The run is saved in {os.fspath(saver.path)!r}."
+        try:
+            _save(saver, run)
+        except Exception as failure:
+            saved = f" It could not be saved ({type(failure).__name__}: {failure})."
     cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
-    if not isinstance(cause, Exception):
-        return None
-    if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
-        # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
-        return None
-    return cause
-
-
-def _save_after_error(run: Driven, saver: Checkpoint | None) -> str:
-    """Save after an error, and say how that went; the first error is the one to report."""
-    if saver is None:
-        return ""
-    try:
-        _save(saver, run)
-    except Exception as error:
-        return f" It could not be saved ({type(error).__name__}: {error})."
-    return f" The run is saved in {os.fspath(saver.path)!r}."
+    # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
+    first = error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError))
+    if isinstance(cause, Exception) and not first:
+        raise _oracle_error(cause, run, saved) from cause
 
 
 def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
@@ -324,15 +318,6 @@ def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
         f"The {run.steps} finished steps are in this error's result.{saved}",
         run.result_before_verdict(Status.INTERRUPTED),
     )
-
-
-def _first_save(saver: Checkpoint, run: Driven) -> None:
-    """Find out before anything is paid whether the run and its batches can be saved."""
-    _ask(run)
-    try:
-        _save(saver, run)
-    except OSError as error:
-        raise _not_writable(saver, error) from error
 
 
 def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:

@@ -201,13 +201,11 @@ def answer_query(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vect
     def gradient(w: Vector, batch: Any) -> Vector:
         return objective.gradient(w, query.batch_for_user(batch))
 
+    if query.halves is None:
+        return [gradient(w, query.batch) for w in query.points], None
     point, *others = query.points
-    if query.halves is not None:
-        one, other = query.halves
-        halves = gradient(point, one), gradient(point, other)
-        rest = [gradient(w, query.batch) for w in others]
-        return [(halves[0] + halves[1]) / 2, *rest], halves
-    return [gradient(w, query.batch) for w in query.points], None
+    one, other = (gradient(point, half) for half in query.halves)
+    return [(one + other) / 2, *(gradient(w, query.batch) for w in others)], (one, other)
 
 
 def check_answers(
@@ -219,10 +217,8 @@ def check_answers(
     if observations is not None:
         turn = getattr(isolated(objective), "gradient_from", None)
         if turn is None:
-            raise TypeError(
-                f"observations need an objective with gradient_from(w, batch, observations), "
-                f"but {type(objective).__name__} has none. Tell gradients."
-            )
+            name = type(objective).__name__
+            raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
         gradients = [turn(w, query.batch_for_user(query.batch), observations) for w in query.points]
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
@@ -250,17 +246,13 @@ def step_record(
     k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
-    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, None, 0, 0.0
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
     if solved is not None:
         phi, progress, stop = solved
         bound, held = stop.threshold(progress), stop.holds(progress)
-        residual, inner_steps = progress.residual, progress.steps
-        displacement, eta = progress.displacement, phi.eta
         threshold = math.nan if bound is None else bound
-    return StepRecord(
-        k, eta, residual, threshold, held, inner_steps, displacement,
-        ledger.target_gradients, ledger.proxy_gradients, ledger.seconds,
-    )  # fmt: skip
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    return StepRecord(k, *numbers, ledger.target_gradients, ledger.proxy_gradients, ledger.seconds)
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:

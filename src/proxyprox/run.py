@@ -267,23 +267,17 @@ class Run:
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        for answer in answers.gradients:
-            if not all_finite(answer):
-                raise NonFiniteError(
-                    "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
-                )
+        if not all(all_finite(gradient) for gradient in answers.gradients):
+            text = "the target's gradient is NaN or infinite"
+            raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
         state, step_size_state = self._states_after(query, answers)
         if not all_finite(state.w):
             raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-        eta = (
-            self._solved[0].eta
-            if self._solved
-            else self.step_size.eta(step_size_state, state.k - 1)
-        )
+        k = state.k - 1
+        eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
-        k = state.k - 1
         record = oracles.step_record(k, eta, self._solved, self.ledger)
         path, exact = copy.copy(self._path), query.batch is None or query.exact
         penalty = isolated(self.problem.penalty)
@@ -447,8 +441,9 @@ class Run:
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
+                    dtype = now["dtype"]
                     found += checkpoint.other_identity(
-                        about, identity, dtype=now["dtype"], same_start=same
+                        about, identity, dtype=dtype, same_start=same
                     )
         if found:
             raise checkpoint.other_run(found)
@@ -511,19 +506,20 @@ class Run:
         """
         file_path("path", path)
         require_problem(problem)
+        like = w0
+        with contextlib.suppress(ValueError):  # the problem does not know its size
+            like = starting_point(problem, None) if w0 is None else w0
         with checkpoint.naming(path):
             saved = checkpoint.read(path)
             checkpoint.require_kind(saved.tree(["kind"]), "Run")
-            begun = saved.tree(["config", "w0"], like=_array_like(problem, w0))
+            begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.structure():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
             except Exception as error:
-                raise checkpoint.CheckpointError(
-                    f"it does not fit this problem: {error} Give the problem that the run was "
-                    "saved with."
-                ) from error
+                text = f"it does not fit this problem: {error} Give that of the saved run."
+                raise checkpoint.CheckpointError(text) from error
             tree = saved.tree(like=run.start, classes=[*classes, *run.state_classes])
             run.load_state_dict(tree, any_start=w0 is not None)
         return run
@@ -756,11 +752,3 @@ class Run:
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
-
-
-def _array_like(problem: Problem, w0: Vector | None) -> Vector | None:
-    """Return an array of the library and device that a run on this problem would have."""
-    if w0 is None:
-        with contextlib.suppress(ValueError):  # the problem does not know its size
-            return starting_point(problem, None)
-    return w0

@@ -26,7 +26,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -141,30 +141,6 @@ def has_rows(objective: Any, batch: Any) -> bool:
     return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
 
 
-def minimiser_on_rows(
-    objective: Any, batches: Sequence[Any], start: Vector, penalty: Any | None
-) -> Vector | None:
-    """Return the minimiser of the loss on all the rows of some batches.
-
-    Rows count as often as they were drawn. It costs no target gradient: the samples are there.
-
-    Returns
-    -------
-    array or None
-        None if the objective does not have rows, or the fit fails.
-    """
-    if not batches or not all(has_rows(objective, batch) for batch in batches):
-        return None
-    seen, counts = np.unique(np.concatenate(batches), return_counts=True)
-    weights = getattr(objective, "sample_weight", None)
-    counts = counts if weights is None else counts * weights[seen]
-    loss = isolated(objective.rows(seen, sample_weight=counts))
-    try:
-        return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
-    except (NonFiniteError, ValueError):
-        return None
-
-
 # Held-out batches of a comparison where nothing is short.
 FEWEST = 8
 
@@ -234,9 +210,8 @@ class SafeguardedRun:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        last = comparisons(
-            query.batch, self._points_at_end(query.batch), self._held_out_count(query.batch, 1)
-        )
+        batch = query.batch
+        last = comparisons(batch, self._points_at_end(batch), self._held_out_count(batch, 1))
         return self._price([*self._purchases_of_step(query), last])
 
     def require_budget(self) -> None:
@@ -330,20 +305,16 @@ class SafeguardedRun:
         held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
-            compared = self._earlier_check("the proxy", "SGD")
-            if compared is None:
+            if self._earlier_check("the proxy", "SGD") is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                compared = self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
-            if compared is None:
-                # Nothing is left to pay for it: what was found last must do.
-                compared = next((c for c in reversed(self._checks) if c.rival == "SGD"), None)
+                self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            # If nothing was left to pay for it, what was found last must do.
+            compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
             chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
         best = self._sgd if chosen == "SGD" else self._proxy
         assert best is not None
         answer = best.result_before_verdict(status, detail)
-        fitted = minimiser_on_rows(
-            self.problem.objective, self._batches, answer.w, self.problem.penalty
-        )
+        fitted = self._fit_rows_seen(answer.w)
         if fitted is not None:
             name = "SGD" if chosen == "SGD" else "the proxy"
             compared = self._earlier_check("ERM", name)
@@ -387,9 +358,8 @@ class SafeguardedRun:
         assert rival is not None
         with checkpoint.structure():
             steps, last, due, ahead = counts = tree["counts"]
-            dropped, proxy, slope, reason = (
-                tree[name] for name in ("dropped_at", "proxy", "slope", "reason")
-            )
+            dropped, proxy = tree["dropped_at"], tree["proxy"]
+            slope, reason = tree["slope"], tree["reason"]
             for count in (*counts, *(() if dropped is None else (dropped,))):
                 checkpoint.require_count("a count of the safeguard", count)
             checkpoint.require_count("slope", slope, float)
@@ -533,9 +503,8 @@ class SafeguardedRun:
         batches: list[Any] = []
         wanted = self._held_out_count(self._typical_batch) if self.steps else 0
         if keep:
-            purchases.append(
-                comparisons(self._typical_batch, self._points_at_end(self._typical_batch), wanted)
-            )
+            batch = self._typical_batch
+            purchases.append(comparisons(batch, self._points_at_end(batch), wanted))
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
@@ -570,6 +539,20 @@ class SafeguardedRun:
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)
         return check
+
+    def _fit_rows_seen(self, start: Vector) -> Vector | None:
+        """Return the minimiser on all rows of the batches; None without rows, or if it fails."""
+        objective = self.problem.objective
+        if not self._batches or not all(has_rows(objective, batch) for batch in self._batches):
+            return None
+        seen, counts = np.unique(np.concatenate(self._batches), return_counts=True)
+        weights = getattr(objective, "sample_weight", None)
+        counts = counts if weights is None else counts * weights[seen]
+        loss, penalty = isolated(objective.rows(seen, sample_weight=counts)), self.problem.penalty
+        try:
+            return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
+        except (NonFiniteError, ValueError):
+            return None
 
     def _price(self, purchases: list[Purchase]) -> dict[str, float]:
         return price(self.problem.objective, self.ledger, purchases)

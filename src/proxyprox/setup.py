@@ -56,8 +56,9 @@ def require_problem(problem: Any) -> None:
 # How the parts of a problem are called.
 CALLS = {
     "objective": {
-        "sample": ("rng",), "gradient": ("w", "batch"), "value": ("w",), "samples": ("batch",),
-        "cost": ("batch",), "halves": ("batch",), "gradient_from": ("w", "batch", "observations"),
+        "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
+        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",),
+        "gradient_from": ("w", "batch", "observations"),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
@@ -119,8 +120,6 @@ def _check_method(method: Any, problem: Problem) -> None:
     if isinstance(objective, FunctionObjective) and "everything" in needs:
         instead += " Or give FunctionObjective everything=, which returns the batch of all data."
     require(f"method={name}", "objective", objective, needs, instead)
-    if "everything" in needs:
-        require_takes("objective.everything", objective.everything, ())
     if method.two_points and not getattr(objective, "repeatable", True):
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "

@@ -76,6 +76,7 @@ optimization", ICML 2013, for the polynomial-decay average.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from dataclasses import dataclass
@@ -206,15 +207,9 @@ class AutoStep(StepSize):
         """Return what is known before the first step; without a proxy, h is L itself."""
         objective = None if problem is None else problem.objective
         same = uses_proxy and problem is not None and problem.same_curvature
-        repeatable = bool(getattr(objective, "repeatable", True))
-        return AutoState(
-            start=w0,
-            average=w0,
-            secants=repeatable and not same,
-            same_curvature=same,
-            perturbs=uses_proxy,
-            distance=None if uses_proxy else DistanceState(recent=w0),
-        )
+        secants = bool(getattr(objective, "repeatable", True)) and not same
+        distance = None if uses_proxy else DistanceState(recent=w0)
+        return AutoState(w0, w0, secants, same, uses_proxy, distance)
 
     def eta(self, state: AutoState, k: int) -> float:
         """Return η of the step in progress; NaN before anything was observed."""
@@ -289,15 +284,17 @@ class AutoStep(StepSize):
         state.estimate, state.centre = linear, centre
         if state.gap is not None and state.perturbs and damping_due(k):
             measure_damping(state, linear, centre, solve)
+        seen = max(norm(centre - state.start), state.moved, state.reach)
+        farthest = FARTHEST * seen if seen > 0 else math.inf
         for _ in range(TRIES):
-            try:
+            with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta)
-            except (NonFiniteError, NotConvexError):
-                _shorten(state)
-                continue
-            if not _too_long(state, centre, w):
-                return w, state
-            _shorten(state)
+                if not norm(w - centre) > farthest:
+                    return w, state
+            # The proxy curves downwards by 1/η or more: a quarter of η for a while.
+            state.eta = state.eta / 4
+            state.peak = max(state.peak, 1 / state.eta)
+            state.delta = max(state.delta, state.peak)
         return solve(linear, centre, state.eta), state
 
     def moved(self, state: AutoState, k: int, w: Vector) -> AutoState:
@@ -573,18 +570,6 @@ def _noise_limit(state: AutoState, k: int) -> float:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
     return reach * distance / math.sqrt((k + 1) * (state.damping * state.spread))
-
-
-def _too_long(state: AutoState, centre: Vector, w: Vector) -> bool:
-    seen = max(norm(centre - state.start), state.moved, state.reach)
-    return seen > 0 and norm(w - centre) > FARTHEST * seen
-
-
-def _shorten(state: AutoState) -> None:
-    """Take a quarter of η for a while: the proxy curves downwards by 1/η or more."""
-    state.eta = state.eta / 4
-    state.peak = max(state.peak, 1 / state.eta)
-    state.delta = max(state.delta, state.peak)
 
 
 # -- without a proxy ----------------------------------------------------------------------------
