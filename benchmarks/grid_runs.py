@@ -13,8 +13,8 @@ import numpy as np
 
 import proxyprox as pp
 from proxyprox.inner import Auto
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.stopping import Residual
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 EXACT = 1e-7
 """``‖∇φ‖`` to which every subproblem is solved."""

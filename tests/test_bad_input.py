@@ -243,14 +243,14 @@ CASES = {
     "gradient number": (lambda: pp.FunctionObjective(3), TypeError, ["gradient", "3", "function"]),
     "cost number": (lambda: plain_target(cost=3), TypeError, ["cost", "3", "cost(batch)"]),
     "method class": (
-        lambda: solve(method=pp.SGD), TypeError, ["method", "SGD", "with its settings"]),
+        lambda: solve(method=pp.SGD), TypeError, ["method", "SGD", "such as ProxyProx("]),
     "method text": (lambda: solve(method="sgd"), TypeError, ["method", "'sgd'", "ProxyProx"]),
     "inner class": (lambda: solve(inner=pp.Newton), TypeError, ["inner", "Newton", "Newton()"]),
     "inner text": (lambda: solve(inner="newton"), TypeError, ["inner", "'newton'", "Newton()"]),
     "stop class": (lambda: solve(stop=pp.SDane), TypeError, ["stop", "SDane", "Steps(20)"]),
     "stop number": (lambda: solve(stop=1e-3), TypeError, ["stop", "0.001", "stopping rule"]),
     "averaging class": (
-        lambda: solve(averaging=pp.Uniform), TypeError, ["averaging", "Uniform", "made"]),
+        lambda: solve(averaging=pp.Uniform), TypeError, ["averaging", "Uniform", "Geometric"]),
     "averaging text": (lambda: solve(averaging="mean"), TypeError, ["averaging", "'mean'", "Last"]),
     "rng text": (lambda: solve(rng="seed"), TypeError, ["rng", "'seed'", "whole number"]),
     "rng negative": (lambda: solve(rng=-1), ValueError, ["rng", "-1", "0 or more"]),
@@ -351,7 +351,7 @@ CASES = {
     "matrix shape": (
         lambda: best_weights(np.eye(2), [np.eye(3)]), ValueError, ["proxies", "(3, 3)", "(2, 2)"]),
     "sliding eta array": (
-        lambda: pp.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta"]),
+        lambda: pp.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta", "positive number"]),
     "problem not a Problem": (
         lambda: pp.regularized(quadratic(), 0.1, np.ones(2)), TypeError, ["problem", "Problem("]),
 }  # fmt: skip
@@ -388,8 +388,8 @@ PUBLIC = [
     for name in pp.__all__
     if callable(getattr(pp, name))
     and name not in ("Objective", "Proxy", "Penalty", "Subproblem", "plan", "Ledger")
-    and name
-    not in ("Answers", "Query", "Request", "Step", "StepRecord", "Trace", "Result", "Status")
+    and name not in ("Query", "Step", "StepRecord", "Trace", "Result", "Status")
+    and name not in ("Request", "Answers", "OuterStep")
     and not name.endswith("Error")
 ]
 

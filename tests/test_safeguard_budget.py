@@ -87,11 +87,11 @@ def test_about_a_tenth_is_kept_back(target, limit):
 @pytest.mark.parametrize(
     ("name", "budget", "least"),
     [
-        ("rows", {"target_samples": 100}, "at least 256 target samples here"),
-        ("functions", {"target_gradients": 9}, "at least 10 target gradients here"),
-        ("exact", {"target_gradients": 5}, "at least 6 target gradients here"),
-        ("not repeatable", {"cost": 2.9}, "at least 3 units of cost here"),
-        ("private", {"epsilon": 0.3}, "at least 0.316228 of epsilon here"),
+        ("rows", {"target_samples": 100}, "at least 256 target samples"),
+        ("functions", {"target_gradients": 9}, "at least 10 target gradients"),
+        ("exact", {"target_gradients": 5}, "at least 6 target gradients"),
+        ("not repeatable", {"cost": 2.9}, "at least 3 units of cost"),
+        ("private", {"epsilon": 0.3}, "at least 0.316228 of epsilon"),
     ],
 )
 def test_a_budget_too_small_is_refused_before_anything_is_paid(
@@ -107,7 +107,7 @@ def test_a_budget_too_small_is_refused_before_anything_is_paid(
         patched.setattr(problem.objective, "gradient", paid)
         with pytest.raises(ValueError, match=least) as caught:
             pp.minimize(problem, np.zeros(6), budget=pp.Budget(**budget), **call)
-    assert "raise the budget or leave the safeguard out" in str(caught.value)
+    assert "leave the safeguard out" in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 

@@ -384,35 +384,26 @@ class State:
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(pp.Method):
     """A user's method that changes its state in place, and asks the proxy on the way."""
 
     in_place: bool = False
-    uses_proxy: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
-    two_points: ClassVar[bool] = False
-    default_inner: ClassVar[None] = None
+    eta: float = 0.5
 
-    def init(self, w0: Any, problem: Any = None) -> State:
+    def init(self, w0: Any, problem: Any) -> State:
         return State(w0)
 
-    def ask(self, state: State) -> tuple[Any, ...]:
-        return (state.w,)
-
-    def tell(self, state: State, gradients: Any, proxy: Any, solve: Any) -> State:
-        before = proxy.gradient(state.w)
+    def tell(self, state: State, answers: pp.Answers, step: Any) -> State:
+        before, slope = step.proxy.gradient(state.w), answers.gradients[0]
         if not self.in_place:
-            w = solve(linear=gradients[0] - before, centre=state.w, eta=0.5)
-            w = w - 0.01 * proxy.gradient(w)
+            w = step.solve(linear=slope - before, centre=state.w)
+            w = w - 0.01 * step.proxy.gradient(w)
             return State(w, state.k + 1)
-        gradients[0] -= before
-        state.w[:] = solve(linear=gradients[0], centre=state.w, eta=0.5)
-        state.w -= 0.01 * proxy.gradient(state.w)
+        slope -= before
+        state.w[:] = step.solve(linear=slope, centre=state.w)
+        state.w -= 0.01 * step.proxy.gradient(state.w)
         state.k += 1
         return state
-
-    def step_size(self, k: int) -> float:
-        return 0.5
 
 
 def test_a_method_of_the_user():

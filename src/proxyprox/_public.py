@@ -16,6 +16,7 @@ from proxyprox.inner import (
     QuasiNewton,
     StochasticGradient,
 )
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods import (
     DANE,
     SGD,
@@ -62,7 +63,6 @@ from proxyprox.stopping import (
     Steps,
     StronglyConvex,
 )
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 __all__ = [
     "DANE", "EMA", "GLM", "L1", "LBFGS", "SGD", "AcceleratedSliding", "Adaptive", "Answers",

@@ -7,8 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,16 +17,16 @@ from proxyprox._util.signals import critical, ending_signals, raise_if_ending, s
 from proxyprox._util.validation import flag, message, require_takes, whole
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD
-from proxyprox.oracles import Query, Step, answered
+from proxyprox.oracles import Step, answer_query
 from proxyprox.outcome import judged
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, counted
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import DEFAULT_METHOD, planned, require_accounts
+from proxyprox.setup import DEFAULT_METHOD, planned_steps, require_countable
 from proxyprox.stopping import Criterion
-from proxyprox.subproblem import NonFiniteError
 
 
 @contextlib.contextmanager
@@ -58,8 +57,9 @@ def progress_bar(
         yield advance
 
 
+Answer = TypeVar("Answer")
+# What the loop drives: a run, alone or with its rivals.
 Driven = Run | SafeguardedRun
-"""What the loop drives: a run, alone or with its rivals."""
 
 
 class OracleError(RuntimeError):
@@ -163,27 +163,26 @@ def minimize(
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     method = DEFAULT_METHOD if method is None else method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
-    require_accounts(problem, method, limits)
+    require_countable(problem, method, limits)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
-        expected_steps=planned(steps, limits, method),
+        expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
     driven: Driven = run
     if safeguard:
         driven = SafeguardedRun(
             run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits
         )
-    work = partial(_resume_and_run, run, driven, steps, limits, callback, saver, progress)
-    if saver is None:
-        return work()
-    with ending_signals(), contextlib.ExitStack() as held:
-        try:
-            held.enter_context(locked(saver.path))
-        except LockedError as error:
-            raise CheckpointError(f"checkpoint {error}") from error
-        except OSError as error:
-            raise _not_writable(saver, error) from error
-        return work()
+    with contextlib.ExitStack() as held:
+        if saver is not None:
+            held.enter_context(ending_signals())
+            try:
+                held.enter_context(locked(saver.path))
+            except LockedError as error:
+                raise CheckpointError(f"checkpoint {error}") from error
+            except OSError as error:
+                raise _not_writable(saver, error) from error
+        return _resume_and_run(run, driven, steps, limits, callback, saver, progress)
 
 
 def _resume_and_run(
@@ -196,8 +195,7 @@ def _resume_and_run(
     progress: bool,
 ) -> Result:
     """Resume where there is something to resume, run, and judge the outcome."""
-    start = run.w
-    resumed: int | None = None
+    start, resumed = run.w, None
     if saver is not None and os.path.exists(saver.path):
         resume(saver.path, driven)
         resumed = driven.steps
@@ -207,34 +205,29 @@ def _resume_and_run(
     try:
         with progress_bar(progress, steps, limits) as advance:
             if saver is not None:
-                _first_save(saver, driven)
+                # Before anything is paid: can the run and its batches be saved?
+                _ask_objective(driven.ask)
+                try:
+                    _save(saver, driven)
+                except OSError as error:
+                    raise _not_writable(saver, error) from error
             result = _loop(driven, steps, limits, callback, saver, advance)
     except BaseException as error:
-        saved = _save_after_error(driven, saver)
-        cause = _error_to_report(error, driven)
-        if cause is None:
-            raise
-        raise _oracle_error(cause, driven, saved) from cause
+        _save_after_error(error, driven, saver)
+        raise
     if saver is not None:
         try:
             _save(saver, driven)
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
-    idle = result.status.success and result.steps == resumed
-    result = judged(
-        result,
-        run.problem,
-        start,
-        measured=run.step_size.measures,
-        guarded=isinstance(driven, SafeguardedRun),
-    )
-    if saver is not None and idle:
-        path = os.fspath(saver.path)
-        ended = f"Resumed from {path!r}, it was finished already: no step was added."
-        result = replace(result, message=f"{result.message} {ended}")
-    elif saver is not None and resumed:
-        began = f"Resumed from {os.fspath(saver.path)!r} after {counted(resumed, 'step')}."
-        result = replace(result, message=f"{result.message} {began}")
+    status, guarded = result.status, isinstance(driven, SafeguardedRun)
+    result = judged(result, run.problem, start, measured=run.step_size.measures, guarded=guarded)
+    idle = status.success and result.steps == resumed
+    if saver is not None and resumed is not None and (idle or resumed):
+        already = ", it was finished already: no step was added"
+        how = already if idle else f" after {counted(resumed, 'step')}"
+        text = f"{result.message} Resumed from {os.fspath(saver.path)!r}{how}."
+        result = replace(result, message=text)
     return result
 
 
@@ -252,17 +245,14 @@ def _loop(
     while steps is None or run.steps < steps:
         if saver is not None:
             raise_if_ending()
-        query = _ask(run)
+        query = _ask_objective(run.ask)
         if limits is not None:
             spent = limits.exceeded(run.ledger, run.price(query))
             if spent is not None:
                 with finish_first():
-                    return run.unjudged(Status.BUDGET_SPENT, f"Limit: {spent}.")
+                    return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
-        try:
-            gradients, halves = answered(objective, query)
-        except Exception as error:
-            raise _ObjectiveError from error
+        gradients, halves = _ask_objective(answer_query, objective, query)
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
         with finish_first():
             elapsed = time.perf_counter() - begun
@@ -271,7 +261,7 @@ def _loop(
                 step = run.tell(gradients, halves=halves)
             except NonFiniteError as error:
                 detail = f"That was outer step {run.steps}."
-                return run.unjudged(error.status or Status.DIVERGED, detail)
+                return run.result_before_verdict(error.status or Status.DIVERGED, detail)
             if saver is not None and saver.due(run.steps):
                 _save(saver, run)
             advance(run)
@@ -282,14 +272,15 @@ def _loop(
                 finished = True
             if finished:
                 with finish_first():
-                    return run.unjudged(Status.STOPPED_BY_CALLBACK)
+                    return run.result_before_verdict(Status.STOPPED_BY_CALLBACK)
     with finish_first():
-        return run.unjudged(Status.STEPS_DONE)
+        return run.result_before_verdict(Status.STEPS_DONE)
 
 
-def _ask(run: Driven) -> Query:
+def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Return the answer; errors of the objective are told apart from the run's own."""
     try:
-        return run.ask()
+        return question(*arguments)
     except Exception as error:
         raise _ObjectiveError from error
 
@@ -301,47 +292,32 @@ class _ObjectiveError(Exception):
 def _save(saver: Checkpoint, run: Driven) -> None:
     """Save a run that is whole, and let no signal cut the writing short."""
     with critical():
-        run.settle()
+        run.undo_broken_step()
         saver.save(run)
 
 
-def _error_to_report(error: BaseException, run: Driven) -> Exception | None:
-    """Return the error to report with the last good state; None for one that passes as it is."""
+def _save_after_error(error: BaseException, run: Driven, saver: Checkpoint | None) -> None:
+    """Save the run; raise the error with the last good state, unless it passes as it is."""
+    saved = ""
+    if saver is not None:
+        saved = f" The run is saved in {os.fspath(saver.path)!r}."
+        try:
+            _save(saver, run)
+        except Exception as failure:
+            saved = f" It could not be saved ({type(failure).__name__}: {failure})."
     cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
-    if not isinstance(cause, Exception):
-        return None
-    if error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError)):
-        # A wrong shape or dtype in the first answer is the caller's to mend, as at the door.
-        return None
-    return cause
-
-
-def _save_after_error(run: Driven, saver: Checkpoint | None) -> str:
-    """Save after an error, and say how that went; the first error is the one to report."""
-    if saver is None:
-        return ""
-    try:
-        _save(saver, run)
-    except Exception as error:
-        return f" It could not be saved ({type(error).__name__}: {error})."
-    return f" The run is saved in {os.fspath(saver.path)!r}."
+    # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
+    first = error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError))
+    if isinstance(cause, Exception) and not first:
+        raise _oracle_error(cause, run, saved) from cause
 
 
 def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
         f"The {run.steps} finished steps are in this error's result.{saved}",
-        run.unjudged(Status.INTERRUPTED),
+        run.result_before_verdict(Status.INTERRUPTED),
     )
-
-
-def _first_save(saver: Checkpoint, run: Driven) -> None:
-    """Find out before anything is paid whether the run and its batches can be saved."""
-    _ask(run)
-    try:
-        _save(saver, run)
-    except OSError as error:
-        raise _not_writable(saver, error) from error
 
 
 def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:

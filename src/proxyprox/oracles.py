@@ -13,13 +13,13 @@ import numpy as np
 from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
+# Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
-"""Gradients remembered: the centre, the start and the point just reached."""
 
 
 class MeteredProxy:
@@ -45,7 +45,7 @@ class MeteredProxy:
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
-        self._known: list[tuple[Vector, Vector]] = []
+        self.remembered: list[tuple[Vector, Vector]] = []
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
@@ -59,51 +59,20 @@ class MeteredProxy:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            sampled = checked_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
-            return self._looked_at(w, sampled)
-        known = self.known(w)
-        if known is not None:
-            return known
-        self.ledger.proxy_gradients += 1
-        gradient = checked_gradient("the proxy's gradient", self.proxy.gradient(w), w)
-        self.remember(w, gradient)
-        return self._looked_at(w, gradient)
-
-    def known(self, w: Vector) -> Vector | None:
-        """Return the remembered gradient at this very array, if there is one."""
-        for point, gradient in self._known:
-            if self.by_content:
-                if point.shape == w.shape and bool((point == w).all()):
-                    return copied(gradient)
-            elif point is w:
+            sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
+            return self._note_fault(w, sampled)
+        for point, gradient in self.remembered:
+            if point is w and not self.by_content:
                 return gradient
-        return None
+            if self.by_content and point.shape == w.shape and bool((point == w).all()):
+                return copied(gradient)
+        self.ledger.proxy_gradients += 1
+        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
+        pair = (copied(w), copied(gradient)) if self.by_content else (w, gradient)
+        self.remembered = [*self.remembered[1 - KEPT :], pair]
+        return self._note_fault(w, gradient)
 
-    def twin(self) -> MeteredProxy:
-        """Return the same proxy with the same ledger for a callback, which may change its points.
-
-        It knows what is remembered here; what it remembers besides is its own.
-        """
-        twin = copy.copy(self)
-        twin.by_content = True
-        twin.rewind(self.snapshot())
-        return twin
-
-    def snapshot(self) -> list[tuple[Vector, Vector]]:
-        """Return what is remembered, for :meth:`rewind`."""
-        return list(self._known)
-
-    def rewind(self, known: list[tuple[Vector, Vector]]) -> None:
-        """Go back to what was remembered then."""
-        self._known = known
-
-    def remember(self, w: Vector, gradient: Vector) -> None:
-        """Keep a gradient for the next time it is asked for."""
-        self._known.append((copied(w), copied(gradient)) if self.by_content else (w, gradient))
-        if len(self._known) > KEPT:
-            del self._known[0]
-
-    def _looked_at(self, w: Vector, gradient: Vector) -> Vector:
+    def _note_fault(self, w: Vector, gradient: Vector) -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
             if not all_finite(gradient):
                 self.fault = self.fault or ("gradient", w)
@@ -111,7 +80,7 @@ class MeteredProxy:
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        return checked_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        return as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
 
     def _hessian(self, w: Vector) -> Matrix:
         self.ledger.proxy_hessians += 1
@@ -126,10 +95,10 @@ class MeteredProxy:
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        return checked_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
+        return as_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
 
 
-def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
+def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
     if type(gradient) is not type(w):
         got = Words(f"a {type(gradient).__name__}")
@@ -145,7 +114,7 @@ def checked_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def reported_value(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
+def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
     """Return the loss at a point for a report; None where it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``.
@@ -182,14 +151,14 @@ class Query:
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copied(point) for point in self.points)
-        return Query(self.handed(self.batch), points, copied_tree(self.halves), self.exact)
+        return Query(self.batch_for_user(self.batch), points, copied_tree(self.halves), self.exact)
 
     @property
     def purchase(self) -> Purchase:
         """What answering it costs."""
         return Purchase(self.batch, len(self.points), 1, self.exact)
 
-    def handed(self, batch: Any) -> Any:
+    def batch_for_user(self, batch: Any) -> Any:
         """Return a batch for user code; the batch of everything is the user's own already."""
         return batch if self.exact else copied_tree(batch)
 
@@ -225,34 +194,32 @@ class Step:
     note: str = ""
 
 
-def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
+def answer_query(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
     """Return the answers and, where the batch came in two halves, those of the halves."""
     objective = isolated(objective)
 
     def gradient(w: Vector, batch: Any) -> Vector:
-        return objective.gradient(w, query.handed(batch))
+        return objective.gradient(w, query.batch_for_user(batch))
 
+    if query.halves is None:
+        return [gradient(w, query.batch) for w in query.points], None
     point, *others = query.points
-    if query.halves is not None:
-        one, other = query.halves
-        halves = gradient(point, one), gradient(point, other)
-        rest = [gradient(w, query.batch) for w in others]
-        return [(halves[0] + halves[1]) / 2, *rest], halves
-    return [gradient(w, query.batch) for w in query.points], None
+    one, other = (gradient(point, half) for half in query.halves)
+    return [(one + other) / 2, *(gradient(w, query.batch) for w in others)], (one, other)
 
 
-def received(objective: Any, query: Query, gradients: Any, observations: Any) -> tuple[Vector, ...]:
+def check_answers(
+    objective: Any, query: Query, gradients: Any, observations: Any
+) -> tuple[Vector, ...]:
     """Return the gradients told for a query, checked; observations are turned into gradients."""
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
         turn = getattr(isolated(objective), "gradient_from", None)
         if turn is None:
-            raise TypeError(
-                f"observations need an objective with gradient_from(w, batch, observations), "
-                f"but {type(objective).__name__} has none. Tell gradients."
-            )
-        gradients = [turn(w, query.handed(query.batch), observations) for w in query.points]
+            name = type(objective).__name__
+            raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
+        gradients = [turn(w, query.batch_for_user(query.batch), observations) for w in query.points]
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
@@ -260,34 +227,32 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
     return tuple(
-        copied(checked_gradient("the target's gradient", answer, point))
+        copied(as_gradient("the target's gradient", answer, point))
         for answer, point in zip(gradients, query.points, strict=True)
     )
 
 
-def subproblem_copied(phi: Subproblem | None) -> Subproblem | None:
+def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
         return None
-    linear, centre = copied(phi.linear), copied(phi.centre)
-    return Subproblem(phi.proxy.twin(), linear, centre, phi.eta, phi.penalty)
+    # The copy knows what is remembered; what it remembers besides is its own.
+    proxy = copy.copy(phi.proxy)
+    proxy.by_content = True
+    return Subproblem(proxy, copied(phi.linear), copied(phi.centre), phi.eta, phi.penalty)
 
 
-def recorded(
+def step_record(
     k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
-    residual, threshold, held, inner_steps, displacement = 0.0, math.nan, None, 0, 0.0
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
     if solved is not None:
         phi, progress, stop = solved
         bound, held = stop.threshold(progress), stop.holds(progress)
-        residual, inner_steps = progress.residual, progress.steps
-        displacement, eta = progress.displacement, phi.eta
         threshold = math.nan if bound is None else bound
-    return StepRecord(
-        k, eta, residual, threshold, held, inner_steps, displacement,
-        ledger.target_gradients, ledger.proxy_gradients, ledger.seconds,
-    )  # fmt: skip
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    return StepRecord(k, *numbers, ledger.target_gradients, ledger.proxy_gradients, ledger.seconds)
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
@@ -297,7 +262,7 @@ def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | N
     if halves is None:
         return None, None
     point = query.points[0]
-    first, second = (checked_gradient("a half's gradient", half, point) for half in halves)
+    first, second = (as_gradient("a half's gradient", half, point) for half in halves)
     gap = (first - second) / 2
     return square(norm(gap)), gap
 

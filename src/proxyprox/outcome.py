@@ -20,7 +20,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, copied, dot, dtype_name, norm
 from proxyprox.checkpoint import require_array
-from proxyprox.oracles import reported_value
+from proxyprox.oracles import value_for_report
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
 
@@ -319,7 +319,7 @@ ADVICE = {
 def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float] | None, str]:
     """Return the losses at both ends, and what is wrong with the function that gives them."""
     faults: list[str] = []
-    first, last = reported_value(problem, w0, faults), reported_value(problem, w, faults)
+    first, last = value_for_report(problem, w0, faults), value_for_report(problem, w, faults)
     if faults:
         return None, f"The objective's value could not be used ({faults[0]}): check it."
     if first is not None and math.isnan(first):

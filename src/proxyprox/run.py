@@ -10,39 +10,28 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from proxyprox import checkpoint
+from proxyprox import checkpoint, oracles
 from proxyprox._util.arrays import Vector, all_finite, copied, norm, same_point
 from proxyprox._util.isolation import copied_tree, is_ours, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
-from proxyprox.methods.base import Answers, Request
-from proxyprox.oracles import (
-    MeteredProxy,
-    Query,
-    Step,
-    checked_gradient,
-    noise,
-    price,
-    received,
-    recorded,
-    reported_value,
-    subproblem_copied,
-)
+from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
+from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
-from proxyprox.setup import DEFAULT_METHOD, admit, require_problem, starting_point
-from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
+from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, starting_point
+from proxyprox.stepsizes.base import Observation
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
+# Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
-"""Such steps in a row, at the end of a run, that are no accident."""
 
 
 @dataclass(frozen=True)
@@ -77,33 +66,16 @@ class Faults:
         often = f"{len(self.blocked):,} of {counted(steps, 'step')}"
         return f"That was so in {often}; in the last of them {self.words}."
 
-    def require_valid(self, steps: int) -> None:
-        """Refuse what is not a list of some of so many steps."""
-        whole = all(type(k) is int and 0 <= k < steps for k in self.blocked)
-        if not whole or sorted(set(self.blocked)) != list(self.blocked):
-            raise ValueError("the blocked steps are not a list of steps")
-
 
 PARTS = ("method", "inner", "stop", "averaging")
+# The default rules of which the number of steps planned decides.
 PLANNED = (Convex, SDane)
-"""The default rules of which the number of steps planned decides."""
 
 
+# What questions and steps assign in a run, besides what they append to.
 CHANGED = (
     "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
 )  # fmt: skip
-"""What questions and steps assign in a run, besides what they append to."""
-
-
-class Snapshot(NamedTuple):
-    """A run at one moment, without its ledger: what was paid stays paid."""
-
-    values: dict[str, Any]
-    steps: int
-    memory: dict[str, Any]
-    known: list[tuple[Vector, Vector]]
-    bits: Any
-    randomness: Any
 
 
 class Run:
@@ -157,18 +129,16 @@ class Run:
         expected_steps: int | None = None,
     ) -> None:
         method = DEFAULT_METHOD if method is None else method
-        parts = admit(problem, w0, method, inner, stop, averaging, expected_steps)
-        self.problem = problem
-        self.method = method
-        self.inner = parts.inner
-        self.stop = parts.stop
+        self._w0, self.inner, self.stop, self._why_inner, self._why_stop = complete_parts(
+            problem, w0, method, inner, stop, averaging, expected_steps
+        )
+        self.problem, self.method = problem, method
         self.step_size = method.step_size
         self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
         self.ledger = Ledger()
         self.trace = Trace()
         self.faults = Faults()
-        self._path: GradientPath | None = GradientPath()
-        self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
+        self._path = GradientPath()
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
         self._proxy = MeteredProxy(
@@ -176,14 +146,12 @@ class Run:
             Ledger() if isinstance(proxy, Zero) else self.ledger,
             by_content=not (is_ours(method) and is_ours(self.inner)),
         )
-        self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
-        self._step_size_state = self.step_size.init(
-            parts.w0 if is_ours(self.step_size) else copied(parts.w0),
-            problem,
-            uses_proxy=method.uses_proxy,
+        rule = self.step_size
+        self._state = method.init(copy_for(method, self._w0), problem)
+        self._step_size_state = rule.init(
+            copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
         self._rng = generator(rng)
-        self._w0 = parts.w0
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
         self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
@@ -194,7 +162,7 @@ class Run:
         self._request: Request | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._unsolved = False
-        self._broken_off: Snapshot | None = None
+        self._undo: Callable[[], None] | None = None
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -225,17 +193,17 @@ class Run:
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
-        self.settle()
+        self.undo_broken_step()
         if self._pending is None:
-            before = self.snapshot()
+            undo = self.make_undo()
             try:
                 request, objective = self._next_request(), self.problem.objective
                 everything = request.everything
                 batch = objective.everything() if everything else objective.sample(self._rng)
                 self.open(batch, request)
             except BaseException:
-                self._broken_off = before
-                self.settle()
+                self._undo = undo
+                self.undo_broken_step()
                 raise
             assert self._pending is not None
         return self._pending.copied()
@@ -278,54 +246,46 @@ class Run:
         ledger keeps what the answer and the attempt cost.
         """
         begun = time.perf_counter()
-        self.settle()
+        self.undo_broken_step()
         if self._pending is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
-        told = received(self.problem.objective, query, gradients, observations)
-        level, half_gap = noise(query, halves) if self.step_size.measures else (None, None)
+        told = oracles.check_answers(self.problem.objective, query, gradients, observations)
+        level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
         answers = Answers(told, query.batch, level, half_gap)
         self.ledger.add(self.price(query))
-        before = self.snapshot()
+        undo = self.make_undo()
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
-                step = self._take_step(query, answers, begun)
+                return self._take_step(query, answers, begun)
         except BaseException:
-            # Noted first: should an interrupt cut settle() short, the next access finishes it.
-            self._broken_off = before
-            self.settle()
+            # Noted first: if an interrupt cuts the undoing short, the next access finishes it.
+            self._undo = undo
+            self.undo_broken_step()
             raise
-        return step
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        for answer in answers.gradients:
-            if not all_finite(answer):
-                raise NonFiniteError(
-                    "the target's gradient is NaN or infinite", Status.TARGET_NOT_FINITE
-                )
+        if not all(all_finite(gradient) for gradient in answers.gradients):
+            text = "the target's gradient is NaN or infinite"
+            raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
         state, step_size_state = self._states_after(query, answers)
         if not all_finite(state.w):
             raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-        eta = (
-            self._solved[0].eta
-            if self._solved
-            else self.step_size.eta(step_size_state, state.k - 1)
-        )
+        k = state.k - 1
+        eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
-        k = state.k - 1
-        record = recorded(k, eta, self._solved, self.ledger)
-        path = copy.copy(self._path)
-        if path is not None:
-            exact = query.batch is None or query.exact
-            gradient = answers.gradients[0]
-            path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
-        solved = True if self._solved is None else self._solved[2](self._solved[1])
-        held = solved if record.held is None else record.held
-        if self._proxy.fault is not None and (self._unsolved or not held):
+        record = oracles.step_record(k, eta, self._solved, self.ledger)
+        path, exact = copy.copy(self._path), query.batch is None or query.exact
+        penalty = isolated(self.problem.penalty)
+        path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
+        met = self._solved is None or self._solved[2](self._solved[1])
+        if self._proxy.fault is not None and (
+            self._unsolved or not (met if record.held is None else record.held)
+        ):
             self.faults = self.faults.add(k, self._proxy.fault, self._state.w)
         self._path = path
         self._state, self._step_size_state = state, step_size_state
@@ -334,7 +294,9 @@ class Run:
         phi = None if self._solved is None else self._solved[0]
         gradients = tuple(copied(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
-        return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
+        return Step(
+            record, copied(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
+        )
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -346,16 +308,16 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return by_gradients(self.unjudged(status, detail))
+        return by_gradients(self.result_before_verdict(status, detail))
 
-    def unjudged(self, status: Status, detail: str = "") -> Result:
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
-        self.settle()
+        self.undo_broken_step()
         if status.success and self.steps and self.faults.stuck(self.steps):
             detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         moved = self.trace["displacement"]
-        doubt = None if self._path is None else self._path.finding(self.w, self._state.w, moved)
+        first = self._path.first
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -369,11 +331,9 @@ class Run:
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
-            doubt=doubt,
-            fell=self._path is not None and self._path.fell(),
-            first_gradient=self._path.first[0].norm
-            if self._path and self._path.first
-            else math.nan,
+            doubt=self._path.finding(self.w, self._state.w, moved),
+            fell=self._path.fell(),
+            first_gradient=first[0].norm if first else math.nan,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -417,10 +377,10 @@ class Run:
         >>> other.steps, bool((other.ask().batch == run.ask().batch).all())
         (1, True)
         """
-        self.settle()
+        self.undo_broken_step()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
-        known = self._proxy.snapshot()
+        known = self._proxy.remembered
         if not self._proxy.by_content:
             points = {id(item) for item in checkpoint.walk([self._state, self._step_size_state])}
             known = [pair for pair in known if id(pair[0]) in points]
@@ -434,7 +394,7 @@ class Run:
             "known": [list(pair) for pair in known],
             "memory": self._memory,
             "average": self._average,
-            "path": None if self._path is None else self._path.as_tree(),
+            "path": self._path.as_tree(),
         }
         return {
             "kind": "Run",
@@ -481,8 +441,9 @@ class Run:
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
+                    dtype = now["dtype"]
                     found += checkpoint.other_identity(
-                        about, identity, dtype=now["dtype"], same_start=same
+                        about, identity, dtype=dtype, same_start=same
                     )
         if found:
             raise checkpoint.other_run(found)
@@ -545,19 +506,20 @@ class Run:
         """
         file_path("path", path)
         require_problem(problem)
+        like = w0
+        with contextlib.suppress(ValueError):  # the problem does not know its size
+            like = starting_point(problem, None) if w0 is None else w0
         with checkpoint.naming(path):
             saved = checkpoint.read(path)
             checkpoint.require_kind(saved.tree(["kind"]), "Run")
-            begun = saved.tree(["config", "w0"], like=_array_like(problem, w0))
+            begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.structure():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
             except Exception as error:
-                raise checkpoint.CheckpointError(
-                    f"it does not fit this problem: {error} Give the problem that the run was "
-                    "saved with."
-                ) from error
+                text = f"it does not fit this problem: {error} Give that of the saved run."
+                raise checkpoint.CheckpointError(text) from error
             tree = saved.tree(like=run.start, classes=[*classes, *run.state_classes])
             run.load_state_dict(tree, any_start=w0 is not None)
         return run
@@ -602,8 +564,12 @@ class Run:
         rng = checkpoint.restored_rng(tree["rng"], self._rng)
         faults = tree["faults"]
         checkpoint.conform("faults", faults, Faults())
-        faults.require_valid(state.k)
+        steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
+        if sorted(steps) != list(faults.blocked):
+            raise ValueError("the blocked steps are not a list of steps")
         path = GradientPath.from_tree(arrays["path"], like, state.k)
+        if path is None:
+            raise ValueError("the gradients' path is missing")
 
         def commit() -> None:
             self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
@@ -611,9 +577,9 @@ class Run:
             self._identity, self._config = tree.get("identity") or self._identity, None
             self._memory.clear()
             self._memory.update(arrays["memory"])
-            self._proxy.rewind(known)
+            self._proxy.remembered = known
             self._rng, self.faults, self.trace = rng, faults, Trace(rows)
-            self._path, self._broken_off = path, None
+            self._path, self._undo = path, None
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
             self._pending = self._request = None
@@ -640,26 +606,24 @@ class Run:
         (``counted=False``), it is no part of the run's books.
         """
         if self._identity is None:
-            proxy, known = self._proxy, self._proxy.snapshot()
+            proxy, known = self._proxy, self._proxy.remembered
             oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
-                lambda: reported_value(self.problem, self._w0),
+                lambda: oracles.value_for_report(self.problem, self._w0),
                 oracle.gradient if self.method.uses_proxy else None,
             )  # fmt: skip
             if self._identity["slope"] is None:
                 # The first step is to meet a gradient that is not finite itself.
-                proxy.rewind(known)
+                proxy.remembered = known
         return self._identity
 
     def _next_request(self) -> Request:
         """Return what the method wants to know, and the step-size rule with it."""
-        if is_ours(self.method):
-            request = self.method.ask(self._state)
-        else:
-            request = copied_tree(self.method.ask(copied_tree(self._state)))
+        method = self.method
+        request = copy_for(method, method.ask(copy_for(method, self._state)))
         if not isinstance(request, Request) or not request.points:
-            name = f"{type(self.method).__name__}.ask(state)"
+            name = f"{type(method).__name__}.ask(state)"
             raise TypeError(message(name, request, "a Request with at least one point"))
         return request
 
@@ -695,27 +659,28 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return price(self.problem.objective, self.ledger, [query.purchase])
+        return oracles.price(self.problem.objective, self.ledger, [query.purchase])
 
     def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
         if not eta > 0:
             remedy = "Give the method an eta, or pass one to step.solve."
             raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
         # NumPy would broadcast a user's correction of another shape.
-        checked_gradient("the correction's estimate", linear, centre)
+        oracles.as_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
-        ours = is_ours(self.inner)
-        given = phi if ours else subproblem_copied(phi)
-        start = centre if ours else copied(centre)
+        given, start = (
+            (phi if is_ours(self.inner) else oracles.copy_subproblem(phi)),
+            copy_for(self.inner, centre),
+        )
         try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
         except NonFiniteError:
             self._unsolved = True
             raise
         self._solved = (phi, solved.progress, stop)
-        return solved.w if ours else copied(solved.w)
+        return copy_for(self.inner, solved.w)
 
     def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
         """Return the states of the method and of the step size after a step."""
@@ -732,20 +697,14 @@ class Run:
                 elsewhere=tuple(others),
                 smoothness=self._proxy.smoothness,
             )
-            if not is_ours(rule):
-                seen, learnt = copied_tree(seen), copied_tree(learnt)
-            learnt = rule.observe(learnt, seen)
+            learnt = rule.observe(copy_for(rule, learnt), copy_for(rule, seen))
         assert self._request is not None
         own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
-        state = self._state
-        if not is_ours(self.method):
-            # A user's method may write into what it is given, and keep what it returns.
-            own, state = copied_tree(own), copied_tree(state)
-        step = _OuterStep(
-            rule, learnt, k, self._proxy, self._rng, self._solve, copies=not is_ours(self.method)
-        )
-        state = self.method.tell(state, own, step)
-        if not is_ours(self.method):
+        method, copies = self.method, not is_ours(self.method)
+        step = OuterStep(self._proxy, self._rng, rule, learnt, k, self._solve, copies=copies)
+        # A user's method may write into what it is given, and keep what it returns.
+        state = method.tell(copy_for(method, self._state), copy_for(method, own), step)
+        if copies:
             state = copied_tree(state)
             self._require_state(state, k)
         return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
@@ -756,30 +715,34 @@ class Run:
             raise TypeError(message(name, state, "an object with w and k"))
         if state.k != k + 1:
             raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
-        checked_gradient(f"w in {name}", state.w, self._w0)
+        oracles.as_gradient(f"w in {name}", state.w, self._w0)
 
-    def snapshot(self) -> Snapshot:
-        """Return what a step may change, for :meth:`return_to`."""
-        bits = self._rng.bit_generator
+    def make_undo(self) -> Callable[[], None]:
+        """Return what brings the run back to this moment; what was paid stays paid.
+
+        It may be called twice: an interrupt can cut the first call short.
+        """
         values = {name: getattr(self, name) for name in CHANGED}
-        known = self._proxy.snapshot()
-        return Snapshot(values, len(self.trace), dict(self._memory), known, bits, bits.state)
+        steps, memory, known = len(self.trace), dict(self._memory), self._proxy.remembered
+        bits = self._rng.bit_generator
+        randomness = bits.state
 
-    def return_to(self, before: Snapshot) -> None:
-        """Return to a snapshot of this run; doing so twice is no different."""
-        vars(self).update(before.values)
-        self.trace.shorten(before.steps)
-        self._memory.clear()
-        self._memory.update(before.memory)
-        self._proxy.rewind(list(before.known))
-        before.bits.state = before.randomness
-        self._broken_off = None
+        def undo() -> None:
+            vars(self).update(values)
+            self.trace.shorten(steps)
+            self._memory.clear()
+            self._memory.update(memory)
+            self._proxy.remembered = known
+            bits.state = randomness
+            self._undo = None
 
-    def settle(self) -> None:
+        return undo
+
+    def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, so that the run is as it was before it."""
-        if self._broken_off is not None:
+        if self._undo is not None:
             with critical():
-                self.return_to(self._broken_off)
+                self._undo()
 
     def _add_to_average(self, state: Any, eta: float) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""
@@ -789,48 +752,3 @@ class Run:
         if self._average is None:
             return share, state.w
         return share, self._average + share * (state.w - self._average)
-
-
-class _OuterStep:
-    """What a method may use during one step (:class:`~proxyprox.methods.OuterStep`)."""
-
-    def __init__(
-        self, rule: StepSize, learnt: Any, k: int, proxy: MeteredProxy,
-        rng: np.random.Generator, solve: Solve, *, copies: bool,
-    ) -> None:  # fmt: skip
-        self.proxy, self.rng, self.learnt = proxy, rng, learnt
-        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
-
-    @property
-    def eta(self) -> float:
-        """η of this step."""
-        return self._rule.eta(self.learnt, self._k)
-
-    @property
-    def gain(self) -> float | None:
-        """The weight of the newest difference, where the rule has one."""
-        return self._rule.gain(self.learnt)
-
-    @property
-    def restart(self) -> Restart | None:
-        """Where to start instead, if the rule undoes the last step."""
-        restart = self._rule.restart(self.learnt)
-        return copied_tree(restart) if self._copies else restart
-
-    def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
-        """Minimise the subproblem with the run's solver and criterion."""
-        if self._copies:
-            linear, centre = copied(linear), copied(centre)
-        if eta is None:
-            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
-        else:
-            w = self._solve(linear, centre, eta)
-        return copied(w) if self._copies else w
-
-
-def _array_like(problem: Problem, w0: Vector | None) -> Vector | None:
-    """Return an array of the library and device that a run on this problem would have."""
-    if w0 is None:
-        with contextlib.suppress(ValueError):  # the problem does not know its size
-            return starting_point(problem, None)
-    return w0

@@ -26,10 +26,9 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,15 +37,15 @@ from proxyprox._util.arrays import Vector, dot, dtype_name, norm
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
-from proxyprox.oracles import Purchase, Query, Step, answered, price
-from proxyprox.result import Budget, Ledger, Result, Status, counted
-from proxyprox.run import Run, Snapshot
-from proxyprox.subproblem import NonFiniteError
+from proxyprox.oracles import Purchase, Query, Step, answer_query, price
+from proxyprox.result import Budget, Result, Status, counted
+from proxyprox.run import Run
 
+# Standard errors by which an arm must trail to be dropped before the end.
 CLEAR = 3.0
-"""Standard errors by which an arm must trail to be dropped before the end."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,8 @@ class Check:
         """What was found, in words."""
         held_out = counted(self.batches, "batch", "batches")
         if abs(self.gap) <= self.rounding:
-            return (
-                f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding "
-                f"({held_out})"
-            )
+            equal = f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding"
+            return f"{equal} ({held_out})"
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
         return (
             f"the held-out loss of {better} is lower than that of {worse} "
@@ -126,47 +123,17 @@ class Evidence:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
 
 
-def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool) -> str:
-    """Return the choice in words."""
-    if dropped_at is not None:
-        lead = f"The proxy was dropped after {counted(dropped_at, 'step')}: {reason}."
-        return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
-    if not compared:
-        return "The proxy's answer is returned: nothing was compared on held-out samples."
-    return {
-        "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
-        "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
-        "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
-    }[chosen]
+VERDICTS = {
+    "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
+    "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
+    "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
+}
 
-
+# Gauss–Legendre nodes on [0, 1]; both weigh one half.
 NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
-"""Gauss–Legendre nodes on [0, 1]; both weigh one half."""
 
+# Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype.
 ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-"""Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype."""
-
-
-def held_out_gap(
-    answers: Callable[[Query], Sequence[Vector]],
-    a: Vector,
-    b: Vector,
-    batches: Sequence[Any],
-    *,
-    repeatable: bool,
-    penalty: Any | None,
-) -> tuple[float, float]:
-    """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
-    gaps = []
-    for number, batch in enumerate(batches):
-        nodes = NODES if repeatable else (NODES[number % 2],)
-        gradients = answers(Query(batch, tuple(b + t * (a - b) for t in nodes)))
-        gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
-    gap = float(np.mean(gaps))
-    if penalty is not None:
-        own = isolated(penalty)
-        gap += float(own.value(a)) - float(own.value(b))
-    return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
 
 def has_rows(objective: Any, batch: Any) -> bool:
@@ -174,47 +141,23 @@ def has_rows(objective: Any, batch: Any) -> bool:
     return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
 
 
-def minimiser_on_rows(
-    objective: Any, batches: Sequence[Any], start: Vector, penalty: Any | None
-) -> Vector | None:
-    """Return the minimiser of the loss on all the rows of some batches.
-
-    Rows count as often as they were drawn. It costs no target gradient: the samples are there.
-
-    Returns
-    -------
-    array or None
-        None if the objective does not have rows, or the fit fails.
-    """
-    if not batches or not all(has_rows(objective, batch) for batch in batches):
-        return None
-    seen, counts = np.unique(np.concatenate(batches), return_counts=True)
-    weights = getattr(objective, "sample_weight", None)
-    counts = counts if weights is None else counts * weights[seen]
-    loss = isolated(objective.rows(seen, sample_weight=counts))
-    try:
-        return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
-    except (NonFiniteError, ValueError):
-        return None
-
-
+# Held-out batches of a comparison where nothing is short.
 FEWEST = 8
-"""Held-out batches of a comparison where nothing is short."""
 
+# Held-out batches without which there is no standard error.
 LEAST = 2
-"""Held-out batches without which there is no standard error."""
 
 SHARE = 0.1
+# Comparisons that the share must pay for in a typical run: two on the way, one at the end.
 SETS = 3
-"""Comparisons that the share must pay for in a typical run: two on the way, one at the end."""
 
+# What is known before it is spent, and its name in messages.
 NAMES = {
     "target_gradients": "target gradients",
     "target_samples": "target samples",
     "cost": "units of cost",
     "epsilon": "of epsilon",
 }
-"""What is known before it is spent, and its name in messages."""
 
 
 def comparisons(batch: Any, points: int, count: int) -> Purchase:
@@ -225,98 +168,16 @@ def comparisons(batch: Any, points: int, count: int) -> Purchase:
     return Purchase(batch, points * count, count if points else 0)
 
 
-class Allowance:
-    """The limits of a run, applied to everything that its arms and their comparisons spend."""
-
-    def __init__(self, objective: Any, ledger: Ledger, limits: Budget | None) -> None:
-        self.objective = objective
-        self.ledger = ledger
-        self.limits = limits
-
-    def price(self, purchases: list[Purchase]) -> dict[str, float]:
-        """Return what some gradients together add to the ledger."""
-        return price(self.objective, self.ledger, purchases)
-
-    def affords(self, purchases: list[Purchase]) -> bool:
-        """Tell whether no limit would be exceeded."""
-        return self.limits is None or self._lacking(self.price(purchases)) is None
-
-    def held_out_batches(self, batch: Any, points: int) -> int:
-        """Return how many held-out batches a comparison may have: fewer where little is allowed.
-
-        Parameters
-        ----------
-        batch : batch
-            One like those to come.
-        points : int
-            Gradients that a held-out batch takes, from first to last comparison.
-        """
-        if self.limits is None:
-            return FEWEST
-        one, counts = self.price([Purchase(batch, points, SETS)]), [float(FEWEST)]
-        for name in ("target_gradients", "target_samples", "cost"):
-            limit = getattr(self.limits, name)
-            if limit is not None and one.get(name):
-                counts.append(SHARE * limit / one[name])
-        if self.limits.epsilon is not None:
-            counts.append(SHARE * self._private_gradients / points)
-        return max(LEAST, int(min(counts)))
-
-    def require(self, purchases: list[Purchase]) -> None:
-        """Refuse limits that do not even allow these."""
-        needs = self.price(purchases)
-        name = self._lacking(needs)
-        if name is None:
-            return
-        least = f"{needs[name]:,.0f}" if name.startswith("target") else f"{needs[name]:.6g}"
-        allowed = "enough for each arm's first useful step and a comparison on held-out samples"
-        remedy = (
-            f"safeguard=True needs at least {least} {NAMES[name]} here; raise the budget or leave "
-            "the safeguard out."
-        )
-        limit = Words(f"{getattr(self.limits, name):,}")
-        raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
-
-    def _lacking(self, ahead: dict[str, float]) -> str | None:
-        for name in NAMES:
-            limit = getattr(self.limits, name)
-            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
-                return name
-        return None
-
-    @cached_property
-    def _private_gradients(self) -> int:
-        """Return how many gradients the privacy allows, to the power of two below."""
-        assert self.limits is not None
-        assert self.limits.epsilon is not None
-        count = 1
-        while count < 1 << 16 and self.objective.epsilon(2 * count) <= self.limits.epsilon:
-            count *= 2
-        return count
-
-
 LOG = logging.getLogger("proxyprox")
 
 FIRST_CHECK = 20
-NAN = math.nan
 
 
+# What a step may assign, besides what it appends.
 _CHANGED = (
     "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
     "_last_check", "_next_check", "_clear_wins",
 )  # fmt: skip
-"""What a step may assign, besides what it appends."""
-
-
-class _Snapshot(NamedTuple):
-    """The arms and what is known of them at one moment."""
-
-    values: dict[str, Any]
-    batches: int
-    checks: int
-    arms: list[tuple[Run, Snapshot]]
-    bits: Any
-    randomness: Any
 
 
 class SafeguardedRun:
@@ -331,7 +192,7 @@ class SafeguardedRun:
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
         self._start, self._slope = run.w, 0.0
-        self._allowance = Allowance(run.problem.objective, run.ledger, limits)
+        self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
         self._batches: list[Any] = []
@@ -339,7 +200,7 @@ class SafeguardedRun:
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
-        self._broken_off: _Snapshot | None = None
+        self._undo: Callable[[], None] | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
 
@@ -349,14 +210,13 @@ class SafeguardedRun:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        last = comparisons(
-            query.batch, self._points_at_end(query.batch), self._held_out_count(query.batch, 1)
-        )
-        return self._allowance.price([*self._purchases_of_step(query), last])
+        batch = query.batch
+        last = comparisons(batch, self._points_at_end(batch), self._held_out_count(batch, 1))
+        return self._price([*self._purchases_of_step(query), last])
 
     def require_budget(self) -> None:
         """Refuse a budget too small for a useful step and its comparison, before it is spent."""
-        if self._allowance.limits is None:
+        if self._limits is None:
             return
         try:
             query = self.ask()
@@ -370,21 +230,28 @@ class SafeguardedRun:
                 two = run.method.two_points or (query.batch is not None and run.compares_points)
                 new = run is self._leader or not self._repeatable
                 steps.append(Purchase(query.batch, 1 + two, int(new)))
-        least = comparisons(query.batch, self._points_at_end(query.batch), LEAST)
-        self._allowance.require([*steps, least])
+        needs = [*steps, comparisons(query.batch, self._points_at_end(query.batch), LEAST)]
+        name = self._lacking(needs)
+        if name is not None:
+            number = self._price(needs)[name]
+            least = f"{number:,.0f}" if name.startswith("target") else f"{number:.6g}"
+            allowed = f"at least {least} {NAMES[name]} for a step of each arm and their comparison"
+            remedy = "Raise the budget or leave the safeguard out."
+            limit = Words(f"{getattr(self._limits, name):,}")
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
     def tell(self, gradients: Any, *, halves: Any = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
 
         After any error all arms are as they were before the call.
         """
-        self.settle()
-        before = self._snapshot()
+        self.undo_broken_step()
+        undo = self._make_undo()
         try:
             step, note = self._take_steps(gradients, halves)
         except BaseException:
-            self._broken_off = before
-            self.settle()
+            self._undo = undo
+            self.undo_broken_step()
             raise
         if note:
             LOG.warning(note)
@@ -418,38 +285,36 @@ class SafeguardedRun:
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note), note
 
-    def unjudged(self, status: Status, detail: str = "") -> Result:
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        self.settle()
-        before = self._snapshot()
+        self.undo_broken_step()
+        undo = self._make_undo()
         try:
             return self._choose_answer(status, detail)
         except BaseException:
             # The last comparisons draw batches, which a resumed run must draw again.
-            self._broken_off = before
-            self.settle()
+            self._undo = undo
+            self.undo_broken_step()
             raise
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
-            return replace(self._leader.unjudged(status, detail), ledger=copy.copy(self.ledger))
+            return replace(
+                self._leader.result_before_verdict(status, detail), ledger=copy.copy(self.ledger)
+            )
         held_out: list[Any] | None = None
         chosen = "proxy" if self._proxy is not None else "SGD"
         if self._proxy is not None and self._sgd is not None:
-            compared = self._earlier_check("the proxy", "SGD")
-            if compared is None:
+            if self._earlier_check("the proxy", "SGD") is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                compared = self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
-            if compared is None:
-                # Nothing is left to pay for it: what was found last must do.
-                compared = next((c for c in reversed(self._checks) if c.rival == "SGD"), None)
+                self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+            # If nothing was left to pay for it, what was found last must do.
+            compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
             chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
         best = self._sgd if chosen == "SGD" else self._proxy
         assert best is not None
-        answer = best.unjudged(status, detail)
-        fitted = minimiser_on_rows(
-            self.problem.objective, self._batches, answer.w, self.problem.penalty
-        )
+        answer = best.result_before_verdict(status, detail)
+        fitted = self._fit_rows_seen(answer.w)
         if fitted is not None:
             name = "SGD" if chosen == "SGD" else "the proxy"
             compared = self._earlier_check("ERM", name)
@@ -469,7 +334,7 @@ class SafeguardedRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
-        self.settle()
+        self.undo_broken_step()
         # The rival is about the same problem: its data need not be looked at again.
         rival = None if self._sgd is None else self._sgd.state_dict(problem=False)
         return {
@@ -493,9 +358,8 @@ class SafeguardedRun:
         assert rival is not None
         with checkpoint.structure():
             steps, last, due, ahead = counts = tree["counts"]
-            dropped, proxy, slope, reason = (
-                tree[name] for name in ("dropped_at", "proxy", "slope", "reason")
-            )
+            dropped, proxy = tree["dropped_at"], tree["proxy"]
+            slope, reason = tree["slope"], tree["reason"]
             for count in (*counts, *(() if dropped is None else (dropped,))):
                 checkpoint.require_count("a count of the safeguard", count)
             checkpoint.require_count("slope", slope, float)
@@ -505,7 +369,7 @@ class SafeguardedRun:
                 raise ValueError("neither the run nor its rival is left")
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
-                checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
+                checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
             rng = checkpoint.restored_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])
@@ -521,33 +385,36 @@ class SafeguardedRun:
         self._batches, self._checks = batches, checks
         self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
-        self._broken_off = None
+        self._undo = None
 
-    def settle(self) -> None:
+    def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""
-        if self._broken_off is not None:
+        if self._undo is not None:
             with critical():
-                self._return_to(self._broken_off)
+                self._undo()
         for run in (self._proxy, self._sgd):
             if run is not None:
-                run.settle()
+                run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
-    def _snapshot(self) -> _Snapshot:
-        arms = [(run, run.snapshot()) for run in (self._proxy, self._sgd) if run is not None]
-        bits = self._rng.bit_generator
+    def _make_undo(self) -> Callable[[], None]:
+        """Return what brings all arms back to this moment; what was paid stays paid."""
+        arms = [run.make_undo() for run in (self._proxy, self._sgd) if run is not None]
         values = {name: getattr(self, name) for name in _CHANGED}
-        return _Snapshot(values, len(self._batches), len(self._checks), arms, bits, bits.state)
+        batches, checks = len(self._batches), len(self._checks)
+        bits = self._rng.bit_generator
+        randomness = bits.state
 
-    def _return_to(self, before: _Snapshot) -> None:
-        vars(self).update(before.values)
-        del self._batches[before.batches :]
-        del self._checks[before.checks :]
-        for run, snapshot in before.arms:
-            run.return_to(snapshot)
-        before.bits.state = before.randomness
-        self._broken_off = None
+        def undo() -> None:
+            vars(self).update(values)
+            del self._batches[batches:], self._checks[checks:]
+            for undo_arm in arms:
+                undo_arm()
+            bits.state = randomness
+            self._undo = None
+
+        return undo
 
     @property
     def _leader(self) -> Run:
@@ -563,7 +430,7 @@ class SafeguardedRun:
             self._sgd.open(batch)
         query = self._sgd.ask()
         self._charge(query, samples=not self._repeatable)
-        gradients, halves = answered(self.problem.objective, query)
+        gradients, halves = answer_query(self.problem.objective, query)
         try:
             return self._sgd.tell(gradients, halves=halves)
         except NonFiniteError:
@@ -596,11 +463,22 @@ class SafeguardedRun:
 
     def _held_out_count(self, batch: Any, ahead: int = 0) -> int:
         """Return how many held-out batches a comparison takes, after some more steps."""
-        # Two comparisons on the way, and those at the end.
-        few = self._allowance.held_out_batches(
-            batch, 2 * self._points_each + self._points_at_end(batch)
-        )
-        return max(few, math.ceil(SHARE * (self.steps + ahead - self._last_check)))
+        counts, limits = [float(FEWEST)], self._limits
+        if limits is not None:
+            # A comparison has fewer where little is allowed: two on the way, and those at the end.
+            points = 2 * self._points_each + self._points_at_end(batch)
+            one = self._price([Purchase(batch, points, SETS)])
+            for name in ("target_gradients", "target_samples", "cost"):
+                limit = getattr(limits, name)
+                if limit is not None and one.get(name):
+                    counts.append(SHARE * limit / one[name])
+            if limits.epsilon is not None:
+                allowed, spent = 1, self.problem.objective.epsilon
+                while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
+                    allowed *= 2
+                counts.append(SHARE * allowed / points)
+        since = self.steps + ahead - self._last_check
+        return max(LEAST, int(min(counts)), math.ceil(SHARE * since))
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
@@ -625,16 +503,15 @@ class SafeguardedRun:
         batches: list[Any] = []
         wanted = self._held_out_count(self._typical_batch) if self.steps else 0
         if keep:
-            purchases.append(
-                comparisons(self._typical_batch, self._points_at_end(self._typical_batch), wanted)
-            )
+            batch = self._typical_batch
+            purchases.append(comparisons(batch, self._points_at_end(batch), wanted))
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
             if self._typical_batch is not None:
                 batch = copied_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
-            if not self._allowance.affords(purchases):
+            if self._lacking(purchases) is not None:
                 break
             batches.append(batch)
             if batch is None:
@@ -642,9 +519,8 @@ class SafeguardedRun:
         if keep and len(batches) < LEAST:
             return []
         for batch in batches:
-            self.ledger.target_samples += int(
-                self._allowance.price([Purchase(batch, 0, 1)])["target_samples"]
-            )
+            samples = self._price([Purchase(batch, 0, 1)])["target_samples"]
+            self.ledger.target_samples += int(samples)
         return batches
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
@@ -657,23 +533,65 @@ class SafeguardedRun:
     ) -> Check | None:
         if not held_out:
             return None
-        gap, spread = held_out_gap(
-            self._answers, a, b, held_out,
-            repeatable=self._repeatable, penalty=self.problem.penalty,
-        )  # fmt: skip
+        gap, spread = self._held_out_gap(a, b, held_out)
         gained = self._slope * max(norm(a - self._start), norm(b - self._start))
         rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)
         return check
 
-    def _charge(self, query: Query, *, samples: bool = True) -> None:
-        paid = self._allowance.price([Purchase(query.batch, len(query.points), int(samples))])
-        self.ledger.add(paid)
+    def _fit_rows_seen(self, start: Vector) -> Vector | None:
+        """Return the minimiser on all rows of the batches; None without rows, or if it fails."""
+        objective = self.problem.objective
+        if not self._batches or not all(has_rows(objective, batch) for batch in self._batches):
+            return None
+        seen, counts = np.unique(np.concatenate(self._batches), return_counts=True)
+        weights = getattr(objective, "sample_weight", None)
+        counts = counts if weights is None else counts * weights[seen]
+        loss, penalty = isolated(objective.rows(seen, sample_weight=counts)), self.problem.penalty
+        try:
+            return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
+        except (NonFiniteError, ValueError):
+            return None
 
-    def _answers(self, query: Query) -> list[Vector]:
-        self._charge(query, samples=False)
-        return answered(self.problem.objective, query)[0]
+    def _price(self, purchases: list[Purchase]) -> dict[str, float]:
+        return price(self.problem.objective, self.ledger, purchases)
+
+    def _lacking(self, purchases: list[Purchase]) -> str | None:
+        """Return the name of a limit that some gradients together would exceed, if one is."""
+        if self._limits is None:
+            return None
+        ahead = self._price(purchases)
+        for name in NAMES:
+            limit = getattr(self._limits, name)
+            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
+                return name
+        return None
+
+    def _charge(self, query: Query, *, samples: bool = True) -> None:
+        self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
+
+    def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float]:
+        """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
+        gaps = []
+        for number, batch in enumerate(batches):
+            nodes = NODES if self._repeatable else (NODES[number % 2],)
+            query = Query(batch, tuple(b + t * (a - b) for t in nodes))
+            self._charge(query, samples=False)
+            gradients = answer_query(self.problem.objective, query)[0]
+            gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
+        gap = float(np.mean(gaps))
+        if self.problem.penalty is not None:
+            penalty = isolated(self.problem.penalty)
+            gap += float(penalty.value(a)) - float(penalty.value(b))
+        return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
     def _verdict(self, chosen: str) -> str:
-        return verdict(chosen, self._dropped_at, self._reason, compared=bool(self._checks))
+        """Return the choice in words."""
+        if self._dropped_at is not None:
+            better = " ERM on the rows seen did better still." if chosen == "ERM" else ""
+            dropped = counted(self._dropped_at, "step")
+            return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
+        if not self._checks:
+            return "The proxy's answer is returned: nothing was compared on held-out samples."
+        return VERDICTS[chosen]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import is_numpy_array
@@ -11,27 +11,17 @@ from array_api_compat import is_numpy_array
 from proxyprox._util.arrays import Vector, copied
 from proxyprox._util.validation import Words, has, message, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
-from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
+from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
-from proxyprox.methods import DANE, SGD, AcceleratedSliding, AuxMom, AuxMVR, ProxyProx
+from proxyprox.methods import ProxyProx
 from proxyprox.problems import FunctionObjective, Problem, Zero
 from proxyprox.result import Budget
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
-class Parts(NamedTuple):
-    """A run's parts, complete and compatible."""
-
-    w0: Vector
-    inner: Any
-    stop: Criterion
-    why_inner: str
-    why_stop: str
-
-
-def admit(
+def complete_parts(
     problem: Problem,
     w0: Vector | None,
     method: Any,
@@ -39,8 +29,8 @@ def admit(
     stop: Criterion | None,
     averaging: Averaging | None,
     expected_steps: int | None,
-) -> Parts:
-    """Check that the parts fit together, and fill in those that were left out."""
+) -> tuple[Vector, Any, Criterion, str, str]:
+    """Return w0, the inner solver, its criterion and why those two, after checking that all fit."""
     require_problem(problem)
     _check_signatures(problem)
     _check_method(method, problem)
@@ -52,10 +42,9 @@ def admit(
     stop, why_stop = _choose_stop(stop, problem, method, expected_steps)
     require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
     if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
-        known = (Last, Adaptive, Uniform, Geometric)
-        allowed = f"one of {', '.join(c.__name__ for c in known)}, made"
+        allowed = "one of Last(), Adaptive(), Uniform() and Geometric(weight)"
         raise TypeError(message("averaging", averaging, allowed))
-    return Parts(start, inner, stop, why_inner, why_stop)
+    return start, inner, stop, why_inner, why_stop
 
 
 def require_problem(problem: Any) -> None:
@@ -65,10 +54,12 @@ def require_problem(problem: Any) -> None:
         raise TypeError(message("problem", problem, "a Problem", remedy))
 
 
+# How the parts of a problem are called.
 CALLS = {
     "objective": {
-        "sample": ("rng",), "gradient": ("w", "batch"), "value": ("w",), "samples": ("batch",),
-        "cost": ("batch",), "halves": ("batch",), "gradient_from": ("w", "batch", "observations"),
+        "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
+        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",),
+        "gradient_from": ("w", "batch", "observations"),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
@@ -76,7 +67,6 @@ CALLS = {
     },
     "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
 }  # fmt: skip
-"""How the parts of a problem are called."""
 
 
 def _check_signatures(problem: Problem) -> None:
@@ -87,8 +77,8 @@ def _check_signatures(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
+# The method of those who name none.
 DEFAULT_METHOD = ProxyProx(eta="auto")
-"""The method of those who name none."""
 
 
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:
@@ -106,19 +96,16 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
         w0 = np.zeros(size)
     start = checked_vector("w0", w0, size)
     for part in (problem.objective, problem.proxy):
-        if hasattr(part, "zeros"):
-            _require_same_library(start, part.zeros())
+        zeros = part.zeros() if hasattr(part, "zeros") else start
+        # NumPy converts between its dtypes; other libraries refuse, deep inside.
+        if type(start) is not type(zeros) or not (
+            is_numpy_array(start) or start.dtype == zeros.dtype
+        ):
+            got = Words(f"a {type(start).__name__} of dtype {start.dtype}")
+            allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
+            raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
     return copied(start)
-
-
-def _require_same_library(w0: Vector, zeros: Vector) -> None:
-    # NumPy converts between its dtypes; other libraries refuse, deep inside.
-    alike = type(w0) is type(zeros) and (is_numpy_array(w0) or w0.dtype == zeros.dtype)
-    if not alike:
-        got = Words(f"a {type(w0).__name__} of dtype {w0.dtype}")
-        allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
-        raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
 
 
 def _check_method(method: Any, problem: Problem) -> None:
@@ -126,32 +113,22 @@ def _check_method(method: Any, problem: Problem) -> None:
     whole_method = all(hasattr(method, name) for name in ("init", "ask", "tell", "answer"))
     rule = getattr(method, "step_size", None)
     if isinstance(method, type) or not (whole_method and isinstance(rule, StepSize)):
-        known = (ProxyProx, SGD, AuxMom, AuxMVR, DANE, AcceleratedSliding)
-        allowed = f"a method such as {', '.join(c.__name__ for c in known)}, with its settings"
-        remedy = "One of your own is a subclass of proxyprox.Method."
-        if isinstance(method, type) and method in known:
-            remedy = f"Call it: {_example_call(method)}."
-        got = Words(f"the class {method.__name__}") if isinstance(method, type) else method
-        raise TypeError(message("method", got, allowed, remedy))
+        got, remedy = method, "One of your own is a subclass of proxyprox.Method."
+        if isinstance(method, type):
+            got = Words(f"the class {method.__name__}")
+            remedy = f'Call it: method={method.__name__}(eta="auto").'
+        raise TypeError(message("method", got, 'a method, such as ProxyProx(eta="auto")', remedy))
     objective, name = problem.objective, type(method).__name__
     needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))
     instead = "Use ProxyProx, which needs sampled gradients only."
     if isinstance(objective, FunctionObjective) and "everything" in needs:
         instead += " Or give FunctionObjective everything=, which returns the batch of all data."
     require(f"method={name}", "objective", objective, needs, instead)
-    if "everything" in needs:
-        require_takes("objective.everything", objective.everything, ())
     if method.two_points and not getattr(objective, "repeatable", True):
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "
             "its batches are not repeatable. Use ProxyProx or AuxMom."
         )
-
-
-def _example_call(method: Any) -> str:
-    """Return how to make a method of a class that was given in its place."""
-    settings = {AuxMom: "a=0.1, ", AuxMVR: "a=0.1, ", AcceleratedSliding: "mu=1e-3, "}
-    return f'method={method.__name__}({settings.get(method, "")}eta="auto")'
 
 
 def _choose_inner(
@@ -161,11 +138,10 @@ def _choose_inner(
         inner is None or isinstance(inner, Auto) or hasattr(inner, "solve")
     ):
         raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
-    if inner is None and method.default_inner is not None and penalty is None:
-        inner, why = method.default_inner, f" (the default of {type(method).__name__})"
-        if all(has(proxy, need) for need in needs_of(inner)):
-            return inner, why
-        inner = None
+    own = method.default_inner
+    suits = own is not None and all(has(proxy, need) for need in needs_of(own))
+    if inner is None and suits and penalty is None:
+        return own, f" (the default of {type(method).__name__})"
     if inner is None or isinstance(inner, Auto):
         inner, reason = Auto().choose(proxy, penalty, size)
         return inner, f" (picked because {reason})"
@@ -199,38 +175,30 @@ def _choose_stop(
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
     if expected_steps is not None:
-        return Convex(
-            expected_steps
-        ), " (the default: the objective is not known to be strongly convex)"
+        why = " (the default: the objective is not known to be strongly convex)"
+        return Convex(expected_steps), why
     return SDane(), " (the default: neither μ nor the number of steps is known)"
 
 
-def require_accounts(problem: Any, method: Any, limits: Budget | None) -> None:
+def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     """Refuse a limit on what is never counted in this run: it would not end it."""
     objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
     free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
-    counted = {
-        "cost": getattr(objective, "cost", None) is not None,
-        "epsilon": getattr(objective, "epsilon", None) is not None,
-        "proxy_gradients": not free,
-    }
-    for name in (name for name, known in counted.items() if not known):
-        limit = None if limits is None else getattr(limits, name)
+    uncounted = {"proxy_gradients": "the method uses no proxy"} if free else {}
+    for name in ("cost", "epsilon"):
+        if getattr(objective, name, None) is None:
+            uncounted[name] = f"{type(objective).__name__} has no {name}(…)"
+    for name, reason in uncounted.items():
+        limit = getattr(limits, name, None)
         if limit is not None:
-            whose = (
-                "the method uses no proxy"
-                if name == "proxy_gradients"
-                else (f"{type(objective).__name__} has no {name}(…)")
-            )
             allowed = "a limit on something that this run counts"
-            remedy = f"Here {whose}: limit something else."
+            remedy = f"Here {reason}: limit something else."
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
 
-def planned(steps: int | None, limits: Budget | None, method: Any) -> int | None:
+def planned_steps(steps: int | None, limits: Budget | None, method: Any) -> int | None:
     """Return how many outer steps a run will take, if its limits tell."""
     if steps is not None or limits is None or limits.target_gradients is None:
         return steps
-    return max(
-        1, int(limits.target_gradients) // (2 if getattr(method, "two_points", False) else 1)
-    )
+    each = 2 if getattr(method, "two_points", False) else 1
+    return max(1, int(limits.target_gradients) // each)

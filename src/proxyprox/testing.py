@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import math
 import os
 import tempfile
@@ -22,14 +23,13 @@ from proxyprox._util.arrays import Vector, copied, from_numpy, norm, to_numpy
 from proxyprox._util.isolation import copied_tree
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
-from proxyprox.inner.base import needs_of
+from proxyprox.inner.base import Subproblem, needs_of
 from proxyprox.methods import Method
-from proxyprox.oracles import answered
+from proxyprox.oracles import answer_query
 from proxyprox.penalties import L1
 from proxyprox.problems import Problem, Quadratic, logistic_regression
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
-from proxyprox.subproblem import Subproblem
 
 __all__ = [
     "ContractError",
@@ -39,8 +39,8 @@ __all__ = [
     "check_proxy",
 ]
 
+# Relative differences above this are not rounding, in float64.
 ROUNDING = 1e-7
-"""Relative differences above this are not rounding, in float64."""
 
 
 class ContractError(AssertionError):
@@ -91,11 +91,7 @@ def check_method(
     name = type(method).__name__
     _require(isinstance(method, Method), f"{name} is not a subclass of proxyprox.Method.")
     frozen = dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _require(
-        frozen,
-        f"{name} is not a frozen dataclass. Decorate it with @dataclass(frozen=True): a "
-        "checkpoint stores its fields, and what changes belongs into its state.",
-    )
+    _require(frozen, f"{name} is not a frozen dataclass. Decorate it with @dataclass(frozen=True).")
     given = problem is not None
     problem = problem or _quadratics(noise=0.1)
     _check_steps(method, problem, w0, steps)
@@ -123,8 +119,6 @@ def _quadratics(noise: float = 0.0, *, linear_gap: bool = False, size: int = 24)
 
 def _with_auto(method: Method) -> Method | None:
     """Return the method with a measured step size; None where it refuses one."""
-    if "eta" not in {field.name for field in dataclasses.fields(method)}:  # type: ignore[arg-type]
-        return None
     try:
         return dataclasses.replace(method, eta="auto")  # type: ignore[type-var, return-value]
     except (TypeError, ValueError):
@@ -144,14 +138,8 @@ def _naming(name: str) -> Iterator[None]:
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
     """Answer so many questions of a run from its objective."""
     for _ in range(count):
-        gradients, halves = answered(run.problem.objective, run.ask())
+        gradients, halves = answer_query(run.problem.objective, run.ask())
         yield run.tell(gradients, halves=halves)
-
-
-def _finish(run: Run, count: int) -> Run:
-    for _ in _steps_of(run, count):
-        pass
-    return run
 
 
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
@@ -160,15 +148,13 @@ def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int
     watched = _watch(method)
     run = Run(problem, w0, method=watched, rng=0)
     _require(run.steps == 0, f"{name}.init must return a state with k = 0.")
-    start = problem.objective.value(run.w) if has(problem.objective, "value") else math.nan
+    value = getattr(problem.objective, "value", None) or (lambda w: math.nan)
+    start = value(run.w)
     with _naming(name):
-        _finish(run, steps)
-    _require(
-        not watched.changes,
-        f"{name}.tell writes into {', '.join(sorted(watched.changes))}. Work on a copy, or return "
-        "a new array: what it is given is used elsewhere.",
-    )
-    end = problem.objective.value(run.w) if has(problem.objective, "value") else math.nan
+        list(_steps_of(run, steps))
+    written = ", ".join(sorted(watched.changes))
+    _require(not written, f"{name}.tell writes into {written}. Work on a copy.")
+    end = value(run.w)
     _require(
         not end > max(10 * abs(start), 1e3),
         f"{name} diverges on a well-conditioned problem: the loss went from {start:.3g} to "
@@ -183,19 +169,17 @@ def _watch(method: Method) -> Any:
     def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
         before = copied_tree((state, answers))
         after = type(method).tell(self, state, answers, step)
-        for what, old, new in zip(
-            ("its state", "the answers"), before, (state, answers), strict=True
-        ):
-            if not _same(old, new):
-                changes.add(what)
+        named = {"its state": state, "the answers": answers}
+        changes.update(
+            w for old, (w, new) in zip(before, named.items(), strict=True) if not _same(old, new)
+        )
         return after
 
     own = type(method)
     body = {"tell": tell, "changes": changes, "__module__": own.__module__}
-    cls = type(own.__name__, (own,), body)
-    twin: Any = object.__new__(cls)
-    twin.__dict__.update(vars(method))
-    return twin
+    watched: Any = object.__new__(type(own.__name__, (own,), body))
+    vars(watched).update(vars(method))
+    return watched
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -223,7 +207,8 @@ def _check_bits(method: Method, problem: Problem, w0: Vector | None, steps: int)
         "from step.rng only, and keep nothing outside of the state.",
     )
     for stopped in sorted({0, 1, 2, steps // 2, steps - 1}):
-        run = _finish(fresh(), stopped)
+        run = fresh()
+        list(_steps_of(run, stopped))
         run.ask()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "run")
@@ -251,8 +236,7 @@ def _check_anchor(method: Method, steps: int) -> None:
     run = Run(problem, method=method, rng=0, stop=Relative(1e-10) | Residual(1e-13))
     points: dict[str, Vector] = {"the starting point": run.start}
     moves: list[Vector] = []
-    # First without momentum in the explanation, which may imitate another point.
-    suspects: list[set[str] | None] = [None, None]
+    unexplained: list[tuple[Any, ...]] = []
     for _ in range(min(steps, 6)):
         query = run.ask()
         w = query.points[0]
@@ -267,24 +251,27 @@ def _check_anchor(method: Method, steps: int) -> None:
                     for where, point in {**points, "the centre": centre}.items()
                 }
                 changes["not subtracted with the weight 1"] = here
-                for at, columns in enumerate(([gap], known)):
-                    found = {
-                        text
-                        for text, change in changes.items()
-                        if _unexplained(linear, [*columns, change]) <= slack
-                    }
-                    before = suspects[at]
-                    suspects[at] = found if before is None else before & found
+                unexplained.append((linear, slack, known, changes))
         moves.append(step.w - w)
         points["the point of the question before"] = w
         points["the iterate before"] = points.pop("the iterate", run.start)
         points["the iterate"] = step.w
-    named = suspects[0] or suspects[1]
-    if named:
-        raise ContractError(
-            f"{name} has a wrong anchor: ∇L̂ is {min(named)}, but the target's gradient is that "
-            "at the point of the question. Use step.proxy.gradient(p) with the point p that "
-            "ask(state) returned."
+    # First without momentum in the explanation, which may imitate another point.
+    for momentum in (False, True):
+        suspects = [
+            {
+                text
+                for text, change in changes.items()
+                if _unexplained(linear, [*(known if momentum else [gap]), change]) <= slack
+            }
+            for linear, slack, known, changes in unexplained
+        ]
+        named = set.intersection(*suspects) if suspects else None
+        _require(
+            not named,
+            f"{name} has a wrong anchor: ∇L̂ is {min(named or [''])}, but the target's gradient is "
+            "that at the point of the question. Use step.proxy.gradient(p) with the point p that "
+            "ask(state) returned.",
         )
 
 
@@ -304,9 +291,12 @@ def _check_torch(method: Method, steps: int) -> None:
     w0 = np.zeros(P.P.shape[0])
     target, proxy = (Quadratic(torch.tensor(q.P), b=torch.tensor(q.b)) for q in (P, near))
     tensors = Problem(target, proxy)
-    ours = _finish(Run(problem, w0, method=method, rng=0), steps).w
-    theirs = _finish(Run(tensors, torch.tensor(w0), method=method, rng=0), steps).w
-    close = np.allclose(to_numpy(theirs), ours, rtol=1e-6, atol=1e-8)
+    runs = (
+        Run(problem, w0, method=method, rng=0),
+        Run(tensors, torch.tensor(w0), method=method, rng=0),
+    )
+    ours, theirs = (to_numpy(list(_steps_of(run, steps))[-1].w) for run in runs)
+    close = np.allclose(theirs, ours, rtol=1e-6, atol=1e-8)
     _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
 
 
@@ -388,9 +378,8 @@ def check_objective(
         _require(
             bool(bias[worst] <= 6 * error[worst] + floor),
             f"{name}.sample is biased: the mean of {batches} sampled gradients differs from the "
-            f"gradient of everything() by {bias[worst]:.3g} in entry {worst}, "
-            f"{bias[worst] / max(error[worst], 1e-300):.0f} standard errors. Check the scale of "
-            "sums and means, and how rows are drawn.",
+            f"gradient of everything() by {bias[worst]:.3g} ± {error[worst]:.1g} in entry {worst}. "
+            "Check the scale of sums and means, and how rows are drawn.",
         )
 
 
@@ -439,18 +428,13 @@ def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vec
     found = gradient(given)
     _require(
         type(found) is type(w) and found.shape == w.shape and found.dtype == w.dtype,
-        f"{name}.gradient returns {_kind(found)}, not {_kind(w)} like w.",
+        f"{name}.gradient must return a {type(w).__name__} of the shape and dtype of w, "
+        f"{tuple(w.shape)} and {w.dtype}, got a {type(found).__name__} of "
+        f"{getattr(found, 'shape', 'no shape')} and {getattr(found, 'dtype', 'no dtype')}.",
     )
     _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
     _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
     return copied(found)
-
-
-def _kind(array: Any) -> str:
-    shape = getattr(array, "shape", None)
-    if shape is None:
-        return f"a {type(array).__name__}"
-    return f"a {type(array).__name__} of shape {tuple(shape)} and dtype {array.dtype}"
 
 
 def _check_derivatives(
@@ -485,15 +469,11 @@ def _check_derivatives(
                 "length.",
             )
         along = float(curved @ v) / norm(v) ** 2
-        H, mu = (getattr(loss, bound, None) for bound in ("smoothness", "strong_convexity"))
-        if H is not None:
-            low = along <= float(H) * (1 + slack) + slack
-            _require(low, f"{name}.smoothness is {H:.6g}, but the curvature is {along:.6g}.")
-        if mu is not None:
-            high = along >= float(mu) * (1 - slack) - slack
-            _require(
-                high, f"{name}.strong_convexity is {mu:.6g}, but the curvature is {along:.6g}."
-            )
+        for bound, sign in (("smoothness", 1), ("strong_convexity", -1)):
+            limit = getattr(loss, bound, None)
+            if limit is not None:
+                right = sign * along <= sign * float(limit) * (1 + sign * slack) + slack
+                _require(right, f"{name}.{bound} is {limit:.6g}, but the curvature is {along:.6g}.")
         if has(loss, "solve_shifted") and hessian is not None:
             x = loss.solve_shifted(copied(v), 0.7)
             left = hessian @ x + x / 0.7 - v
@@ -530,20 +510,15 @@ def check_inner_solver(solver: Any) -> None:
     name = type(solver).__name__
     for needed in ("needs", "handles_penalty", "solve"):
         _require(hasattr(solver, needed), f"{name} has no {needed}.")
-    penalties = (None, L1(0.05)) if solver.handles_penalty else (None,)
-    for proxy in _proxies():
-        if not all(has(proxy, need) for need in needs_of(solver)):
-            continue
-        for penalty in penalties:
-            with _naming(f"{name} on a {type(proxy).__name__} proxy"):
-                _check_solves(solver, proxy, penalty)
-
-
-def _proxies() -> tuple[Any, ...]:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 6))
     labels = X @ rng.normal(size=6) + rng.normal(size=80) > 0
-    return _quadratics(size=6).proxy, logistic_regression(X, labels, l2=1e-2, batch_size=80)
+    proxies = _quadratics(size=6).proxy, logistic_regression(X, labels, l2=1e-2, batch_size=80)
+    penalties = (None, L1(0.05)) if solver.handles_penalty else (None,)
+    for proxy, penalty in itertools.product(proxies, penalties):
+        if all(has(proxy, need) for need in needs_of(solver)):
+            with _naming(f"{name} on a {type(proxy).__name__} proxy"):
+                _check_solves(solver, proxy, penalty)
 
 
 def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:

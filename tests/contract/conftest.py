@@ -20,35 +20,35 @@ class Case:
     """A method with the outer steps in which it must come within ``accuracy`` of the minimiser."""
 
     method: Any
-    steps: int = 60
+    steps: int = 36
     accuracy: float = 1e-8
 
 
 METHODS = {
     "ProxyProx": Case(pp.ProxyProx(eta=2.0)),
-    "ProxyProx+EMA": Case(pp.ProxyProx(eta=1.0, correction=pp.EMA(0.5)), steps=120),
-    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=150, accuracy=2e-2),
-    "ProxyProx+Storm": Case(pp.ProxyProx(eta=1.0, correction=pp.Storm(0.5))),
-    "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 1.0 + 1 / (k + 1))),
-    "ProxyProx auto": Case(pp.ProxyProx(eta="auto"), steps=80),
-    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.5)), steps=200),
-    "SGD": Case(pp.SGD(eta=0.09), steps=300),
-    "SGD auto": Case(pp.SGD(eta="auto"), steps=400),
-    "AuxMom": Case(pp.AuxMom(a=0.5, eta=1.0), steps=120),
-    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=1.0)),
-    "AuxMom auto": Case(pp.AuxMom(a=0.5, eta="auto"), steps=200),
-    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto"), steps=120),
+    "ProxyProx+EMA": Case(pp.ProxyProx(eta=1.0, correction=pp.EMA(0.5)), steps=60),
+    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=84, accuracy=2e-2),
+    "ProxyProx+Storm": Case(pp.ProxyProx(eta=1.0, correction=pp.Storm(0.5)), steps=44),
+    "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 1.0 + 1 / (k + 1)), steps=44),
+    "ProxyProx auto": Case(pp.ProxyProx(eta="auto"), steps=34),
+    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.5)), steps=56),
+    "SGD": Case(pp.SGD(eta=0.09), steps=220),
+    "SGD auto": Case(pp.SGD(eta="auto"), steps=100),
+    "AuxMom": Case(pp.AuxMom(a=0.5, eta=1.0), steps=60),
+    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=1.0), steps=44),
+    "AuxMom auto": Case(pp.AuxMom(a=0.5, eta="auto"), steps=56),
+    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto"), steps=34),
     "DANE": Case(pp.DANE(eta=2.0)),
-    "DANE auto": Case(pp.DANE(eta="auto"), steps=80),
-    "DANE without prox": Case(pp.DANE()),
+    "DANE auto": Case(pp.DANE(eta="auto"), steps=34),
+    "DANE without prox": Case(pp.DANE(), steps=28),
     "StepSize of a user": Case(pp.ProxyProx(eta=HalvingStep(2.0))),
-    "Correction of a user": Case(pp.ProxyProx(eta=1.0, correction=WindowMean()), steps=150),
-    "HeavyBall": Case(HeavyBall(eta=1.0), steps=100),
-    "HeavyBall auto": Case(HeavyBall(eta="auto"), steps=120),
+    "Correction of a user": Case(pp.ProxyProx(eta=1.0, correction=WindowMean()), steps=60),
+    "HeavyBall": Case(HeavyBall(eta=1.0), steps=28),
+    "HeavyBall auto": Case(HeavyBall(eta="auto"), steps=28),
     "SVRG": Case(SvrgProxyProx(eta=2.0)),
-    "SVRG auto": Case(SvrgProxyProx(eta="auto"), steps=120),
-    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=160),
-    "AcceleratedSliding auto": Case(pp.AcceleratedSliding(mu=MU, eta="auto"), steps=200),
+    "SVRG auto": Case(SvrgProxyProx(eta="auto"), steps=34),
+    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=64),
+    "AcceleratedSliding auto": Case(pp.AcceleratedSliding(mu=MU, eta="auto"), steps=64),
 }
 """Every outer method; each correction with the method that carries it."""
 
@@ -63,7 +63,7 @@ INNERS = {
     "NewtonCG": pp.NewtonCG(),
     "ProximalGradient": pp.ProximalGradient(),
     "QuasiNewton": pp.QuasiNewton(),
-    "StochasticGradient": pp.StochasticGradient(steps=60),
+    "StochasticGradient": pp.StochasticGradient(steps=30),
 }
 
 CORRECTIONS = {

@@ -8,8 +8,8 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.diagnostics import Verdict, audit
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy, ScaledProxy
-from proxyprox.subproblem import NonFiniteError
 
 
 def data(seed: int = 0, n: int = 400, d: int = 12) -> tuple[np.ndarray, np.ndarray]:

@@ -16,11 +16,11 @@ from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Vis
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
 from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
-from proxyprox.oracles import MeteredProxy, reported_value
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
 from proxyprox.setup import require_problem, starting_point
-from proxyprox.subproblem import NonFiniteError
 
 __all__ = ["audit"]
 
@@ -252,7 +252,7 @@ def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> st
 
 def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
     """Return what is wrong with a target that curves downwards or runs away, or nothing."""
-    fault, first, last = "", reported_value(problem, start), reported_value(problem, visit.w)
+    fault, first, last = "", value_for_report(problem, start), value_for_report(problem, visit.w)
     if not visit.target.values[-1] > 0:
         fault = "curves downwards, or not at all, in every direction: it has no minimum"
     elif first and math.isfinite(first) and last and not last - first <= FAR * abs(first):

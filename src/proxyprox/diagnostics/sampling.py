@@ -14,9 +14,9 @@ from scipy.special import chdtri, stdtrit
 from proxyprox._util.arrays import Vector, all_finite, copied, to_numpy
 from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
-from proxyprox.oracles import MeteredProxy, Query, checked_gradient, price
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.oracles import MeteredProxy, Query, as_gradient, price
 from proxyprox.result import Ledger
-from proxyprox.subproblem import NonFiniteError
 
 Matrix = np.ndarray[Any, Any]
 
@@ -196,7 +196,9 @@ class MeteredTarget:
     def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
         """Return the gradients of the audit's batches at w, or of some of them."""
         queries = [Query(batch, (w,)) for batch in batches or self.batches]
-        answers = [self._ask("gradient", query, w, query.handed(query.batch)) for query in queries]
+        answers = [
+            self._ask("gradient", query, w, query.batch_for_user(query.batch)) for query in queries
+        ]
         self._batches_paid = True
         return answers
 
@@ -227,7 +229,7 @@ class MeteredTarget:
         # Overflow at a trial point raises the error below; a warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
             given = getattr(self.objective, name)(*arguments)
-            answer = copied(checked_gradient(f"the target's {name}", given, query.points[0]))
+            answer = copied(as_gradient(f"the target's {name}", given, query.points[0]))
             self.seconds.append(time.perf_counter() - begun)
             self.ledger.target_seconds += self.seconds[-1]
             if not all_finite(answer):

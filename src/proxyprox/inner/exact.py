@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, zeros_like
-from proxyprox.inner.base import Auto
+from proxyprox.inner.base import Auto, Subproblem
 from proxyprox.stopping import Criterion, Relative, Residual
-from proxyprox.subproblem import Subproblem
 
 
 def minimise_exactly(

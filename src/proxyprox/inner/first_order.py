@@ -16,11 +16,11 @@ from proxyprox.inner.base import (
     Patience,
     Point,
     Solver,
+    Subproblem,
     descend,
     next_to_rounding,
 )
 from proxyprox.stopping import Criterion
-from proxyprox.subproblem import Subproblem
 from proxyprox.theory import inner_steps_sgd
 
 

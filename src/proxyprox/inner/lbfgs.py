@@ -12,9 +12,8 @@ import scipy
 from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, from_numpy, power_of_two, to_numpy
-from proxyprox.inner.base import InnerResult, Memory, Solver
+from proxyprox.inner.base import InnerResult, Memory, NonFiniteError, Solver, Subproblem
 from proxyprox.stopping import Criterion, Progress
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import InnerResult, Memory, Point, Solver, damped_step, descend
 from proxyprox.stopping import Criterion
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)

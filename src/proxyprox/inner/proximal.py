@@ -11,9 +11,17 @@ from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import has
-from proxyprox.inner.base import EPSILON, InnerResult, Memory, Patience, Solver, next_to_rounding
+from proxyprox.inner.base import (
+    EPSILON,
+    InnerResult,
+    Memory,
+    NonFiniteError,
+    Patience,
+    Solver,
+    Subproblem,
+    next_to_rounding,
+)
 from proxyprox.stopping import Criterion, Progress
-from proxyprox.subproblem import NonFiniteError, Subproblem
 
 
 @dataclass(frozen=True)

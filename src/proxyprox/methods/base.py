@@ -17,15 +17,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import Vector, copied
 from proxyprox._util.isolation import copied_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Constant, Eta, Restart, StepSize
+from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
+
+
+def copy_for(part: Any, tree: Any) -> Any:
+    """Return a tree for a part of a run: a copy for a user's, which may write into it."""
+    return tree if is_ours(part) else copied_tree(tree)
 
 
 @dataclass(frozen=True)
@@ -67,34 +72,54 @@ class Answers:
     half_gap: Vector | None = None
 
 
-class OuterStep(Protocol):
-    """What a method may use while it takes a step."""
+class OuterStep:
+    """What a method may use while it takes a step.
 
-    @property
-    def proxy(self) -> Any:
-        """The proxy, each access counted; gradients at the last few points are remembered."""
+    Attributes
+    ----------
+    proxy : Proxy
+        The proxy, each access counted; gradients at the last few points are remembered.
+    rng : numpy.random.Generator
+        The run's randomness.
+    learnt : object
+        The state of the step-size rule.
+    """
+
+    def __init__(
+        self, proxy: Any, rng: np.random.Generator, rule: StepSize, learnt: Any, k: int,
+        solve: Solve, *, copies: bool,
+    ) -> None:  # fmt: skip
+        self.proxy, self.rng, self.learnt = proxy, rng, learnt
+        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
 
     @property
     def eta(self) -> float:
         """η of this step."""
+        return self._rule.eta(self.learnt, self._k)
 
     @property
     def gain(self) -> float | None:
         """The weight that the step-size rule gives the newest difference, where it has one."""
+        return self._rule.gain(self.learnt)
 
     @property
     def restart(self) -> Restart | None:
         """Where to start instead, if the step-size rule undoes the last step."""
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The run's randomness."""
+        restart = self._rule.restart(self.learnt)
+        return copied_tree(restart) if self._copies else restart
 
     def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
         """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion.
 
         Without ``eta`` the step-size rule decides; it may try smaller ones where it has to.
         """
+        if self._copies:
+            linear, centre = copied(linear), copied(centre)
+        if eta is None:
+            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
+        else:
+            w = self._solve(linear, centre, eta)
+        return copied(w) if self._copies else w
 
 
 @dataclass(frozen=True)
@@ -111,6 +136,24 @@ class Method:
     Where it needs more than the gradient of a batch at the current iterate it also defines
     :meth:`ask`, and :meth:`init` where its state has more than ``w`` and ``k``.
     :func:`proxyprox.testing.check_method` checks one of your own.
+
+    Attributes
+    ----------
+    eta : float, callable, StepSize or "auto"
+        A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"; a method
+        that gives every ``step.solve`` its own needs none.
+    uses_proxy : bool
+        False for a method that treats the proxy as zero.
+    exact : bool
+        Whether every request is for everything.
+    needs : tuple of str
+        What the objective must offer, such as ("everything",); checked before anything is paid.
+    two_points : bool
+        Whether a batch is evaluated at two points, so that batches must be repeatable.
+    default_inner : InnerSolver or None
+        The solver that its authors use; None for the one that suits the proxy.
+    allows_infinite_eta : bool
+        Whether the proximal term may be left out.
 
     Examples
     --------
@@ -145,26 +188,12 @@ class Method:
     """
 
     uses_proxy: ClassVar[bool] = True
-    """False for a method that treats the proxy as zero."""
-
     exact: ClassVar[bool] = False
-    """Whether every request is for everything."""
-
     needs: ClassVar[tuple[str, ...]] = ()
-    """What the objective must offer, such as ("everything",); checked before anything is paid."""
-
     two_points: bool = False
-    """Whether a batch is evaluated at two points, so that batches must be repeatable."""
-
     default_inner: ClassVar[Any | None] = None
-    """The solver that its authors use; None for the one that suits the proxy."""
-
     allows_infinite_eta: ClassVar[bool] = False
-    """Whether the proximal term may be left out."""
-
     eta: Eta
-    """A number, a function of k, a :class:`~proxyprox.stepsizes.StepSize`, or "auto"; a method
-    that gives every ``step.solve`` its own needs none."""
 
     @property
     def step_size(self) -> StepSize:
@@ -238,7 +267,10 @@ class CorrectedMethod(Method):
             memory = difference if mean is None else mean + step.gain * (difference - mean)
             estimate = memory
         else:
-            memory, estimate = _corrected(self.correction, difference, before, state)
+            own = self.correction
+            memory = own(*copy_for(own, (difference, before, state.memory)), state.k)
+            memory = copy_for(own, memory)
+            estimate = copy_for(own, estimate_of(own, copy_for(own, memory)))
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)
@@ -246,15 +278,3 @@ class CorrectedMethod(Method):
     def target_gradient(self, answers: Answers) -> Vector:
         """Return the target's gradient at w_k."""
         return answers.gradients[0]
-
-
-def _corrected(
-    correction: Correction, difference: Vector, before: Vector | None, state: CorrectedState
-) -> tuple[Any, Vector]:
-    """Return a correction's memory and estimate; a user's may write into what it is handed."""
-    if is_ours(correction):
-        memory = correction(difference, before, state.memory, state.k)
-        return memory, estimate_of(correction, memory)
-    copies = copied_tree(difference), copied_tree(before), copied_tree(state.memory)
-    memory = copied_tree(correction(*copies, state.k))
-    return memory, copied_tree(estimate_of(correction, copied_tree(memory)))

@@ -73,9 +73,8 @@ class AuxiliaryMethod(CorrectedMethod):
     a: float = 0.1
     eta: Eta = math.inf
 
+    # The correction that makes m, given the weight a.
     estimator: ClassVar[type[EMA | Storm]]
-    """The correction that makes m, given the weight a."""
-
     default_inner: ClassVar[GradientDescent] = GradientDescent()
     allows_infinite_eta: ClassVar[bool] = True
 

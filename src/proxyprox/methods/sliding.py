@@ -98,7 +98,7 @@ class AcceleratedSliding(Method):
             return replace(state, w=w, k=state.k + 1, x_g=x_g, slope=slope)
         if self.delta is None:
             slope = gradient - step.proxy.gradient(state.w)
-            state = replace(state, delta=_measured_delta(state, slope))
+            state = replace(state, delta=_next_delta(state, slope))
         gamma = min(1 / (2 * self.mu), 1 / (2 * math.sqrt(self.mu * self._delta(state))))
         x = state.x + gamma * self.mu * (state.w - state.x) - gamma * gradient
         return SlidingState(w=state.w, x=x, delta=state.delta, k=state.k + 1)
@@ -108,7 +108,7 @@ class AcceleratedSliding(Method):
         return max(state.delta, self.mu)
 
 
-def _measured_delta(state: SlidingState, slope: Vector) -> float:
+def _next_delta(state: SlidingState, slope: Vector) -> float:
     """Return δ after an iteration, from the change of ∇h between its two points."""
     delta, length = state.delta, norm(state.w - state.x_g)
     seen = norm(slope - state.slope) / length if length > 0 else 0.0

@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
 from proxyprox._util.validation import message
 from proxyprox.inner import InnerSolver
+from proxyprox.inner.base import Subproblem
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled
 from proxyprox.stopping import Relative, Steps
-from proxyprox.subproblem import Subproblem
 
 Array = Any
 

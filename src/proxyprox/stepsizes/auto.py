@@ -76,6 +76,7 @@ optimization", ICML 2013, for the polynomial-decay average.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from dataclasses import dataclass
@@ -83,66 +84,66 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, dot, norm, same_point, square
 from proxyprox._util.validation import message, positive
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, Solve, StepSize
-from proxyprox.subproblem import NonFiniteError
 
 GROW = 2.0
 REACH = 1.2
+# The factor of the noise limit where r could not be measured and 1 stands for it.
 BLIND_REACH = 2.0
-"""The factor of the noise limit where r could not be measured and 1 stands for it."""
 
+# Averages of iterates, noise and gradients have weights ``k³``: recent ones count most.
 POWER = 3
-"""Averages of iterates, noise and gradients have weights ``k³``: recent ones count most."""
 
+# Weights ``k¹⁵``: the mean of about the last sixteenth of the run.
 SHORT = 15
-"""Weights ``k¹⁵``: the mean of about the last sixteenth of the run."""
 
+# η beyond which the quadratic term is lost in rounding.
 LARGEST = 2.0**40
-"""η beyond which the quadratic term is lost in rounding."""
 
+# A step that leads so many times beyond all that was seen has a nearly singular subproblem.
 FARTHEST = 10.0
-"""A step that leads so many times beyond all that was seen has a nearly singular subproblem."""
 
+# Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales.
 PROBE = 1e-4
-"""Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales."""
 
+# How much longer than the probe the second step without a proxy may be: where the loss is nearly
+# linear, its curvature says nothing.
 JUMP = 1024.0
-"""How much longer than the probe the second step without a proxy may be: where the loss is nearly
-linear, its curvature says nothing."""
 
 EVERY_STEP = 20
+# Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients.
 THEN_EVERY = 10
-"""Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients."""
 
+# Shorter steps tried where a subproblem has no finite solution.
 TRIES = 20
-"""Shorter steps tried where a subproblem has no finite solution."""
 
+# Weight of the newest batch in the noise level used for weighing gradients.
 RECENT_NOISE = 0.1
-"""Weight of the newest batch in the noise level used for weighing gradients."""
 
+# Weight of the past in the running mean of curvatures.
 FORGET = 0.8
-"""Weight of the past in the running mean of curvatures."""
 
+# How fast the largest curvature seen is forgotten.
 FADE = 0.9
-"""How fast the largest curvature seen is forgotten."""
 
+# Weight of the newest measurement of r, once there are four.
 RECENT_DAMPING = 0.25
-"""Weight of the newest measurement of r, once there are four."""
 
 LEAST_DAMPING = 1e-12
 
+# r is measured four times while the number of steps doubles: it changes slowly.
 PER_OCTAVE = 4
-"""r is measured four times while the number of steps doubles: it changes slowly."""
 
+# The newest of k differences weighs at least 3/(k + 3).
 LEAST_GAIN = 3
-"""The newest of k differences weighs at least 3/(k + 3)."""
 
+# How much longer steps may be while the average is shown to lag behind the iterates.
 LAGGING = 2.0
-"""How much longer steps may be while the average is shown to lag behind the iterates."""
 
+# Distances beyond so many times the lower bound are not believed.
 TRUST = 6.0
-"""Distances beyond so many times the lower bound are not believed."""
 
 
 @dataclass
@@ -206,15 +207,9 @@ class AutoStep(StepSize):
         """Return what is known before the first step; without a proxy, h is L itself."""
         objective = None if problem is None else problem.objective
         same = uses_proxy and problem is not None and problem.same_curvature
-        repeatable = bool(getattr(objective, "repeatable", True))
-        return AutoState(
-            start=w0,
-            average=w0,
-            secants=repeatable and not same,
-            same_curvature=same,
-            perturbs=uses_proxy,
-            distance=None if uses_proxy else DistanceState(recent=w0),
-        )
+        secants = bool(getattr(objective, "repeatable", True)) and not same
+        distance = None if uses_proxy else DistanceState(recent=w0)
+        return AutoState(w0, w0, secants, same, uses_proxy, distance)
 
     def eta(self, state: AutoState, k: int) -> float:
         """Return η of the step in progress; NaN before anything was observed."""
@@ -254,8 +249,11 @@ class AutoStep(StepSize):
             eta = _second(state, signals)
         else:
             eta = GROW * state.eta
-        limits = _limits(state, k, without_proxy=without_proxy)
-        eta = min(eta, *limits, LARGEST)
+        if without_proxy:
+            limit = distance_limit(state, k)
+        else:
+            limit = min(1 / state.delta if state.delta > 0 else math.inf, _noise_limit(state, k))
+        eta = min(eta, limit, LARGEST)
         if not eta > 0:
             eta = state.eta
         elif not without_proxy:
@@ -286,15 +284,17 @@ class AutoStep(StepSize):
         state.estimate, state.centre = linear, centre
         if state.gap is not None and state.perturbs and damping_due(k):
             measure_damping(state, linear, centre, solve)
+        seen = max(norm(centre - state.start), state.moved, state.reach)
+        farthest = FARTHEST * seen if seen > 0 else math.inf
         for _ in range(TRIES):
-            try:
+            with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta)
-            except (NonFiniteError, NotConvexError):
-                _shorten(state)
-                continue
-            if not _too_long(state, centre, w):
-                return w, state
-            _shorten(state)
+                if not norm(w - centre) > farthest:
+                    return w, state
+            # The proxy curves downwards by 1/η or more: a quarter of η for a while.
+            state.eta = state.eta / 4
+            state.peak = max(state.peak, 1 / state.eta)
+            state.delta = max(state.delta, state.peak)
         return solve(linear, centre, state.eta), state
 
     def moved(self, state: AutoState, k: int, w: Vector) -> AutoState:
@@ -334,8 +334,8 @@ class Signals:
     difference: Vector
     before: Vector | None
     gap: Vector | None
-    step: Vector | None
-    anchor_change: Vector | None
+    step: Vector | None = None
+    anchor_change: Vector | None = None
 
 
 def _signals(state: AutoState, seen: Observation) -> Signals:
@@ -350,15 +350,10 @@ def _signals(state: AutoState, seen: Observation) -> Signals:
     if gap is None and again is not None and state.last is not None:
         # Two batches at one point: what they differ by is noise.
         gap = before - state.last
-    later = state.previous is not None
-    return Signals(
-        seen=seen,
-        difference=difference,
-        before=before,
-        gap=gap,
-        step=seen.w - state.previous if later else None,
-        anchor_change=seen.anchor - state.previous_anchor if later else None,
-    )
+    if state.previous is None:
+        return Signals(seen, difference, before, gap)
+    step, change = seen.w - state.previous, seen.anchor - state.previous_anchor
+    return Signals(seen, difference, before, gap, step, change)
 
 
 def _curvature(change: Vector, step: Vector | None) -> float:
@@ -569,31 +564,12 @@ def _second(state: AutoState, signals: Signals) -> float:
     return eta
 
 
-def _limits(state: AutoState, k: int, *, without_proxy: bool) -> tuple[float, ...]:
-    if without_proxy:
-        return (distance_limit(state, k),)
-    similarity = 1 / state.delta if state.delta > 0 else math.inf
-    return similarity, _noise_limit(state, k)
-
-
 def _noise_limit(state: AutoState, k: int) -> float:
     distance = max(norm(state.average - state.start), state.reach)
     if state.spread == 0 or distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
     return reach * distance / math.sqrt((k + 1) * (state.damping * state.spread))
-
-
-def _too_long(state: AutoState, centre: Vector, w: Vector) -> bool:
-    seen = max(norm(centre - state.start), state.moved, state.reach)
-    return seen > 0 and norm(w - centre) > FARTHEST * seen
-
-
-def _shorten(state: AutoState) -> None:
-    """Take a quarter of η for a while: the proxy curves downwards by 1/η or more."""
-    state.eta = state.eta / 4
-    state.peak = max(state.peak, 1 / state.eta)
-    state.delta = max(state.delta, state.peak)
 
 
 # -- without a proxy ----------------------------------------------------------------------------

@@ -76,6 +76,11 @@ class StepSize:
     :meth:`observe` with the answer, :meth:`solve` for the subproblem, :meth:`moved` at the end.
     No method changes the state that it is given; those that update it return a new one.
 
+    Attributes
+    ----------
+    measures : bool
+        Whether η depends on the target's answers, so that the noise of each batch is measured.
+
     Examples
     --------
     A step size that is halved when the squared gradient norm has grown:
@@ -106,7 +111,6 @@ class StepSize:
     """
 
     measures: ClassVar[bool] = False
-    """Whether η depends on the target's answers, so that the noise of each batch is measured."""
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> Any:
         """Return the state before the first step."""
@@ -176,5 +180,5 @@ class Schedule(StepSize):
         )
 
 
+# A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``.
 Eta = float | Callable[[int], float] | StepSize | str
-"""A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``."""

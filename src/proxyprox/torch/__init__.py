@@ -20,7 +20,7 @@ True
 """
 
 from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.subproblem import NonFiniteError
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.inner import ImplicitStep

@@ -14,7 +14,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.stopping import Criterion, Steps
-from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
 # Relative difference above which two evaluations count as different; rounding stays below.

@@ -13,9 +13,9 @@ import torch
 
 from proxyprox._util.arrays import LEAST_SQUARE, norm
 from proxyprox._util.validation import message, positive
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
-from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch.checks import check_dependence, probe_proxy
 from proxyprox.torch.proxy import Tensors, gradients
 

@@ -11,8 +11,8 @@ import torch
 
 from proxyprox._util.validation import message
 from proxyprox.corrections import Correction
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Progress
-from proxyprox.subproblem import NonFiniteError
 from proxyprox.torch import checks
 from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors, swap
 from proxyprox.torch.proxy import clear, gradients, proxy_mode
