@@ -11,7 +11,16 @@ from numpy.random import Generator
 
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
-from proxyprox.inner.base import InnerResult, Memory, Point, Solver, damped_step, descend
+from proxyprox.inner.base import (
+    InnerResult,
+    Memory,
+    NonFiniteError,
+    Point,
+    Solver,
+    Subproblem,
+    damped_step,
+    descend,
+)
 from proxyprox.stopping import Criterion
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
+from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
