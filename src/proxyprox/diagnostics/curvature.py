@@ -294,10 +294,6 @@ class Visit:
         """Return vectors, one a row, in the coordinates of the matrices."""
         return rows if self.basis is None else rows @ self.basis
 
-    def lift(self, coordinates: Matrix) -> Matrix:
-        """Return the vector with these coordinates."""
-        return coordinates if self.basis is None else self.basis @ coordinates
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -350,15 +346,13 @@ class HessianProbe:
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:
         """Measure at w, the curvature with at most ``share`` target gradients."""
-        gradients = stack_rows(self.target.gradients(w))
-        gradient, averaged = gradients.mean(axis=0), 0 if self.target.exact else len(gradients)
-        full = None if self.target.exact else self.target.full_gradient(w)
-        if full is not None:
-            gradient, averaged = full, 0
+        gradients, exact = stack_rows(self.target.gradients(w)), self.target.exact
+        full = gradients[0] if exact else self.target.full_gradient(w)
+        gradient = gradients.mean(axis=0) if full is None else full
+        averaged = len(gradients) if full is None else 0
         # What a run has to undo: the gradient here, and the way back to the start.
         ways = [gradient, to_numpy(start - w).astype(np.float64)]
-        one, two = (way / length if (length := norm(way)) > 0 else way for way in ways)
-        direction = from_numpy(one + two, like=w)
+        direction = from_numpy(sum(way / (norm(way) or 1.0) for way in ways), like=w)
         return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
 
     def _survey(
@@ -482,10 +476,8 @@ class Evidence:
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""
-        return [
-            spectral_norm(visit.A - weighted_sum(weights, visit.P)) / visit.largest
-            for visit in self.visits
-        ]
+        sizes = (spectral_norm(v.A - weighted_sum(weights, v.P)) for v in self.visits)
+        return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
 
     def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
         """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.

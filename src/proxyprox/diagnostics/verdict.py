@@ -144,8 +144,9 @@ def conclude(
     sure = not doubts or (leaning is Verdict.DO_NOT_USE and downwards)
     convexity = mu.low if mu.low > 0 else max(mu.estimate, 0.0)
     known = {"epsilon": epsilon, "B": B, "sigma": math.sqrt(sigma2.estimate), "mu": convexity}
-    orders = [count(H=max(size, convexity), **known) for count in (sgd_steps, lower_bound)]
-    orders.append(proxyprox_steps(delta=delta.estimate, **known))
+    smooth = max(size, convexity)
+    orders = sgd_steps(H=smooth, **known), lower_bound(H=smooth, **known)
+    own_order = proxyprox_steps(delta=delta.estimate, **known)
     regime = "strongly convex" if convexity > 0 else "convex"
     batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"] or 0.0, 1.0, "given")
     if asked["cost_ratio"] is None:
@@ -166,7 +167,7 @@ def conclude(
         path=tuple(evidence.path),
         scale=scale,
         mixture=mixture,
-        prediction=Prediction(epsilon, regime, *orders, sgd, plain, best),
+        prediction=Prediction(epsilon, regime, *orders, own_order, sgd, plain, best),
         cost=cost,
         epsilon=epsilon,
         epsilon_source="estimated" if asked["epsilon"] is None else "given",
