@@ -368,11 +368,8 @@ class HessianProbe:
             P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
             error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
             shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P[0])
-            target, apart = (
-                spectrum_of_matrix(A, error),
-                spectrum_of_matrix(A - P[0], error + shaky),
-            )
-            return target, apart, A, P, None
+            difference = spectrum_of_matrix(A - P[0], error + shaky)
+            return spectrum_of_matrix(A, error), difference, A, P, None
 
         steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
