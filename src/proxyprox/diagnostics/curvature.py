@@ -352,7 +352,7 @@ class HessianProbe:
         averaged = len(gradients) if full is None else 0
         # What a run has to undo: the gradient here, and the way back to the start.
         ways = [gradient, to_numpy(start - w).astype(np.float64)]
-        direction = from_numpy(sum(way / (norm(way) or 1.0) for way in ways), like=w)
+        direction = from_numpy(np.sum([way / (norm(way) or 1.0) for way in ways], axis=0), like=w)
         return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
 
     def _survey(

@@ -193,13 +193,10 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
     # The lower limit of a maximum over points errs when any one does: each gets its part.
     confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
     for visit in evidence.visits:
-        target, apart, sigma2 = (
-            visit.target,
-            visit.difference,
-            noise_of(visit.gradients, confidence),
-        )
+        target, apart = visit.target, visit.difference
         delta, H = curvature.similarity(apart), curvature.smoothness(target)
         mu, spectra = curvature.strong_convexity(target, known), (target.values, apart.values)
+        sigma2 = noise_of(visit.gradients, confidence)
         points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
     return tuple(points)
 
