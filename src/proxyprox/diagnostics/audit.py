@@ -240,10 +240,8 @@ def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> st
             proxy.gradient(w)
             proxy.value(w)
         if proxy.fault is not None:
-            name = f"others[{j - 1}]" if j else "the proxy"
-            fault = (
-                f"{name}'s {proxy.fault[0]} is NaN or infinite at a distance of {away:.3g} from w0"
-            )
+            which = f"{f'others[{j - 1}]' if j else 'the proxy'}'s {proxy.fault[0]}"
+            fault = f"{which} is NaN or infinite at a distance of {away:.3g} from w0"
             if j or away == 0:
                 raise NonFiniteError(fault)
             return f"Do not use it: {fault}, on the path towards the minimum."
@@ -281,7 +279,8 @@ def newton_step(curved: Visit, here: Visit) -> Vector:
     # Curvature that was seen through noise may be larger by the error than it looks.
     damping = DAMPING * max(float(values[-1]), 1e-300) + curved.target.error
     pull = curved.project(here.gradient[None, :])[0]
-    step = curved.lift(vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping)))
+    step = vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping))
+    step = step if curved.basis is None else curved.basis @ step
     return here.w - from_numpy(step, like=here.w)
 
 

@@ -294,10 +294,6 @@ class Visit:
         """Return vectors, one a row, in the coordinates of the matrices."""
         return rows if self.basis is None else rows @ self.basis
 
-    def lift(self, coordinates: Matrix) -> Matrix:
-        """Return the vector with these coordinates."""
-        return coordinates if self.basis is None else self.basis @ coordinates
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -350,15 +346,13 @@ class HessianProbe:
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:
         """Measure at w, the curvature with at most ``share`` target gradients."""
-        gradients = stack_rows(self.target.gradients(w))
-        gradient, averaged = gradients.mean(axis=0), 0 if self.target.exact else len(gradients)
-        full = None if self.target.exact else self.target.full_gradient(w)
-        if full is not None:
-            gradient, averaged = full, 0
+        gradients, exact = stack_rows(self.target.gradients(w)), self.target.exact
+        full = gradients[0] if exact else self.target.full_gradient(w)
+        gradient = gradients.mean(axis=0) if full is None else full
+        averaged = len(gradients) if full is None else 0
         # What a run has to undo: the gradient here, and the way back to the start.
         ways = [gradient, to_numpy(start - w).astype(np.float64)]
-        one, two = (way / length if (length := norm(way)) > 0 else way for way in ways)
-        direction = from_numpy(one + two, like=w)
+        direction = from_numpy(np.sum([way / (norm(way) or 1.0) for way in ways], axis=0), like=w)
         return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
 
     def _survey(
@@ -374,11 +368,8 @@ class HessianProbe:
             P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
             error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
             shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P[0])
-            target, apart = (
-                spectrum_of_matrix(A, error),
-                spectrum_of_matrix(A - P[0], error + shaky),
-            )
-            return target, apart, A, P, None
+            difference = spectrum_of_matrix(A - P[0], error + shaky)
+            return spectrum_of_matrix(A, error), difference, A, P, None
 
         steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
@@ -482,10 +473,8 @@ class Evidence:
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""
-        return [
-            spectral_norm(visit.A - weighted_sum(weights, visit.P)) / visit.largest
-            for visit in self.visits
-        ]
+        sizes = (spectral_norm(v.A - weighted_sum(weights, v.P)) for v in self.visits)
+        return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
 
     def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
         """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.

@@ -116,7 +116,8 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
     n, size = gradients.shape if gradients.ndim == 2 else (0, 0)
     if n < 3 or size == 0:
-        raise ValueError(message("gradients", gradients, "an (n, d) array with n ≥ 3"))
+        shape = f"Its shape is {gradients.shape}."
+        raise ValueError(message("gradients", gradients, "an (n, d) array with n ≥ 3", shape))
     require_finite("gradients", gradients)
     if fraction("confidence", confidence) == 1:
         raise ValueError(message("confidence", confidence, "below 1"))

@@ -144,8 +144,9 @@ def conclude(
     sure = not doubts or (leaning is Verdict.DO_NOT_USE and downwards)
     convexity = mu.low if mu.low > 0 else max(mu.estimate, 0.0)
     known = {"epsilon": epsilon, "B": B, "sigma": math.sqrt(sigma2.estimate), "mu": convexity}
-    orders = [count(H=max(size, convexity), **known) for count in (sgd_steps, lower_bound)]
-    orders.append(proxyprox_steps(delta=delta.estimate, **known))
+    smooth = max(size, convexity)
+    orders = sgd_steps(H=smooth, **known), lower_bound(H=smooth, **known)
+    own_order = proxyprox_steps(delta=delta.estimate, **known)
     regime = "strongly convex" if convexity > 0 else "convex"
     batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"] or 0.0, 1.0, "given")
     if asked["cost_ratio"] is None:
@@ -166,7 +167,7 @@ def conclude(
         path=tuple(evidence.path),
         scale=scale,
         mixture=mixture,
-        prediction=Prediction(epsilon, regime, *orders, sgd, plain, best),
+        prediction=Prediction(epsilon, regime, *orders, own_order, sgd, plain, best),
         cost=cost,
         epsilon=epsilon,
         epsilon_source="estimated" if asked["epsilon"] is None else "given",
@@ -192,13 +193,10 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
     # The lower limit of a maximum over points errs when any one does: each gets its part.
     confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
     for visit in evidence.visits:
-        target, apart, sigma2 = (
-            visit.target,
-            visit.difference,
-            noise_of(visit.gradients, confidence),
-        )
+        target, apart = visit.target, visit.difference
         delta, H = curvature.similarity(apart), curvature.smoothness(target)
         mu, spectra = curvature.strong_convexity(target, known), (target.values, apart.values)
+        sigma2 = noise_of(visit.gradients, confidence)
         points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
     return tuple(points)
 

@@ -103,6 +103,7 @@ def refreshed_batchnorm(
     """
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     saved = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers()]
+    changes: list[tuple[Any, str, Any]]
     changes = [(module, "training", True) for module in model.modules()]
     # Without momentum the running statistics are a cumulative mean.
     changes += [(layer, "momentum", None) for layer in layers]

@@ -270,7 +270,7 @@ class InnerSolve:
     ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already.
     """
 
-    def __init__(self, blocks: Sequence[Block], outer: OuterStep, anchor_value: Any | None) -> None:
+    def __init__(self, blocks: Sequence[Block], outer: OuterStep, anchor_value: Any) -> None:
         self.blocks, self.outer, self.optimizer = blocks, outer, outer.optimizer
         self.proxy: Any = self.optimizer.proxy
         self.params = [p for block in blocks for p in block.params]
