@@ -285,10 +285,9 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
         given = batch if exact else copied_tree(batch)
+        samples = len(given) if hasattr(given, "__len__") else 1
         if count is not None:
             samples = int(count(given))
-        else:
-            samples = len(given) if hasattr(given, "__len__") else 1
         paid["target_gradients"] += points
         paid["target_samples"] += new_batches * samples
         if cost is not None:

@@ -31,13 +31,7 @@ from proxyprox.problems import Problem, Quadratic, logistic_regression
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
 
-__all__ = [
-    "ContractError",
-    "check_inner_solver",
-    "check_method",
-    "check_objective",
-    "check_proxy",
-]
+__all__ = ["ContractError", "check_inner_solver", "check_method", "check_objective", "check_proxy"]
 
 # Relative differences above this are not rounding, in float64.
 ROUNDING = 1e-7
@@ -169,10 +163,10 @@ def _watch(method: Method) -> Any:
     def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
         before = copied_tree((state, answers))
         after = type(method).tell(self, state, answers, step)
-        named = {"its state": state, "the answers": answers}
-        changes.update(
-            w for old, (w, new) in zip(before, named.items(), strict=True) if not _same(old, new)
-        )
+        if not _same(before[0], state):
+            changes.add("its state")
+        if not _same(before[1], answers):
+            changes.add("the answers")
         return after
 
     own = type(method)
@@ -524,13 +518,11 @@ def check_inner_solver(solver: Any) -> None:
 def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
     rng = np.random.default_rng(5)
     linear, centre = rng.normal(size=(2, 6)) / 4
-    phi = Subproblem(proxy, linear, centre, 0.8, penalty)
-    before = copied(linear), copied(centre)
-    start = copied(centre)
+    phi, start = Subproblem(proxy, linear, centre, 0.8, penalty), copied(centre)
+    before = copied_tree((linear, centre))
     tight = Relative(1e-6) | Residual(1e-9)
     sampled = "sample" in needs_of(solver)
-    memory: dict[str, Any] = {}
-    solved = solver.solve(phi, start, tight, memory, np.random.default_rng(0))
+    solved = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
     written = not (_same(before, (phi.linear, phi.centre)) and _same(start, before[1]))
     _require(not written, "solve writes into the subproblem or the start. Work on copies.")
     true = phi.residual(solved.w, phi.gradient(solved.w))
