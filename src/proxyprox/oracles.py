@@ -252,7 +252,8 @@ def step_record(
         bound, held = stop.threshold(progress), stop.holds(progress)
         threshold = math.nan if bound is None else bound
         numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
-    return StepRecord(k, *numbers, ledger.target_gradients, ledger.proxy_gradients, ledger.seconds)
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid))
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:

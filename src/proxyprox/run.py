@@ -142,11 +142,9 @@ class Run:
         self._path = GradientPath()
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
-        self._proxy = MeteredProxy(
-            proxy,
-            Ledger() if isinstance(proxy, Zero) else self.ledger,
-            by_content=not (is_ours(method) and is_ours(self.inner)),
-        )
+        ledger = Ledger() if isinstance(proxy, Zero) else self.ledger
+        ours = is_ours(method) and is_ours(self.inner)
+        self._proxy = MeteredProxy(proxy, ledger, by_content=not ours)
         rule = self.step_size
         self._state = method.init(copy_for(method, self._w0), problem)
         self._step_size_state = rule.init(

@@ -387,9 +387,8 @@ class SafeguardedRun:
         if self._undo is not None:
             with critical():
                 self._undo()
-        for run in (self._proxy, self._sgd):
-            if run is not None:
-                run.undo_broken_step()
+        for run in filter(None, (self._proxy, self._sgd)):
+            run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 

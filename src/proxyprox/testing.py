@@ -281,14 +281,9 @@ def _check_torch(method: Method, steps: int) -> None:
     import torch
 
     problem = _quadratics()
-    P, near = problem.objective, problem.proxy
-    w0 = np.zeros(P.P.shape[0])
-    target, proxy = (Quadratic(torch.tensor(q.P), b=torch.tensor(q.b)) for q in (P, near))
-    tensors = Problem(target, proxy)
-    runs = (
-        Run(problem, w0, method=method, rng=0),
-        Run(tensors, torch.tensor(w0), method=method, rng=0),
-    )
+    losses = problem.objective, problem.proxy
+    tensors = (Quadratic(torch.tensor(loss.P), b=torch.tensor(loss.b)) for loss in losses)
+    runs = [Run(each, method=method, rng=0) for each in (problem, Problem(*tensors))]
     ours, theirs = (to_numpy(list(_steps_of(run, steps))[-1].w) for run in runs)
     close = np.allclose(theirs, ours, rtol=1e-6, atol=1e-8)
     _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
@@ -435,8 +430,7 @@ def _check_derivatives(
     name: str, loss: Any, gradient: Callable[[Vector], Vector], w: Vector, rng: np.random.Generator
 ) -> None:
     """Compare what a loss offers with differences of what it offers besides, along directions."""
-    single = w.dtype.itemsize == 4
-    step, slack = (1e-2, 2e-2) if single else (1e-5, 1e-4)
+    step, slack = (1e-2, 2e-2) if w.dtype.itemsize == 4 else (1e-5, 1e-4)
     hessian = loss.hessian(copied(w)) if has(loss, "hessian") else None
     for _ in range(3):
         v = from_numpy(rng.normal(size=w.shape[0]), w)

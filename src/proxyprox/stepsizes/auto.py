@@ -549,12 +549,10 @@ def _first(state: AutoState, signals: Signals) -> float:
 
 def _second(state: AutoState, signals: Signals) -> float:
     """Return a gradient step's η, from the curvature of L that the first step has shown."""
-    if signals.anchor_change is None:
-        return GROW * state.eta
     change = signals.anchor_change
-    if signals.before is not None:
+    if change is not None and signals.before is not None:
         change = change + signals.difference - signals.before
-    curvature = _curvature(change, signals.step)
+    curvature = 0.0 if change is None else _curvature(change, signals.step)
     if not curvature > 0:
         return GROW * state.eta
     eta = 1 / curvature
