@@ -282,8 +282,8 @@ def _check_torch(method: Method, steps: int) -> None:
 
     problem = _quadratics()
     losses = problem.objective, problem.proxy
-    tensors = (Quadratic(torch.tensor(loss.P), b=torch.tensor(loss.b)) for loss in losses)
-    runs = [Run(each, method=method, rng=0) for each in (problem, Problem(*tensors))]
+    target, proxy = (Quadratic(torch.tensor(loss.P), b=torch.tensor(loss.b)) for loss in losses)
+    runs = [Run(each, method=method, rng=0) for each in (problem, Problem(target, proxy))]
     ours, theirs = (to_numpy(list(_steps_of(run, steps))[-1].w) for run in runs)
     close = np.allclose(theirs, ours, rtol=1e-6, atol=1e-8)
     _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
