@@ -255,7 +255,7 @@ CASES = {
     "rng text": (lambda: solve(rng="seed"), TypeError, ["rng", "'seed'", "whole number"]),
     "rng negative": (lambda: solve(rng=-1), ValueError, ["rng", "-1", "0 or more"]),
     "callback number": (
-        lambda: solve(callback=3), TypeError, ["callback", "3", "function of a Step"]),
+        lambda: solve(callback=3), TypeError, ["callback", "3", "callback(step)"]),
     "expected_steps 0": (
         lambda: pp.Run(pp.Problem(quadratic()), method=pp.SGD(1.0), expected_steps=0),
         ValueError, ["expected_steps", "0", "1 or more"]),

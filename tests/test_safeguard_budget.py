@@ -87,11 +87,11 @@ def test_about_a_tenth_is_kept_back(target, limit):
 @pytest.mark.parametrize(
     ("name", "budget", "least"),
     [
-        ("rows", {"target_samples": 100}, "at least 256 target samples"),
-        ("functions", {"target_gradients": 9}, "at least 10 target gradients"),
-        ("exact", {"target_gradients": 5}, "at least 6 target gradients"),
-        ("not repeatable", {"cost": 2.9}, "at least 3 units of cost"),
-        ("private", {"epsilon": 0.3}, "at least 0.316228 of epsilon"),
+        ("rows", {"target_samples": 100}, "target_samples.*at least 256,"),
+        ("functions", {"target_gradients": 9}, "target_gradients.*at least 10,"),
+        ("exact", {"target_gradients": 5}, "target_gradients.*at least 6,"),
+        ("not repeatable", {"cost": 2.9}, "cost.*at least 3,"),
+        ("private", {"epsilon": 0.3}, "epsilon.*at least 0.316228,"),
     ],
 )
 def test_a_budget_too_small_is_refused_before_anything_is_paid(

@@ -155,8 +155,6 @@ def minimize(
     limits = as_budget(budget)
     if steps is None and limits is None:
         raise ValueError("steps or budget must be given: without either a run has no end.")
-    if callback is not None and not callable(callback):
-        raise TypeError(message("callback", callback, "a function of a Step"))
     require_takes("callback", callback, ("step",))
     progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):
@@ -168,11 +166,8 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
-    driven: Driven = run
-    if safeguard:
-        driven = SafeguardedRun(
-            run, safeguard if isinstance(safeguard, SGD) else SGD(eta="auto"), limits
-        )
+    rival = SGD(eta="auto") if safeguard is True else safeguard
+    driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
     with contextlib.ExitStack() as held:
         if saver is not None:
             held.enter_context(ending_signals())

@@ -252,7 +252,8 @@ def step_record(
         bound, held = stop.threshold(progress), stop.holds(progress)
         threshold = math.nan if bound is None else bound
         numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
-    return StepRecord(k, *numbers, ledger.target_gradients, ledger.proxy_gradients, ledger.seconds)
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid))
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
@@ -285,10 +286,9 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
         given = batch if exact else copied_tree(batch)
+        samples = len(given) if hasattr(given, "__len__") else 1
         if count is not None:
             samples = int(count(given))
-        else:
-            samples = len(given) if hasattr(given, "__len__") else 1
         paid["target_gradients"] += points
         paid["target_samples"] += new_batches * samples
         if cost is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import numbers
 import os
@@ -141,11 +142,9 @@ class Run:
         self._path = GradientPath()
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
-        self._proxy = MeteredProxy(
-            proxy,
-            Ledger() if isinstance(proxy, Zero) else self.ledger,
-            by_content=not (is_ours(method) and is_ours(self.inner)),
-        )
+        ledger = Ledger() if isinstance(proxy, Zero) else self.ledger
+        ours = is_ours(method) and is_ours(self.inner)
+        self._proxy = MeteredProxy(proxy, ledger, by_content=not ours)
         rule = self.step_size
         self._state = method.init(copy_for(method, self._w0), problem)
         self._step_size_state = rule.init(
@@ -543,9 +542,8 @@ class Run:
         if average is not None:
             checkpoint.require_array("average", average, like)
         known = [(point, gradient) for point, gradient in arrays["known"]]
-        for pair in known:
-            for array in pair:
-                checkpoint.require_array("a known gradient", array, like)
+        for array in itertools.chain.from_iterable(known):
+            checkpoint.require_array("a known gradient", array, like)
         ledger, rows = tree["ledger"], list(tree["trace"])
         for item in fields(Ledger):
             kind = type(getattr(self.ledger, item.name))
@@ -590,13 +588,12 @@ class Run:
 
     def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
-        if not self._why_stop or not isinstance(self.stop, PLANNED):
-            return self.stop
-        saved = tree["config"]["stop"]
-        rules = [checkpoint.class_name(rule) for rule in PLANNED]
-        if isinstance(saved, dict) and saved.get("class") in rules:
-            return checkpoint.rebuild(saved)  # type: ignore[no-any-return]
-        return self.stop
+        saved, own = tree["config"]["stop"], self.stop
+        kind = saved.get("class") if isinstance(saved, dict) else None
+        both = isinstance(own, PLANNED) and kind in [
+            checkpoint.class_name(rule) for rule in PLANNED
+        ]
+        return checkpoint.rebuild(saved) if self._why_stop and both else own
 
     def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.
@@ -670,17 +667,15 @@ class Run:
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
         stop = self.stop.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
-        given, start = (
-            (phi if is_ours(self.inner) else oracles.copy_subproblem(phi)),
-            copy_for(self.inner, centre),
-        )
+        inner = self.inner
+        given = phi if is_ours(inner) else oracles.copy_subproblem(phi)
         try:
-            solved = self.inner.solve(given, start, stop, self._memory, self._rng)
+            solved = inner.solve(given, copy_for(inner, centre), stop, self._memory, self._rng)
         except NonFiniteError:
             self._unsolved = True
             raise
         self._solved = (phi, solved.progress, stop)
-        return copy_for(self.inner, solved.w)
+        return copy_for(inner, solved.w)
 
     def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
         """Return the states of the method and of the step size after a step."""

@@ -151,13 +151,8 @@ SHARE = 0.1
 # Comparisons that the share must pay for in a typical run: two on the way, one at the end.
 SETS = 3
 
-# What is known before it is spent, and its name in messages.
-NAMES = {
-    "target_gradients": "target gradients",
-    "target_samples": "target samples",
-    "cost": "units of cost",
-    "epsilon": "of epsilon",
-}
+# What is known before it is spent.
+KNOWN_BEFORE = ("target_gradients", "target_samples", "cost", "epsilon")
 
 
 def comparisons(batch: Any, points: int, count: int) -> Purchase:
@@ -235,7 +230,7 @@ class SafeguardedRun:
         if name is not None:
             number = self._price(needs)[name]
             least = f"{number:,.0f}" if name.startswith("target") else f"{number:.6g}"
-            allowed = f"at least {least} {NAMES[name]} for a step of each arm and their comparison"
+            allowed = f"at least {least}, for a step of each arm and their comparison"
             remedy = "Raise the budget or leave the safeguard out."
             limit = Words(f"{getattr(self._limits, name):,}")
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
@@ -392,9 +387,8 @@ class SafeguardedRun:
         if self._undo is not None:
             with critical():
                 self._undo()
-        for run in (self._proxy, self._sgd):
-            if run is not None:
-                run.undo_broken_step()
+        for run in filter(None, (self._proxy, self._sgd)):
+            run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
@@ -562,7 +556,7 @@ class SafeguardedRun:
         if self._limits is None:
             return None
         ahead = self._price(purchases)
-        for name in NAMES:
+        for name in KNOWN_BEFORE:
             limit = getattr(self._limits, name)
             if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
                 return name

@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._util.arrays import Vector, copied
-from proxyprox._util.validation import Words, has, message, require, require_takes, whole
+from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
@@ -134,9 +134,7 @@ def _check_method(method: Any, problem: Problem) -> None:
 def _choose_inner(
     inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
 ) -> tuple[Any, str]:
-    if isinstance(inner, type) or not (
-        inner is None or isinstance(inner, Auto) or hasattr(inner, "solve")
-    ):
+    if not (inner is None or isinstance(inner, Auto) or offers(inner, "solve")):
         raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
     own = method.default_inner
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))

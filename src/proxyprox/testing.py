@@ -31,13 +31,7 @@ from proxyprox.problems import Problem, Quadratic, logistic_regression
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
 
-__all__ = [
-    "ContractError",
-    "check_inner_solver",
-    "check_method",
-    "check_objective",
-    "check_proxy",
-]
+__all__ = ["ContractError", "check_inner_solver", "check_method", "check_objective", "check_proxy"]
 
 # Relative differences above this are not rounding, in float64.
 ROUNDING = 1e-7
@@ -169,10 +163,10 @@ def _watch(method: Method) -> Any:
     def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
         before = copied_tree((state, answers))
         after = type(method).tell(self, state, answers, step)
-        named = {"its state": state, "the answers": answers}
-        changes.update(
-            w for old, (w, new) in zip(before, named.items(), strict=True) if not _same(old, new)
-        )
+        if not _same(before[0], state):
+            changes.add("its state")
+        if not _same(before[1], answers):
+            changes.add("the answers")
         return after
 
     own = type(method)
@@ -287,14 +281,9 @@ def _check_torch(method: Method, steps: int) -> None:
     import torch
 
     problem = _quadratics()
-    P, near = problem.objective, problem.proxy
-    w0 = np.zeros(P.P.shape[0])
-    target, proxy = (Quadratic(torch.tensor(q.P), b=torch.tensor(q.b)) for q in (P, near))
-    tensors = Problem(target, proxy)
-    runs = (
-        Run(problem, w0, method=method, rng=0),
-        Run(tensors, torch.tensor(w0), method=method, rng=0),
-    )
+    losses = problem.objective, problem.proxy
+    target, proxy = (Quadratic(torch.tensor(loss.P), b=torch.tensor(loss.b)) for loss in losses)
+    runs = [Run(each, method=method, rng=0) for each in (problem, Problem(target, proxy))]
     ours, theirs = (to_numpy(list(_steps_of(run, steps))[-1].w) for run in runs)
     close = np.allclose(theirs, ours, rtol=1e-6, atol=1e-8)
     _require(close, "the iterates differ from those of NumPy arrays. Use array operators only.")
@@ -441,8 +430,7 @@ def _check_derivatives(
     name: str, loss: Any, gradient: Callable[[Vector], Vector], w: Vector, rng: np.random.Generator
 ) -> None:
     """Compare what a loss offers with differences of what it offers besides, along directions."""
-    single = w.dtype.itemsize == 4
-    step, slack = (1e-2, 2e-2) if single else (1e-5, 1e-4)
+    step, slack = (1e-2, 2e-2) if w.dtype.itemsize == 4 else (1e-5, 1e-4)
     hessian = loss.hessian(copied(w)) if has(loss, "hessian") else None
     for _ in range(3):
         v = from_numpy(rng.normal(size=w.shape[0]), w)
@@ -524,13 +512,11 @@ def check_inner_solver(solver: Any) -> None:
 def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
     rng = np.random.default_rng(5)
     linear, centre = rng.normal(size=(2, 6)) / 4
-    phi = Subproblem(proxy, linear, centre, 0.8, penalty)
-    before = copied(linear), copied(centre)
-    start = copied(centre)
+    phi, start = Subproblem(proxy, linear, centre, 0.8, penalty), copied(centre)
+    before = copied_tree((linear, centre))
     tight = Relative(1e-6) | Residual(1e-9)
     sampled = "sample" in needs_of(solver)
-    memory: dict[str, Any] = {}
-    solved = solver.solve(phi, start, tight, memory, np.random.default_rng(0))
+    solved = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
     written = not (_same(before, (phi.linear, phi.centre)) and _same(start, before[1]))
     _require(not written, "solve writes into the subproblem or the start. Work on copies.")
     true = phi.residual(solved.w, phi.gradient(solved.w))

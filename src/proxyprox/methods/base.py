@@ -268,8 +268,8 @@ class CorrectedMethod(Method):
             estimate = memory
         else:
             own = self.correction
-            memory = own(*copy_for(own, (difference, before, state.memory)), state.k)
-            memory = copy_for(own, memory)
+            difference, before, memory = copy_for(own, (difference, before, state.memory))
+            memory = copy_for(own, own(difference, before, memory, state.k))
             estimate = copy_for(own, estimate_of(own, copy_for(own, memory)))
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)

@@ -57,9 +57,7 @@ class ProxyProx(CorrectedMethod):
     def __post_init__(self) -> None:
         """Check η and the correction."""
         as_step_size(self.eta)
-        if isinstance(self.correction, type) or not (
-            callable(self.correction) and hasattr(self.correction, "two_points")
-        ):
+        if isinstance(self.correction, type) or not hasattr(self.correction, "two_points"):
             allowed = "a correction, such as Plain() or EMA(0.1)"
             remedy = "Your own has two_points and __call__(difference, before, memory, k)."
             raise TypeError(message("correction", self.correction, allowed, remedy))

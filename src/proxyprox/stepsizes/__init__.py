@@ -3,12 +3,4 @@
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, StepSize
 
-__all__ = [
-    "AutoStep",
-    "Constant",
-    "Observation",
-    "Restart",
-    "Schedule",
-    "StepSize",
-    "as_step_size",
-]
+__all__ = ["AutoStep", "Constant", "Observation", "Restart", "Schedule", "StepSize", "as_step_size"]

@@ -308,7 +308,7 @@ class AutoStep(StepSize):
             state.previous, state.previous_anchor = state.asked, state.anchor
         state.average = state.average + _share(k, POWER) * (w - state.average)
         if state.distance is not None:
-            state.distance = _moved_distance(state.distance, state.start, centre, w, k)
+            state.distance = _moved_distance(state, centre, w, k)
         state.moved = norm(w - centre)
         state.time = min(LARGEST, state.time + state.eta)
         state.asked = state.anchor = state.gap = state.undo = state.centre = None
@@ -549,12 +549,10 @@ def _first(state: AutoState, signals: Signals) -> float:
 
 def _second(state: AutoState, signals: Signals) -> float:
     """Return a gradient step's η, from the curvature of L that the first step has shown."""
-    if signals.anchor_change is None:
-        return GROW * state.eta
     change = signals.anchor_change
-    if signals.before is not None:
+    if change is not None and signals.before is not None:
         change = change + signals.difference - signals.before
-    curvature = _curvature(change, signals.step)
+    curvature = 0.0 if change is None else _curvature(change, signals.step)
     if not curvature > 0:
         return GROW * state.eta
     eta = 1 / curvature
@@ -579,9 +577,8 @@ def add_gradient(state: AutoState, signals: Signals) -> None:
     """Update G and the lag with the newest gradient; the estimate is the one before."""
     assert state.distance is not None
     distance, gradient, k = copy.copy(state.distance), signals.seen.gradient, signals.seen.k
-    distance.square = distance.square + _share(k, POWER) * (
-        dot(gradient, gradient) - distance.square
-    )
+    squared = dot(gradient, gradient)
+    distance.square = distance.square + _share(k, POWER) * (squared - distance.square)
     if signals.step is not None and state.estimate is not None:
         # What the last proximal step has added; only rounding without a penalty.
         gradient = gradient - state.estimate - signals.step / state.eta
@@ -601,14 +598,12 @@ def distance_limit(state: AutoState, k: int) -> float:
     return reach * distance / math.sqrt((k + 1) * state.distance.square)
 
 
-def _moved_distance(
-    distance: DistanceState, start: Vector, centre: Vector, w: Vector, k: int
-) -> DistanceState:
+def _moved_distance(state: AutoState, centre: Vector, w: Vector, k: int) -> DistanceState:
     """Update the short mean and the lower bound with step k, from ``centre`` to ``w``."""
-    distance = copy.copy(distance)
+    assert state.distance is not None
+    distance, away = copy.copy(state.distance), norm(w - state.start)
     distance.recent = distance.recent + _share(k, SHORT) * (w - distance.recent)
     distance.path = distance.path + square(norm(w - centre))
-    away = norm(w - start)
     proven = (away - distance.path / away) / 2 if away > 0 else 0.0
     distance.proven = max(distance.proven, proven)
     return distance

@@ -175,9 +175,8 @@ class Schedule(StepSize):
 
     def eta(self, state: Any, k: int) -> float:
         """Return the function's value, checked."""
-        return positive(
-            f"eta({k})", self.function(k), "Fix the schedule.", allow_inf=self.allow_inf
-        )
+        remedy = "Fix the schedule."
+        return positive(f"eta({k})", self.function(k), remedy, allow_inf=self.allow_inf)
 
 
 # A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``.
