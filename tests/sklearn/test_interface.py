@@ -64,7 +64,7 @@ def test_proxy_of_other_columns_is_refused(binary):
 
 def test_proxy_of_equal_length_is_warned_of(binary):
     X, y, _ = binary
-    with pytest.warns(ProxyWarning, match="split it along with X"):
+    with pytest.warns(ProxyWarning, match="X_proxy has as many rows"):
         ProxyLogisticRegression(cv=2).fit(X[:50], y[:50], X_proxy=X[50:100])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import math
 import os
@@ -225,6 +226,8 @@ class Journal:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
             text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
             raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
 
