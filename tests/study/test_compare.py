@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import RecordsError, read_records
 from proxyprox.report.summary import LEDGER_FIELDS
 from proxyprox.study.compare import (
@@ -32,7 +33,6 @@ from proxyprox.study.compare import (
     compare,
     evaluation_points,
     in_processes,
-    minimiser,
     run_candidate,
 )
 
@@ -40,7 +40,7 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 3))
 y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(40)
 TARGET = pp.linear_regression(X, y, l2=0.1, batch_size=8)
-BEST = TARGET.value(minimiser(TARGET, TARGET.zeros()))
+BEST = TARGET.value(minimise_exactly(TARGET, TARGET.zeros()))
 SGD = Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
 TWO_POINTS = Candidate(
     "AuxMVR",
@@ -105,7 +105,7 @@ def test_the_rows_seen_are_fitted() -> None:
         0, abs=1e-12
     )
     penalty = pp.L1(0.5)
-    best = minimiser(full, full.zeros(), tol=1e-10, penalty=penalty)
+    best = minimise_exactly(full, full.zeros(), tol=1e-10, penalty=penalty)
     problem = pp.Problem(full, penalty=penalty)
     (point,) = measured(ROWS_SEEN, problem, at=[1], optimum=problem.value(best))
     assert point["suboptimality"] == pytest.approx(0, abs=1e-10)
