@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from proxyprox._util.validation import flag, fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.problems.families import FAMILIES
 from proxyprox.stepsizes import as_step_size
 
@@ -33,11 +32,11 @@ SOLVERS = {
 }
 
 # The keys of [proxy] that go with each kind.
-_PROXY_KEYS: dict[str, tuple[str, ...]] = {
-    "label-free": ("file", "weight", "format"),
-    "labelled": ("file", "label", "weight", "format"),
-    "subsample": ("fraction", "rows"),
-    "none": (),
+_PROXY_KEYS: dict[str, set[str]] = {
+    "label-free": {"file", "weight", "format"},
+    "labelled": {"file", "label", "weight", "format"},
+    "subsample": {"fraction", "rows"},
+    "none": set(),
 }
 
 
@@ -54,20 +53,8 @@ def _key(rule: Rule, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
-def _hint(given: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(given).replace("unlabel", "label-fre"), known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def _one_of(*known: str) -> Rule:
-    def check(where: str, value: Any) -> Any:
-        if value not in known:
-            raise ConfigError(
-                message(where, value, f"one of {', '.join(known)}") + _hint(value, known)
-            )
-        return value
-
-    return check
+    return lambda where, value: one_of(where, value, known)
 
 
 def _text(where: str, value: Any) -> str:
@@ -78,11 +65,9 @@ def _text(where: str, value: Any) -> str:
 
 def _list_of(rule: Rule) -> Rule:
     """Return the rule for a list, or for one value in its place."""
-
-    def check(where: str, value: Any) -> Any:
-        return tuple(rule(where, item) for item in (value if isinstance(value, list) else [value]))
-
-    return check
+    return lambda where, value: tuple(
+        rule(where, item) for item in (value if isinstance(value, list) else [value])
+    )
 
 
 def _batch_size(where: str, value: Any) -> int | None:
@@ -157,17 +142,18 @@ class ProxyRows:
 
     def __post_init__(self) -> None:
         """Check that each key goes with the kind."""
-        keys = ("file", "label", "weight", "format", "fraction", "rows")
-        unused = [key for key in keys if key not in _PROXY_KEYS[self.kind]]
-        _refuse_keys(self, unused, "proxy", f"kind = {self.kind!r}")
+        unused = {"file", "label", "weight", "format", "fraction", "rows"} - _PROXY_KEYS[self.kind]
+        _refuse_keys(self, sorted(unused), "proxy", f"kind = {self.kind!r}")
         both = (self.fraction is None) == (self.rows is None)
         needs_file = self.kind == "labelled" or self.weight or self.format
         _refuse(
             {
-                '[proxy] file is missing, which kind = "labelled", weight and format need: add '
-                "file.": needs_file and self.file is None,
-                '[proxy] kind = "subsample" needs one of fraction and rows.': both
-                and self.kind == "subsample",
+                '[proxy] file is missing: kind = "labelled", weight and format need it.': (
+                    needs_file and self.file is None
+                ),
+                '[proxy] kind = "subsample" needs one of fraction and rows.': (
+                    both and self.kind == "subsample"
+                ),
             }
         )
 
@@ -246,8 +232,7 @@ class StudyConfig:
         _refuse(
             {
                 f'[proxy] kind = "none" leaves {", ".join(with_proxy)} nothing to lean on: choose '
-                'a kind of proxy, or [method] name = "sgd" and [run] compare = '
-                '["erm"].': self.proxy.kind == "none" and with_proxy,
+                "a kind of proxy, or other methods.": self.proxy.kind == "none" and with_proxy,
                 "[model] l1 cannot be used with auxmom or auxmvr, whose inner gradient steps do "
                 "not know it: use proxyprox, or l1 = 0.": self.model.l1 and descends,
                 '[method] eta = "auto" leaves inner gradient steps to the smoothness, which '
@@ -292,15 +277,9 @@ def read_config(path: Path) -> StudyConfig:
 
 def parse_config(tree: Mapping[str, Any]) -> StudyConfig:
     """Build the settings from nested mappings, as TOML gives them."""
-    _check_names("there is no section", tree, SECTIONS)
+    for name in tree:
+        one_of("a section", name, SECTIONS)
     return StudyConfig(**{name: _section(name, kind, tree) for name, kind in SECTIONS.items()})
-
-
-def _check_names(problem: str, given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
-        if name not in known:
-            there = ", ".join(known)
-            raise ConfigError(f"{problem} {name!r}.{_hint(name, known)} There are: {there}.")
 
 
 def _section(name: str, kind: type, tree: Mapping[str, Any]) -> Any:
@@ -308,9 +287,12 @@ def _section(name: str, kind: type, tree: Mapping[str, Any]) -> Any:
     if not isinstance(given, dict):
         raise ConfigError(f"{name} must be a section, [{name}], got {given!r}.")
     keys = {key.name: key for key in fields(kind)}
-    _check_names(f"[{name}] has no key", given, keys)
-    for key in keys.values():
-        if key.default is MISSING and key.name not in given:
-            raise ConfigError(f"[{name}] {key.name} is missing: proxyprox run --example shows it.")
-    rules = {key: keys[key].metadata["rule"] for key in given}
-    return kind(**{key: rules[key](f"[{name}] {key}", value) for key, value in given.items()})
+    for key in given:
+        one_of(f"a key of [{name}]", key, keys)
+    values = {}
+    for key, known in keys.items():
+        if given.get(key) is not None:
+            values[key] = known.metadata["rule"](f"[{name}] {key}", given[key])
+        elif known.default is MISSING:
+            raise ConfigError(f"[{name}] {key} is missing: proxyprox run --example shows it.")
+    return kind(**values)

@@ -22,6 +22,7 @@ import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.files import atomic_output, atomic_write_text
+from proxyprox._util.validation import short
 from proxyprox.diagnostics import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
@@ -29,8 +30,8 @@ from proxyprox.report.records import Point
 from proxyprox.report.summary import height
 from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
-from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize
-from proxyprox.study.config import INNER_DESCENT, SOLVERS, MethodSettings, StudyConfig, Target
+from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
+from proxyprox.study.config import INNER_DESCENT, SOLVERS, MethodSettings, StudyConfig
 from proxyprox.study.tables import DataError, Table, from_columns, numbers, read_table
 
 PANEL = "your data"
@@ -39,6 +40,19 @@ BUILT_IN = "sklearn:"
 # ‖∇φ_k‖ to which an "exact" subproblem is solved.
 EXACT = 1e-8
 
+# Name, first step size of the grid, ratio and effort of each candidate. Averaged corrections are
+# less noisy and allow longer steps.
+_GRIDS: dict[str, tuple[Any, ...]] = {
+    "sgd": ("SGD", 0.1, 2.5, 0.2),
+    "gradient descent": ("gradient descent", 0.1, 2.5, 0.2),
+    "auxmom": ("AuxMom", 0.05, 2.5, 5.0),
+    "auxmvr": ("AuxMVR", 0.05, 2.5, 5.0),
+    "dane": ("DANE", 0.25, 5.0, 1.0),
+    "plain": ("ProxyProx", 0.25, 5.0, 1.0),
+    "ema": ("ProxyProx, EMA", 0.25, 8.0, 1.0),
+    "mean": ("ProxyProx, running mean", 0.25, 8.0, 1.0),
+    "storm": ("ProxyProx, STORM", 0.25, 8.0, 1.0),
+}
 _LOADERS = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 # A relative gradient above this makes a reference rough.
 _ROUGH = 1e-6
@@ -74,29 +88,23 @@ def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
 
 def _read(config: StudyConfig, base: Path, part: Any) -> Table:
     """Read the rows of ``[target]`` or ``[proxy]``."""
-    features, labelled = config.target.features, _is_labelled(part)
+    features, labelled = config.target.features, part is config.target or part.kind == "labelled"
     label = (part.label or config.target.label) if labelled else None
     try:
         if part.file.startswith(BUILT_IN):
-            return from_columns(_built_in(part.file), "label", features, None)
-        path = base / Path(part.file).expanduser()
-        table = read_table(
-            path, label=label, features=features, sample_weight=part.weight, format=part.format
-        )
+            table = from_columns(_built_in(part.file), "label", features, None)
+        else:
+            path, weight = base / Path(part.file).expanduser(), part.weight
+            table = read_table(path, label, features, weight, part.format)
         if labelled and table.y is None:
             raise DataError(f"{part.file}: no column holds the label.")
-        return table
+        return table if labelled else replace(table, y=None)
     except ValueError as error:
         # The reader speaks of its argument; here it is a key of the configuration.
         text = str(error).replace("'features'", "[target] features")
         if labelled and label is None:
             text += " Name the column of the label: [target] label."
         raise DataError(text) from error
-
-
-def _is_labelled(part: Any) -> bool:
-    """Tell whether the labels of ``[target]`` or ``[proxy]`` are used."""
-    return isinstance(part, Target) or part.kind == "labelled"
 
 
 def _built_in(file: str) -> dict[str, Any]:
@@ -161,7 +169,7 @@ class Study:
 
     def _loss(self, part: Any, table: Table) -> pp.GLM:
         """Return the loss on the rows of ``[target]`` or ``[proxy]``."""
-        model, y = self.config.model, table.y if _is_labelled(part) else None
+        model, y = self.config.model, table.y
         sparse = scipy.sparse.issparse(table.X)
         X = table.X.multiply(1 / self.scale) if sparse else (table.X - self.centre) / self.scale
         kind: Any = FAMILIES[model.family]
@@ -214,17 +222,15 @@ class Study:
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the results needs to know about the data."""
-        known: dict[str, Any] = {
+        known = {
             "rows": self.target.design.rows,
             "columns": self.target.design.columns,
             "curvature": self.curvature,
             "optimal loss": self.optimum,
+            "proxy rows": None if self.other is None else self.other.design.rows,
+            "classes": list(map(str, self.classes)) or None,
         }
-        if self.other is not None:
-            known["proxy rows"] = self.other.design.rows
-        if self.classes:
-            known["classes"] = [str(value) for value in self.classes]
-        return known
+        return {name: value for name, value in known.items() if value is not None}
 
     def notes(self) -> list[str]:
         """Return what should be read with the numbers."""
@@ -232,25 +238,24 @@ class Study:
         if self.residual > _ROUGH:
             notes.append(
                 f"The optimum was found only to a gradient of relative norm {self.residual:.1e}, "
-                "so small suboptimalities mean little. A larger l2 helps, above all where two "
-                "classes can be told apart perfectly."
+                "so small suboptimalities mean little; a larger l2 helps."
             )
         if seconds is not None:
-            notes.append(
-                f"Runs end after {seconds:g} s: later points repeat the last answer, and a "
-                "repetition may differ."
-            )
+            notes.append(f"Runs end after {seconds:g} s: later points repeat the last answer.")
         return notes
 
 
 def prepare(config: StudyConfig, base: Path) -> StudyConfig:
     """Read the data, so that its mistakes show at once, and return the settings with digests."""
-    lines = []
-    for name in (config.target.file, config.proxy.file):
-        path = base / Path(name or "").expanduser()
-        if path.is_file():  # the reader of tables says what is wrong with another
-            lines.append(f"{name}: sha256 {file_digest(path)}")
-    config = replace(config, data=tuple(lines))
+    files = {
+        name: base / Path(name).expanduser()
+        for name in (config.target.file, config.proxy.file)
+        if name
+    }
+    digests = [
+        f"{name}: sha256 {file_digest(path)}" for name, path in files.items() if path.is_file()
+    ]
+    config = replace(config, data=tuple(digests))
     load_study(config, base)
     return config
 
@@ -268,10 +273,9 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     found = np.unique(y).tolist()
     classes = config.model.classes or tuple(found)
     if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
-        shown = ", ".join(map(repr, found[:6])) + (", …" if len(found) > 6 else "")
         raise DataError(
-            f"{config.target.file}: the labels are of {len(found)} classes ({shown}); logistic "
-            'takes two: correct the labels, or use family = "softmax" for three or more.'
+            f"{config.target.file}: the labels are of {len(found)} classes, {short(found)}; "
+            'logistic takes two: correct the labels, or use family = "softmax" for three or more.'
         )
     return classes
 
@@ -289,65 +293,53 @@ def _curvature(target: pp.GLM, w: Vector) -> float:
 
 def candidates(config: StudyConfig) -> list[Candidate]:
     """Return the method of the configuration, then those it is compared with, each name once."""
-    averages = {"uniform": pp.Uniform(), "geometric": pp.Geometric(config.model.l2 or 1.0)}
-    averaging = averages.get(config.method.averaging)
-    rivals = [
-        ROWS_SEEN
-        if name == "erm"
-        else _candidate(MethodSettings(name, batch_size=config.method.batch_size), averaging)
-        for name in config.run.compare
-    ]
-    found: dict[str, Candidate] = {}
-    for candidate in (_candidate(config.method, averaging), *rivals):
+    method, found = config.method, dict[str, Candidate]()
+    averaging: Any = pp.Uniform() if method.averaging == "uniform" else None
+    if method.averaging == "geometric":
+        averaging = pp.Geometric(config.model.l2)
+    rivals = [MethodSettings(name, batch_size=method.batch_size) for name in config.run.compare]
+    for settings in (method, *rivals):
+        candidate = _candidate(settings, averaging)
         found.setdefault(candidate.name, candidate)
     return list(found.values())
 
 
-def _candidate(choice: MethodSettings, averaging: Any) -> Candidate:
-    a, steps = choice.a or 0.1, choice.inner_steps or 20
-    if choice.name == "sgd":
-        name = "SGD" if choice.batch_size else "gradient descent"
-        build = lambda eta: {"method": pp.SGD(eta), "averaging": averaging}
-        return Candidate(name, build, 0.1, 2.5, 0.2)
-    if choice.name in INNER_DESCENT:
-        kind: Any = pp.AuxMom if choice.name == "auxmom" else pp.AuxMVR
-
-        def build_descent(gamma: Any) -> dict[str, Any]:
-            common = {"stop": pp.Steps(steps), "averaging": averaging}
-            if as_step_size(gamma).measures:
-                # The proximal term is what is measured; γ then follows from the smoothness.
-                return {"method": kind(a=a, eta=gamma), **common}
-            return {"method": kind(a=a), "inner": pp.GradientDescent(gamma), **common}
-
-        return Candidate(kind.__name__, build_descent, 0.05, 2.5, steps / 4)
-    corrections: dict[str | None, tuple[str, Any]] = {
-        "ema": ("ProxyProx, EMA", pp.EMA(a)),
-        "mean": ("ProxyProx, running mean", pp.Mean()),
-        "storm": ("ProxyProx, STORM", pp.Storm(a)),
-    }
-    name, correction = corrections.get(choice.correction, ("ProxyProx", pp.Plain()))
-
-    def build_proximal(eta: Any) -> dict[str, Any]:
-        method = pp.DANE(eta) if choice.name == "dane" else pp.ProxyProx(eta, correction)
-        return {"method": method, "averaging": averaging, **_inner(choice, eta)}
-
-    # Averaged corrections are less noisy and allow longer steps.
-    ratio = 8.0 if choice.correction in corrections else 5.0
-    return Candidate("DANE" if choice.name == "dane" else name, build_proximal, 0.25, ratio, 1.0)
+def _candidate(settings: MethodSettings, averaging: Any) -> Candidate:
+    """Return a method of the configuration up to its step size."""
+    if settings.name == "erm":
+        return ROWS_SEEN
+    key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
+    title, *grid = _GRIDS["gradient descent" if key == "sgd" and not settings.batch_size else key]
+    return Candidate(
+        title, lambda eta: {"averaging": averaging, **_arguments(settings, eta)}, *grid
+    )
 
 
-def _inner(choice: MethodSettings, eta: Any) -> dict[str, Any]:
-    """Return solver and rule of the subproblems; solved almost exactly unless told otherwise."""
-    steps, tolerance = choice.inner_steps, choice.inner_tolerance
-    stop: Any = pp.Residual(tolerance or EXACT) if tolerance or steps is None else pp.Steps(steps)
-    if tolerance and steps is not None:
-        stop |= pp.Steps(steps)
-    solver = SOLVERS[choice.inner or "auto"]
+def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
+    """Return method, inner solver and inner stopping rule for ``minimize``."""
+    a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
+    if settings.name == "sgd":
+        return {"method": pp.SGD(eta)}
+    if settings.name in INNER_DESCENT:
+        kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
+        stop = pp.Steps(steps or 20)
+        if measures:
+            # The proximal term is what is measured; γ then follows from the smoothness.
+            return {"method": kind(a=a, eta=eta), "stop": stop}
+        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop}
+    # Almost exactly unless told otherwise.
+    rule: Any = pp.Residual(settings.inner_tolerance or EXACT)
+    if steps is not None:
+        rule = rule | pp.Steps(steps) if settings.inner_tolerance else pp.Steps(steps)
+    solver = SOLVERS[settings.inner or "auto"]
     inner = None if solver is None else getattr(pp, solver)()
-    if choice.inner == "gradient-descent" and steps and not as_step_size(eta).measures:
+    if settings.inner == "gradient-descent" and steps and not measures:
         # T steps of size η/T cover the proximal step; otherwise the step suits the smoothness.
         inner = pp.GradientDescent(float(eta) / steps, implicit=True)
-    return {"stop": stop, "inner": inner}
+    corrections: dict[Any, Any] = {"ema": pp.EMA(a), "mean": pp.Mean(), "storm": pp.Storm(a)}
+    correction = corrections.get(settings.correction, pp.Plain())
+    method = pp.DANE(eta) if settings.name == "dane" else pp.ProxyProx(eta, correction)
+    return {"method": method, "inner": inner, "stop": rule}
 
 
 def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:
@@ -392,10 +384,10 @@ def method_to_write(
     text = f"{lowest} ended lowest, {height(known[lowest])}"
     if lowest != main:
         text += f" ({main}: {height(known[main]) if main in known else 'broke off'})"
-    if written == lowest:
-        return written, lowest, f"{text}; the weights written are its own."
-    hint = f'[run] weights = "lowest" writes those of {lowest}.'
-    return written, lowest, f"{text}; the weights written are those of {main}. {hint}"
+    text += f"; the weights written are {'its own' if written == lowest else f'those of {main}'}."
+    if written != lowest:
+        text += f' [run] weights = "lowest" writes those of {lowest}.'
+    return written, lowest, text
 
 
 def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -430,7 +422,7 @@ def prediction_rule(study: Study) -> str:
 
 
 def write_weights(
-    folder: Path, study: Study, curve: Curve, eta: StepSize
+    folder: Path, study: Study, curve: Curve, eta: Eta
 ) -> tuple[list[Path], compare.Answer]:
     """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
 
@@ -451,7 +443,7 @@ def write_weights(
         values = row.tolist()
         return dict(zip(map(str, classes), values, strict=True)) if many else values[0]
 
-    content: dict[str, Any] = {
+    content = {
         "usable": answer.success,
         "status": answer.message,
         "family": config.model.family,
@@ -465,9 +457,8 @@ def write_weights(
         "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
         "target_gradients": answer.target_gradients,
         "inner": answer.inner,
+        **({"classes": classes} if classes else {}),
     }
-    if classes:
-        content["classes"] = classes
     paths = [folder / "weights.json", folder / "weights.npz"]
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(paths[0], text + "\n")

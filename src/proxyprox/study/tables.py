@@ -30,13 +30,9 @@ from proxyprox._util.validation import message
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
 ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
     ".npz": "npz",
 }
 
@@ -84,7 +80,6 @@ class Table:
 
 def read_table(
     path: Path,
-    *,
     label: str | None = None,
     features: Sequence[str] | None = None,
     sample_weight: str | None = None,
@@ -284,7 +279,7 @@ def numbers(
 def _labels(column: Any, name: str) -> NDArray[Any]:
     """Return labels as numbers if every one of them is a number, else as text."""
     cells, values = np.asarray(column), _floats(column)
-    if cells.dtype.kind != "b" and np.isfinite(values).all():
+    if np.isfinite(values).all():
         return values
     texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
     missing = np.isin(np.char.lower(texts), ["", "nan", "inf", "-inf"])
@@ -397,12 +392,7 @@ def _read_npz(
     _check_names(names)
     columns = dict(zip(names, X.T, strict=True))
     label = "y" if label is None and "y" in arrays else label
-    for name in {label, sample_weight} & arrays.keys():
-        array = arrays[name]
-        if array.shape != X.shape[:1]:
-            raise ValueError(f"{name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
-        columns[name] = array.astype(np.float64) if array.dtype.kind == "b" else array
-    return columns, label
+    return columns | {name: arrays[name] for name in {label, sample_weight} & arrays.keys()}, label
 
 
 def _numbered_names(X: Any) -> tuple[str, ...]:
