@@ -69,13 +69,9 @@ class Own:
         raise AssertionError("paid for")
 
 
-CSV = "table.csv"
-
-
 @pytest.fixture(autouse=True)
-def in_a_folder_with_a_table(tmp_path, monkeypatch):
+def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / CSV).write_text("a,b\n1,2\n3,4\n")
 
 
 # name: (what is called, the error, words that the message must hold)

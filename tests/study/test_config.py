@@ -57,17 +57,6 @@ def test_settings_that_cannot_be(sections: dict[str, Any], words: str) -> None:
         settings("linear", **sections)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"run": {"compare": ["auxmom"]}}, {"method": {"eta": "auto", "inner": "gradient-descent"}}],
-)
-def test_inner_gradient_steps_need_a_smoothness(more: dict[str, Any]) -> None:
-    sections = {"method": {"eta": "auto"}, **more}
-    settings("logistic", **sections)
-    with pytest.raises(ConfigError, match="poisson does not have"):
-        settings("poisson", **sections)
-
-
 def test_sections_must_be_sections() -> None:
     with pytest.raises(ConfigError, match="must be a section"):
         parse_config({"model": 3})

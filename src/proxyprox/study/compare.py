@@ -18,10 +18,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -364,13 +363,9 @@ def compare(
         )
 
 
-J = TypeVar("J")
-R = TypeVar("R")
-
-
 def run_jobs(
-    jobs: Sequence[J], function: Callable[[Any, J], R], config: Any, workers: int
-) -> Generator[tuple[J, R], None, None]:
+    jobs: Sequence[Any], function: Callable[[Any, Any], Any], config: Any, workers: int
+) -> Generator[tuple[Any, Any], None, None]:
     """Yield each job with what ``function(config, job)`` returned, in the order they finish.
 
     Parameters
@@ -428,7 +423,7 @@ def _start_worker() -> None:
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        parent.join()
         os._exit(1)
 
 

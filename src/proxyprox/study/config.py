@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -222,24 +221,17 @@ class StudyConfig:
 
     def __post_init__(self) -> None:
         """Check what concerns two sections."""
-        family, method = self.model.family, self.method
-        names = (method.name, *(rival for rival in self.run.compare if rival != "erm"))
+        names = (self.method.name, *(rival for rival in self.run.compare if rival != "erm"))
         with_proxy = [name for name in names if name != "sgd"]
-        descends = any(name in INNER_DESCENT for name in names)
-        needs_smoothness = method.measures_step_size and (
-            descends or method.inner == "gradient-descent"
-        )
         _refuse(
             {
                 f'[proxy] kind = "none" leaves {", ".join(with_proxy)} nothing to lean on: choose '
                 "a kind of proxy, or other methods.": self.proxy.kind == "none" and with_proxy,
                 "[model] l1 cannot be used with auxmom or auxmvr, whose inner gradient steps do "
-                "not know it: use proxyprox, or l1 = 0.": self.model.l1 and descends,
-                '[method] eta = "auto" leaves inner gradient steps to the smoothness, which '
-                f"{family} does not have: leave eta out, or use other methods.": needs_smoothness
-                and math.isinf(FAMILIES[family].max_curvature),
+                "not know it: use proxyprox, or l1 = 0.": self.model.l1
+                and not set(names).isdisjoint(INNER_DESCENT),
                 '[method] averaging = "geometric" needs [model] l2 > 0: use "uniform".': (
-                    method.averaging == "geometric" and not self.model.l2
+                    self.method.averaging == "geometric" and not self.model.l2
                 ),
             }
         )

@@ -270,7 +270,9 @@ def load_study(config: StudyConfig, base: Path) -> Study:
 
 def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     """Return the classes of the labels: those of the configuration, or those that occur."""
-    found = np.unique(y).tolist()
+    values = np.unique(y).tolist()
+    # The label 1.0 of a text file is written as 1, the way it stands there.
+    found = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
     classes = config.model.classes or tuple(found)
     if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
         raise DataError(
@@ -417,7 +419,7 @@ def prediction_rule(study: Study) -> str:
     """Return how to predict from the weights, with the label and its classes by name."""
     rule = FAMILIES[study.config.model.family].prediction
     label = study.config.target.label or "label"
-    second = _as_written(study.classes[1]) if study.classes else ""
+    second = study.classes[1] if study.classes else ""
     return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
 
 
@@ -437,11 +439,10 @@ def write_weights(
     with threadpool_limits(1):  # as in the workers
         points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
     coefficients, intercepts = raw_weights(study, answer.w)
-    classes = [_as_written(value) for value in study.classes]
 
     def by_class(row: np.ndarray[Any, Any]) -> Any:
         values = row.tolist()
-        return dict(zip(map(str, classes), values, strict=True)) if many else values[0]
+        return dict(zip(map(str, study.classes), values, strict=True)) if many else values[0]
 
     content = {
         "usable": answer.success,
@@ -457,7 +458,7 @@ def write_weights(
         "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
         "target_gradients": answer.target_gradients,
         "inner": answer.inner,
-        **({"classes": classes} if classes else {}),
+        **({"classes": study.classes} if study.classes else {}),
     }
     paths = [folder / "weights.json", folder / "weights.npz"]
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
@@ -468,15 +469,10 @@ def write_weights(
             coefficients=coefficients if many else coefficients[:, 0],
             intercept=intercepts if many else intercepts[0],
             feature_names=np.array(study.names, dtype=np.str_),
-            classes=np.array(classes),
+            classes=np.array(study.classes),
             usable=np.array(answer.success),
         )
     return paths, answer
-
-
-def _as_written(value: Any) -> Any:
-    """Write the label 1.0 of a text file as 1, the way it stands there."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:

@@ -38,11 +38,8 @@ ENDINGS = {
 
 EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
 
-# A file may become 64 MiB, or 200 times its size, in memory: tables compress 5 to 50 times.
-EXPANDED_LEAST, EXPANDED_RATIO = 64 << 20, 200
-
-# What a column takes before it has an entry: mostly its name.
-NAME_BYTES = 64
+Name = str | None
+Names = Sequence[str] | None
 
 
 class DataError(ValueError):
@@ -80,10 +77,10 @@ class Table:
 
 def read_table(
     path: Path,
-    label: str | None = None,
-    features: Sequence[str] | None = None,
-    sample_weight: str | None = None,
-    format: str | None = None,
+    label: Name = None,
+    features: Names = None,
+    sample_weight: Name = None,
+    format: Name = None,
 ) -> Table:
     r"""Read rows for a model from a file.
 
@@ -186,7 +183,8 @@ def read_bytes(path: Path, suffix: str | None = None) -> bytes:
 def _size_limit(path: Path) -> int:
     given = os.environ.get(EXPAND_VARIABLE, "").strip()
     if not given:
-        return max(EXPANDED_LEAST, EXPANDED_RATIO * path.stat().st_size)
+        # Tables compress 5 to 50 times.
+        return max(64 << 20, 200 * path.stat().st_size)
     if not re.fullmatch(r"\d*\.?\d+", given):
         raise ValueError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
     return int(float(given) * 1e6)
@@ -196,10 +194,8 @@ def _check_size(path: Path, what: str, size: int) -> None:
     """Refuse a small file that would fill the memory."""
     limit = _size_limit(path)
     if size > limit:
-        raise ValueError(
-            f"{what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of proportion "
-            f"to the file; if it is meant to, set {EXPAND_VARIABLE} to the megabytes it may take."
-        )
+        much = f"{what} takes more than {limit / 1e6:,.0f} MB, out of proportion to the file"
+        raise ValueError(f"{much}; {EXPAND_VARIABLE} sets the megabytes it may take.")
 
 
 # -- CSV and Parquet --------------------------------------------------------------------------
@@ -246,11 +242,9 @@ def _read_parquet(path: Path) -> Any:
     return pd.read_parquet(path).rename(columns=str)
 
 
-def from_columns(
-    columns: Any, label: str | None, features: Sequence[str] | None, sample_weight: str | None
-) -> Table:
+def from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
     """Return a table from a DataFrame or a dict of arrays."""
-    used = _choose_features(tuple(columns), label, features, sample_weight)
+    used = _choose_features(tuple(columns), features, label, sample_weight)
     if len(columns[used[0]]) == 0:
         raise ValueError("the table has no rows, only the names of its columns.")
     X = np.column_stack([numbers(columns[name], name) for name in used])
@@ -310,23 +304,16 @@ def _to_number(cell: Any) -> float:
         return math.nan
 
 
-def _choose_features(
-    columns: Sequence[str],
-    label: str | None,
-    features: Sequence[str] | None,
-    sample_weight: str | None,
-) -> tuple[str, ...]:
+def _choose_features(columns: Sequence[str], features: Names, *roles: Name) -> tuple[str, ...]:
     """Return the feature columns; refuse names that are absent or asked for twice."""
     _check_names(columns)
     shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
-    roles = [("label", label), ("sample_weight", sample_weight)]
-    roles += [("features", name) for name in features or ()]
-    asked = [name for _, name in roles if name is not None]
-    for role, name in roles:
-        if name is not None and name not in columns:
+    asked = [name for name in (*roles, *(features or ())) if name is not None]
+    for name in asked:
+        if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no column {name!r} ({role}).{hint} The columns are {shown}.")
+            raise ValueError(f"no column {name!r}.{hint} The columns are {shown}.")
     _check_names(asked)
     used = [name for name in columns if name not in asked] if features is None else features
     if not used:
@@ -361,21 +348,19 @@ def parse_svmlight(
     return X, y
 
 
-def _read_svmlight(path: Path, features: Sequence[str] | None, sample_weight: str | None) -> Table:
+def _read_svmlight(path: Path, features: Names, sample_weight: Name) -> Table:
     if sample_weight is not None:
         raise ValueError(f"svmlight files hold no weights: leave {sample_weight!r} out.")
     X, y = parse_svmlight(read_bytes(path))
-    # One large index makes a table of any width.
-    _check_size(path, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
+    # One large index makes a table of any width, whose names alone would fill the memory.
+    _check_size(path, f"a table of {X.shape[1]:,} columns", 64 * X.shape[1])
     names = _numbered_names(X)
-    used = _choose_features(names, None, features, None)
+    used = _choose_features(names, features)
     X = X if features is None else X[:, [names.index(name) for name in used]]
     return Table(X, y, used, int(X.shape[0]))
 
 
-def _read_npz(
-    path: Path, label: str | None, sample_weight: str | None
-) -> tuple[dict[str, Any], str | None]:
+def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[str, Any], Name]:
     """Return the columns of an archive, and the name of its label."""
     with zipfile.ZipFile(path) as archive:
         _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
