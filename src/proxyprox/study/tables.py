@@ -360,7 +360,7 @@ def _read_svmlight(path: Path, features: Names, sample_weight: Name) -> Table:
     return Table(X, y, used, int(X.shape[0]))
 
 
-def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[str, Any], Name]:
+def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[Any, Any], Name]:
     """Return the columns of an archive, and the name of its label."""
     with zipfile.ZipFile(path) as archive:
         _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
@@ -375,7 +375,7 @@ def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[str, A
     if len(names) != X.shape[1]:
         raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
     _check_names(names)
-    columns = dict(zip(names, X.T, strict=True))
+    columns: dict[Any, Any] = dict(zip(names, X.T, strict=True))
     label = "y" if label is None and "y" in arrays else label
     return columns | {name: arrays[name] for name in {label, sample_weight} & arrays.keys()}, label
 
