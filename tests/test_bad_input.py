@@ -13,7 +13,6 @@ import scipy.sparse
 import proxyprox as pp
 from proxyprox.diagnostics import best_weights, noise_level
 from proxyprox.problems.families import Linear
-from proxyprox.study.tables import read_table
 
 X = np.arange(12.0).reshape(6, 2) / 10
 Y = np.array([0, 1, 0, 1, 1, 0])
@@ -70,13 +69,9 @@ class Own:
         raise AssertionError("paid for")
 
 
-CSV = "table.csv"
-
-
 @pytest.fixture(autouse=True)
-def in_a_folder_with_a_table(tmp_path, monkeypatch):
+def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / CSV).write_text("a,b\n1,2\n3,4\n")
 
 
 # name: (what is called, the error, words that the message must hold)
@@ -324,9 +319,6 @@ CASES = {
     "save None": (lambda: pp.Run(problem()).save(None), TypeError, ["path", "None"]),
     "rule and None": (lambda: pp.Steps(3) & None, TypeError, ["rule", "None", "Steps(20)"]),
     "rule or a class": (lambda: pp.Steps(3) | pp.Steps, TypeError, ["rule", "Add parentheses"]),
-    "read_table None": (lambda: read_table(None), TypeError, ["path", "None"]),
-    "read_table label": (lambda: read_table(CSV, label=3), TypeError, ["label", "3", "column"]),
-    "read_table features": (lambda: read_table(CSV, features=3), TypeError, ["features", "list"]),
     # -- points and batches
     "point too short": (lambda: quadratic().value(np.ones(1)), ValueError, ["w must", "length 2"]),
     "point is None": (lambda: pp.linear_regression(X, Y).gradient(None), ValueError, ["w", "None"]),

@@ -32,8 +32,8 @@ from proxyprox.study.compare import (
     Job,
     compare,
     evaluation_points,
-    in_processes,
     run_candidate,
+    run_jobs,
 )
 
 rng = np.random.default_rng(0)
@@ -225,31 +225,31 @@ def test_other_settings_or_version_are_refused(
 
 
 def test_every_job_once() -> None:
-    found = dict(in_processes(range(1, 8), floordiv, 60, workers=2))
+    found = dict(run_jobs(range(1, 8), floordiv, 60, workers=2))
     assert found == {n: 60 // n for n in range(1, 8)}
     assert multiprocessing.active_children() == []
 
 
 def test_errors_come_back_with_their_traceback() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
-        list(in_processes([1, 0, 2], floordiv, 60, workers=2))
+        list(run_jobs([1, 0, 2], floordiv, 60, workers=2))
     assert "Traceback" in str(caught.value.__cause__)
     assert multiprocessing.active_children() == []
 
 
 def test_ended_early_it_leaves_no_process() -> None:
     # The second job would take for ever: 3 to a power of hundreds of millions.
-    results = in_processes([2, 10**9], pow, 3, workers=2)
+    results = run_jobs([2, 10**9], pow, 3, workers=2)
     assert list(islice(results, 1)) == [(2, 9)]
     begun = time.monotonic()
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert time.monotonic() - begun < 30
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
 def test_a_lost_worker_is_noticed() -> None:
-    results = in_processes([2, 10**9], pow, 3, workers=2)
+    results = run_jobs([2, 10**9], pow, 3, workers=2)
     next(results)
     for child in multiprocessing.active_children():
         os.kill(child.pid or 0, signal.SIGKILL)
@@ -261,10 +261,10 @@ def test_a_lost_worker_is_noticed() -> None:
 def test_the_first_workers_of_a_process_never_see_an_interrupt() -> None:
     """Not even while they still import, before they can say that they ignore it."""
     script = (
-        "import signal; from proxyprox.study.compare import in_processes\n"
+        "import signal; from proxyprox.study.compare import run_jobs\n"
         "if __name__ == '__main__':\n"
         "    mask, block = signal.pthread_sigmask, signal.SIG_BLOCK\n"
-        "    (_, masks), = in_processes([()], mask, block, workers=1)\n"
+        "    (_, masks), _ = run_jobs([(), ()], mask, block, workers=2)\n"
         "    print(signal.SIGINT in masks)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -22,7 +22,8 @@ def test_defaults() -> None:
     assert config.method.eta is None
     assert config.run.tuning_budget == config.run.target_gradients // 4
     assert settings("linear", method={"eta": 2}).method.eta == (2,)
-    assert settings("linear", method={"eta": "auto"}).method.eta == "auto"
+    assert settings("linear", target={"features": "age"}).target.features == ("age",)
+    assert settings("linear", method={"eta": "auto"}).method.eta == ("auto",)
 
 
 def test_candidates_name_each_method_once() -> None:
@@ -37,35 +38,23 @@ def test_candidates_name_each_method_once() -> None:
     ("sections", "words"),
     [
         ({"model": {"classes": [1, 2]}}, "does not apply to family 'linear'"),
-        ({"target": {"features": "age"}}, "must be a list"),
         ({"target": {"features": [1]}}, "features must be text"),
         ({"proxy": {"kind": "labelled"}}, "file is missing"),
-        ({"proxy": {"kind": "unlabelled"}}, "Did you mean 'label-free'"),
-        ({"proxy": {"weight": "w"}}, "add file"),
+        ({"proxy": {"kind": "unlabelled"}}, "one of 'label-free'"),
+        ({"proxy": {"weight": "w"}}, "file is missing"),
         ({"method": {"a": 0.5}}, "no effect on proxyprox"),
-        ({"method": {"eta": []}}, "eta is empty"),
+        ({"method": {"eta": []}}, r"eta .*got \[\]"),
         ({"method": {"eta": ["auto", 1.0]}}, 'write "auto", alone'),
-        ({"run": {"weights": "best"}}, "one of method, lowest"),
+        ({"run": {"weights": "best"}}, "weights .*'lowest'"),
         ({"method": {"batch_size": 0}}, 'Write "all"'),
         ({"method": {"averaging": "geometric"}, "model": {"l2": 0.0}}, 'use "uniform"'),
-        ({"run": {"compare": ["sdg"]}}, "Did you mean 'sgd'"),
+        ({"run": {"compare": ["sdg"]}}, "compare .*'sgd'"),
         ({"run": {"seconds": 0}}, "seconds"),
     ],
 )
 def test_settings_that_cannot_be(sections: dict[str, Any], words: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words):
         settings("linear", **sections)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"run": {"compare": ["auxmom"]}}, {"method": {"eta": "auto", "inner": "gradient-descent"}}],
-)
-def test_inner_gradient_steps_need_a_smoothness(more: dict[str, Any]) -> None:
-    sections = {"method": {"eta": "auto"}, **more}
-    settings("logistic", **sections)
-    with pytest.raises(ConfigError, match="poisson does not have"):
-        settings("poisson", **sections)
 
 
 def test_sections_must_be_sections() -> None:

@@ -110,17 +110,15 @@ class TestCsv:
         [
             (
                 {"label": "bougt"},
-                r"no column 'bougt' \(label\). Did you mean 'bought'\? .*'income'",
+                r"no column 'bougt'. Did you mean 'bought'\? .*'income'",
             ),
-            ({"features": ["age", "zip"]}, r"no column 'zip' \(features\)"),
-            ({"sample_weight": "v"}, r"no column 'v' \(sample_weight\)"),
-            ({"features": "age"}, "give a list"),
-            ({"features": ["age", "age"]}, "asked for twice"),
-            ({"features": ["w"], "label": "w"}, "asked for twice"),
-            ({"features": ["age"], "label": "w", "sample_weight": "w"}, "asked for twice"),
+            ({"features": ["age", "zip"]}, r"no column 'zip'"),
+            ({"sample_weight": "v"}, r"no column 'v'"),
+            ({"features": ["age", "age"]}, "appears twice"),
+            ({"features": ["w"], "label": "w"}, "appears twice"),
+            ({"features": ["age"], "label": "w", "sample_weight": "w"}, "appears twice"),
             ({"features": []}, "no feature column"),
             ({}, "'yes' is not a number"),
-            ({"n_features": 3}, "n_features=3"),
         ],
     )
     def test_wrong_arguments(self, tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
@@ -166,9 +164,9 @@ class TestSvmlight:
     def test_reads_and_selects(self, tmp_path: Path) -> None:
         path = tmp_path / "t.svm.gz"
         path.write_bytes(gzip.compress(b"+1 1:2 3:1\n-1 2:5\n"))
-        table = read_table(path, n_features=4)
-        assert table.X.toarray().tolist() == [[2, 0, 1, 0], [0, 5, 0, 0]]
-        assert table.feature_names == ("x1", "x2", "x3", "x4")
+        table = read_table(path)
+        assert table.X.toarray().tolist() == [[2, 0, 1], [0, 5, 0]]
+        assert table.feature_names == ("x1", "x2", "x3")
         assert read_table(path, features=["x3", "x1"]).X.toarray().tolist() == [[1, 2], [0, 0]]
 
     @pytest.mark.parametrize(
@@ -177,9 +175,8 @@ class TestSvmlight:
             (b"red 1:1\n", {}, "not LIBSVM text"),
             (b"", {}, "empty"),
             (b"1 1:nan\n", {}, "not finite"),
-            (b"1 1:1\n", {"label": "y"}, "not apply to svmlight"),
+            (b"1 1:1\n", {"sample_weight": "x1"}, "no weights"),
             (b"1 1:1\n", {"features": ["x9"]}, "no column 'x9'"),
-            (b"1 5:1\n", {"n_features": 2}, "not LIBSVM text"),
         ],
     )
     def test_mistakes(
@@ -204,9 +201,8 @@ class TestNpz:
     @pytest.mark.parametrize(
         ("arrays", "arguments", "words"),
         [
-            ({"A": np.eye(2)}, {}, "no array 'X'.*arrays: A"),
-            ({"X": np.eye(2)}, {"label": "t"}, r"no array 't' \(label\)"),
-            ({"X": np.eye(2), "y": np.ones(3)}, {}, r"'y' has shape \(3,\), 'X' has 2 rows"),
+            ({"A": np.eye(2)}, {}, "'X' must be.*arrays: A"),
+            ({"X": np.eye(2)}, {"label": "t"}, r"no column 't'"),
             ({"X": np.ones(2)}, {}, r"shape \(2,\)"),
             ({"X": np.array([["a"]])}, {}, "table of numbers"),
             ({"X": np.array([[1, np.nan]])}, {}, "row 1, column 'x2': 'nan'"),
@@ -224,11 +220,11 @@ class TestNpz:
 
     def test_not_an_archive(self, tmp_path: Path) -> None:
         (tmp_path / "t.npz").write_bytes(b"rubbish")
-        with pytest.raises(DataError, match="BadZipFile"):
+        with pytest.raises(DataError, match="zip file"):
             read_table(tmp_path / "t.npz")
         with (tmp_path / "u.npz").open("wb") as file:
             np.save(file, np.eye(2))
-        with pytest.raises(DataError, match="BadZipFile"):
+        with pytest.raises(DataError, match="zip file"):
             read_table(tmp_path / "u.npz")
 
 

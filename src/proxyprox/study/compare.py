@@ -18,10 +18,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -32,14 +31,14 @@ from proxyprox._util.signals import critical, ending_signals
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point, Records
 from proxyprox.report.summary import ERM, LEDGER_FIELDS, ON_STEP_SIZE
+from proxyprox.stepsizes import as_step_size
 
+# Step sizes tried for each method.
 GRID = 9
-"""Step sizes tried for each method."""
-
+# Seed of the grid runs; no final run uses it, so no step size is tuned on what is shown.
 TUNING_SEED = 1_000_000
-"""Seed of the grid runs; no final run uses it, so no step size is tuned on what is shown."""
 
-StepSize = float | str | None
+Eta = float | str | None
 
 
 @dataclass(frozen=True)
@@ -66,15 +65,15 @@ class Candidate:
     ratio: float
     effort: float
 
-    def etas(self, smoothness: float) -> tuple[StepSize, ...]:
+    def etas(self, smoothness: float) -> tuple[Eta, ...]:
         """Return the step sizes to try for an H-smooth objective."""
         if self.build is None:
             return (None,)
         return tuple(self.lowest * self.ratio**j / smoothness for j in range(GRID))
 
 
+# Empirical risk minimisation on the rows seen: nothing to tune, no proxy.
 ROWS_SEEN = Candidate(ERM, None, math.nan, math.nan, 0.3)
-"""Empirical risk minimisation on the rows seen: nothing to tune, no proxy."""
 
 
 class Answer(NamedTuple):
@@ -94,7 +93,7 @@ def evaluation_points(budget: int, points: int = 50) -> list[int]:
 
 def run_candidate(
     candidate: Candidate,
-    eta: StepSize,
+    eta: Eta,
     problem: Problem,
     *,
     optimum: float,
@@ -116,14 +115,11 @@ def run_candidate(
     answer : Answer
         The answer of the run, and how it ended.
     """
-    curve = _Curve(problem, optimum, at)
+    curve = _Measured(problem, optimum, at)
     if candidate.build is None:
-        spent = _fit_rows_seen(problem, seed, curve)
-        rows = curve.ledger["target_samples"]
-        message = f"The {rows:,.0f} rows drawn, repetitions counted, were fitted without a proxy."
-        return curve.points, Answer(curve.answer, True, message, spent, "")
+        return curve.points, _fit_rows_seen(problem, seed, curve)
     settings = candidate.build(eta)
-    if isinstance(eta, str):
+    if as_step_size(eta).measures:
         curve.own_gradients = 2 if settings["method"].two_points else 1
     # A step size that is too large is tried on purpose; its numbers show it.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -136,49 +132,46 @@ def run_candidate(
     return curve.points, Answer(result.w, result.success, result.message, spent, result.inner)
 
 
-class _Curve:
+class _Measured:
     """Turns the steps of a run into points."""
 
     def __init__(self, problem: Problem, optimum: float, at: Sequence[int]) -> None:
+        self.problem, self.optimum, self.left = problem, optimum, list(at)
         self.points: list[Point] = []
-        self.left = list(at)
         self.answer: Vector = problem.objective.zeros()
         self.ledger: Mapping[str, float] = {}
-        self.own_gradients: int | None = None
-        self._problem, self._optimum, self._on_step_size = problem, optimum, 0
+        self.own_gradients, self.on_step_size = 0, 0
 
     def after_step(self, step: Step) -> None:
         spent = step.ledger.target_gradients
         self.measure(spent - 1)
         self.answer, self.ledger = step.answer, step.ledger.as_dict()
-        if self.own_gradients is not None:
-            self._on_step_size += max(0, len(step.gradients) - self.own_gradients)
+        self.on_step_size += max(0, len(step.gradients) - self.own_gradients)
         self.measure(spent)
 
     def measure(self, spent: float, *, diverged: bool = False) -> None:
         """Add the points up to so many target gradients."""
         while self.left and self.left[0] <= spent:
-            value = self._problem.value(self.answer) - self._optimum
             point: Point = {"target_gradients": self.left.pop(0)}
             point |= {name: self.ledger.get(name, 0) for name in LEDGER_FIELDS}
-            if self.own_gradients is not None:
-                point[ON_STEP_SIZE] = self._on_step_size
+            if self.own_gradients:
+                point[ON_STEP_SIZE] = self.on_step_size
             # A run that broke off has no answer: its last good iterate would flatter it.
-            point["suboptimality"] = None if diverged else value
-            self.points.append(point)
+            value = None if diverged else self.problem.value(self.answer) - self.optimum
+            self.points.append(point | {"suboptimality": value})
 
 
-def _fit_rows_seen(problem: Problem, seed: Any, curve: _Curve) -> int:
+def _fit_rows_seen(problem: Problem, seed: Any, curve: _Measured) -> Answer:
     """Fit, at each point, the rows drawn so far; re-fits start from the last answer."""
     objective = problem.objective
     rng = np.random.default_rng(seed)
     counts = np.zeros(objective.design.rows)
     begun, spent = time.perf_counter(), 0
     while curve.left:
-        while spent < curve.left[0]:
+        for _ in range(curve.left[0] - spent):
             drawn = objective.sample(rng)
             counts += 1.0 if drawn is None else np.bincount(drawn, minlength=len(counts))
-            spent += 1
+        spent = curve.left[0]
         if spent:
             seen = np.flatnonzero(counts)
             weights = counts[seen] * objective.sample_weight[seen]
@@ -187,7 +180,10 @@ def _fit_rows_seen(problem: Problem, seed: Any, curve: _Curve) -> int:
         seconds = time.perf_counter() - begun
         curve.ledger = {"target_samples": int(counts.sum()), "seconds": seconds}
         curve.measure(spent)
-    return spent
+    message = (
+        f"The {counts.sum():,.0f} rows drawn were fitted, repetitions counted, without a proxy."
+    )
+    return Answer(curve.answer, True, message, spent, "")
 
 
 @dataclass(frozen=True)
@@ -197,10 +193,10 @@ class Curve:
     panel: str
     method: str
     batch_size: int | None
-    etas: tuple[StepSize, ...]
+    etas: tuple[Eta, ...]
     effort: float = 1.0
 
-    def job(self, eta: StepSize, seed: int, budget: int) -> Job:
+    def job(self, eta: Eta, seed: int, budget: int) -> Job:
         """Return one run of the curve."""
         return Job(self.panel, self.method, self.batch_size, eta, seed, budget, self.effort)
 
@@ -212,7 +208,7 @@ class Job:
     panel: str
     method: str
     batch_size: int | None
-    eta: StepSize
+    eta: Eta
     seed: int
     budget: int
     effort: float = 1.0
@@ -239,7 +235,7 @@ class Outcome:
     """
 
     records: list[Point]
-    etas: dict[tuple[str, str], StepSize]
+    etas: dict[tuple[str, str], Eta]
     at_edge: list[tuple[str, str]]
     tuning: dict[tuple[str, str], int]
     runs: int
@@ -325,7 +321,8 @@ def compare(
             total, left = sum(job.work for job in jobs), sum(job.work for job in todo)
             progress(stage, 1 - left / total if jobs else 1)
             # Closed whatever happens: a full disk must not leave workers behind.
-            with contextlib.closing(_results(experiment, todo, workers)) as results:
+            found = run_jobs(todo, experiment.run_job, experiment.config, workers)
+            with contextlib.closing(found) as results:
                 for job, points in results:
                     records.add(job.name, points)
                     left -= job.work
@@ -366,25 +363,9 @@ def compare(
         )
 
 
-def _results(
-    experiment: Experiment, jobs: Sequence[Job], workers: int
-) -> Generator[tuple[Job, list[Point]], None, None]:
-    run_job, config = experiment.run_job, experiment.config
-    if workers > 1 and len(jobs) > 1:
-        yield from in_processes(jobs, run_job, config, workers)
-        return
-    with threadpool_limits(1):
-        for job in jobs:
-            yield job, run_job(config, job)
-
-
-J = TypeVar("J")
-R = TypeVar("R")
-
-
-def in_processes(
-    jobs: Sequence[J], function: Callable[[Any, J], R], config: Any, workers: int
-) -> Iterator[tuple[J, R]]:
+def run_jobs(
+    jobs: Sequence[Any], function: Callable[[Any, Any], Any], config: Any, workers: int
+) -> Generator[tuple[Any, Any], None, None]:
     """Yield each job with what ``function(config, job)`` returned, in the order they finish.
 
     Parameters
@@ -396,13 +377,19 @@ def in_processes(
     config : object
         Handed to every call.
     workers : int
-        Number of processes. They are ended when the iteration is, however it is.
+        Number of processes; 1 runs everything in this one. They are ended when the iteration is,
+        however it is.
 
     Raises
     ------
     BrokenProcessPool
         When a worker is ended from outside.
     """
+    if workers == 1 or len(jobs) < 2:
+        with threadpool_limits(1):
+            for job in jobs:
+                yield job, function(config, job)
+        return
     if os.name != "nt":
         # The first spawned process would start it, and starting it lets interrupts through.
         resource_tracker.ensure_running()
@@ -411,7 +398,7 @@ def in_processes(
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(jobs)), spawn, _start_worker)
     try:
-        with critical(), _interrupts_blocked():
+        with critical(), contextlib.nullcontext() if os.name == "nt" else _interrupts_blocked():
             futures = {pool.submit(function, config, job): job for job in jobs}
         for future in as_completed(futures):
             yield futures.pop(future), future.result()
@@ -436,7 +423,7 @@ def _start_worker() -> None:
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        parent.join()
         os._exit(1)
 
 
@@ -447,9 +434,6 @@ def _interrupts_blocked() -> Iterator[None]:
     They would print a traceback of their own. The mask is inherited; it does not hold a Ctrl-C
     back here, where another thread may receive it.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

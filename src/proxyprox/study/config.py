@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
-import math
+import contextlib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_type_hints
 
-from proxyprox._util.validation import fraction, nonnegative, positive, whole
+from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.problems.families import FAMILIES
+from proxyprox.stepsizes import as_step_size
 
 METHODS = ("proxyprox", "sgd", "auxmom", "auxmvr", "dane")
+# Methods whose step size is that of their inner gradient descent.
 INNER_DESCENT = ("auxmom", "auxmvr")
-"""Methods whose step size is that of their inner gradient descent."""
 
-AUTO = "auto"
+# Inner solvers, and the classes they are.
 SOLVERS = {
-    AUTO: None,
+    "auto": None,
     "newton": "Newton",
     "quasi-newton": "QuasiNewton",
     "newton-cg": "NewtonCG",
@@ -29,55 +29,22 @@ SOLVERS = {
     "nesterov": "Nesterov",
     "proximal-gradient": "ProximalGradient",
 }
-"""Inner solvers, and the classes they are."""
 
-_NO_ETA = 'Leave it out to have nine tried, or write "auto", alone, to have it measured on the way.'
-_PROXY_KEYS: dict[str, tuple[str, ...]] = {
-    "label-free": ("file", "weight", "format"),
-    "labelled": ("file", "label", "weight", "format"),
-    "subsample": ("fraction", "rows"),
-    "none": (),
+# The keys of [proxy] that go with each kind.
+_PROXY_KEYS: dict[str, set[str]] = {
+    "label-free": {"file", "weight", "format"},
+    "labelled": {"file", "label", "weight", "format"},
+    "subsample": {"fraction", "rows"},
+    "none": set(),
 }
-"""The keys of ``[proxy]`` that go with each kind."""
 
 
 class ConfigError(ValueError):
     """A configuration cannot be used; the message names the section, the key and the remedy."""
 
 
+# Returns a value of the file, checked, given where it stands.
 Rule = Callable[[str, Any], Any]
-
-
-def _must(where: str, got: Any, allowed: str, remedy: str = "") -> ConfigError:
-    shown = list(got) if isinstance(got, tuple) else got
-    return ConfigError(f"{where} must be {allowed}, got {shown!r}.{remedy}")
-
-
-def _hint(given: Any, known: Iterable[str], form: str = "{!r}") -> str:
-    near = difflib.get_close_matches(str(given).replace("unlabel", "label-fre"), known, n=1)
-    return f" Did you mean {form.format(near[0])}?" if near else ""
-
-
-def _each(is_right: Callable[[Any], bool], allowed: str, known: Sequence[str] = ()) -> Rule:
-    """Return a rule for a value, or for every one of a list."""
-
-    def check(where: str, value: Any) -> None:
-        for item in value if isinstance(value, tuple) else (value,):
-            if not is_right(item):
-                raise _must(where, item, allowed, _hint(item, known))
-
-    return check
-
-
-def _one_of(*known: str) -> Rule:
-    return _each(lambda item: item in known, "one of " + ", ".join(known), known)
-
-
-def _step_sizes(where: str, value: Any) -> None:
-    if value == ():
-        raise ConfigError(f"{where} is empty. {_NO_ETA}")
-    for eta in () if isinstance(value, str) else value:
-        positive(where, eta, _NO_ETA)
 
 
 def _key(rule: Rule, default: Any = MISSING) -> Any:
@@ -85,73 +52,83 @@ def _key(rule: Rule, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
+def _one_of(*known: str) -> Rule:
+    return lambda where, value: one_of(where, value, known)
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(message(where, value, "text in quotes"))
+    return value
+
+
+def _list_of(rule: Rule) -> Rule:
+    """Return the rule for a list, or for one value in its place."""
+    return lambda where, value: tuple(
+        rule(where, item) for item in (value if isinstance(value, list) else [value])
+    )
+
+
+def _batch_size(where: str, value: Any) -> int | None:
+    return None if value == "all" else whole(where, value, remedy='Write "all" for every row.')
+
+
+def _step_sizes(where: str, value: Any) -> tuple[Any, ...]:
+    with contextlib.suppress(ValueError, TypeError):
+        if as_step_size(value).measures:
+            return (value,)
+    remedy = 'Leave it out to have nine tried, or write "auto", alone, to have it measured.'
+    given = value if isinstance(value, list) and value else [value]
+    return tuple(positive(where, eta, remedy) for eta in given)
+
+
 def _refuse(cases: Mapping[str, Any]) -> None:
     """Raise the first message whose case applies."""
-    for message, applies in cases.items():
+    for text, applies in cases.items():
         if applies:
-            raise ConfigError(message)
+            raise ConfigError(text)
 
 
-_flag = _each(lambda item: isinstance(item, bool), "true or false")
-_text = _each(lambda item: isinstance(item, str) and item != "", "text in quotes")
+def _refuse_keys(section: Any, unused: Iterable[str], name: str, choice: str) -> None:
+    """Refuse keys that were given but have no effect."""
+    for key in unused:
+        if getattr(section, key) is not None:
+            raise ConfigError(f"[{name}] {key} has no effect on {choice}: leave it out.")
+
+
 _format = _one_of("csv", "parquet", "svmlight", "npz")
 
 
-class _Section:
-    """A section of the file; its name is that of the class in ``SECTIONS``."""
-
-    def __post_init__(self) -> None:
-        """Check every value by its rule, then what concerns several of them."""
-        name = next(name for name, kind in SECTIONS.items() if kind is type(self))
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            if value is not None:
-                one.metadata["rule"](f"[{name}] {one.name}", value)
-        self.check()
-
-    def check(self) -> None:
-        """Check what concerns several values."""
-
-
 @dataclass(frozen=True)
-class Model(_Section):
+class Model:
     """``[model]``: what is fitted. Strengths apply to the columns as scaled."""
 
     family: str = _key(_one_of(*FAMILIES))
     l2: float = _key(nonnegative, 1e-3)
     l1: float = _key(nonnegative, 0.0)
-    intercept: bool = _key(_flag, True)
-    standardize: bool = _key(_flag, True)
-    classes: tuple[Any, ...] | None = _key(lambda where, value: None, None)
+    intercept: bool = _key(flag, True)
+    standardize: bool = _key(flag, True)
+    classes: tuple[Any, ...] | None = _key(_list_of(lambda where, value: value), None)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Check that the classes suit the family."""
-        given = list(self.classes or (0, 1))
-        few = len(given) < 2 or len(set(map(repr, given))) < len(given)
-        wrong_kind = self.classes is not None and not FAMILIES[self.family].classifier
-        _refuse(
-            {
-                f"[model] classes does not apply to family {self.family!r}.": wrong_kind,
-                f"[model] classes must be two different labels or more, got {given}.": few,
-                f"[model] classes must be two labels, negative then positive, got {given}. Use "
-                'family = "softmax" for more.': self.family == "logistic" and len(given) > 2,
-            }
-        )
+        if self.classes is not None and not FAMILIES[self.family].classifier:
+            raise ConfigError(f"[model] classes does not apply to family {self.family!r}.")
 
 
 @dataclass(frozen=True)
-class Target(_Section):
+class Target:
     """``[target]``: the rows whose labels are expensive."""
 
     file: str = _key(_text)
     label: str | None = _key(_text, None)
-    features: tuple[str, ...] | None = _key(_text, None)
+    features: tuple[str, ...] | None = _key(_list_of(_text), None)
     weight: str | None = _key(_text, None)
     format: str | None = _key(_format, None)
 
 
 @dataclass(frozen=True)
-class ProxyRows(_Section):
+class ProxyRows:
     """``[proxy]``: the rows that are cheap."""
 
     kind: str = _key(_one_of(*_PROXY_KEYS), "label-free")
@@ -162,43 +139,39 @@ class ProxyRows(_Section):
     fraction: float | None = _key(fraction, None)
     rows: int | None = _key(whole, None)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Check that each key goes with the kind."""
-        used = _PROXY_KEYS[self.kind]
-        keys = [one.name for one in fields(self) if one.name != "kind"]
-        idle = [key for key in keys if getattr(self, key) is not None and key not in used]
-        no_file, both = self.file is None, (self.fraction is None) == (self.rows is None)
+        unused = {"file", "label", "weight", "format", "fraction", "rows"} - _PROXY_KEYS[self.kind]
+        _refuse_keys(self, sorted(unused), "proxy", f"kind = {self.kind!r}")
+        both = (self.fraction is None) == (self.rows is None)
+        needs_file = self.kind == "labelled" or self.weight or self.format
         _refuse(
             {
-                f"[proxy] {', '.join(idle)} does not apply to kind = {self.kind!r}, which takes "
-                f"{', '.join(used) or 'no other key'}.": idle,
-                '[proxy] file is missing: kind = "labelled" needs the old rows.': no_file
-                and self.kind == "labelled",
-                '[proxy] kind = "subsample" needs one of fraction and rows.': both
-                and self.kind == "subsample",
-                "[proxy] weight and format go with a file of its own: add file.": no_file
-                and (self.weight or self.format),
+                '[proxy] file is missing: kind = "labelled", weight and format need it.': (
+                    needs_file and self.file is None
+                ),
+                '[proxy] kind = "subsample" needs one of fraction and rows.': (
+                    both and self.kind == "subsample"
+                ),
             }
         )
 
 
 @dataclass(frozen=True)
-class MethodSettings(_Section):
+class MethodSettings:
     """``[method]``: how it is minimised."""
 
     name: str = _key(_one_of(*METHODS), "proxyprox")
-    eta: tuple[float, ...] | Literal["auto"] | None = _key(_step_sizes, None)
+    eta: tuple[float, ...] | tuple[str] | None = _key(_step_sizes, None)
     correction: str | None = _key(_one_of("plain", "ema", "mean", "storm"), None)
     a: float | None = _key(fraction, None)
-    batch_size: int | None = _key(
-        lambda where, value: whole(where, value, remedy='Write "all" for every row.'), 64
-    )
+    batch_size: int | None = _key(_batch_size, 64)
     averaging: str = _key(_one_of("last", "uniform", "geometric"), "last")
     inner: str | None = _key(_one_of(*SOLVERS), None)
     inner_steps: int | None = _key(whole, None)
     inner_tolerance: float | None = _key(positive, None)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Check that each key goes with the method."""
         no_solver = self.name in ("sgd", *INNER_DESCENT)
         unused = {
@@ -209,13 +182,16 @@ class MethodSettings(_Section):
             "inner_tolerance": no_solver,
         }
         kind = f" with correction = {self.correction!r}" if self.correction else ""
-        for name, idle in unused.items():
-            text = f"[method] {name} has no effect on {self.name}{kind}: leave it out."
-            _refuse({text: idle and getattr(self, name) is not None})
+        _refuse_keys(self, (key for key in unused if unused[key]), "method", self.name + kind)
+
+    @property
+    def measures_step_size(self) -> bool:
+        """Whether the step size is measured on the way."""
+        return self.eta is not None and as_step_size(self.eta[0]).measures
 
 
 @dataclass(frozen=True)
-class RunSettings(_Section):
+class RunSettings:
     """``[run]``: how much, how often, and against what."""
 
     target_gradients: int = _key(whole, 300)
@@ -223,7 +199,7 @@ class RunSettings(_Section):
     seeds: int = _key(whole, 3)
     seed: int = _key(lambda where, value: whole(where, value, 0), 0)
     tuning_gradients: int | None = _key(whole, None)
-    compare: tuple[str, ...] = _key(_one_of(*METHODS, "erm"), ("sgd", "erm"))
+    compare: tuple[str, ...] = _key(_list_of(_one_of(*METHODS, "erm")), ("sgd", "erm"))
     weights: str = _key(_one_of("method", "lowest"), "method")
 
     @property
@@ -245,24 +221,15 @@ class StudyConfig:
 
     def __post_init__(self) -> None:
         """Check what concerns two sections."""
-        family, inner = self.model.family, self.method.inner
         names = (self.method.name, *(rival for rival in self.run.compare if rival != "erm"))
         with_proxy = [name for name in names if name != "sgd"]
-        descending = any(name in INNER_DESCENT for name in names)
-        unbounded = math.isinf(FAMILIES[family].max_curvature)
-        smooth_steps = isinstance(self.method.eta, str) and (
-            descending or inner == "gradient-descent"
-        )
         _refuse(
             {
                 f'[proxy] kind = "none" leaves {", ".join(with_proxy)} nothing to lean on: choose '
-                'a kind of proxy, or [method] name = "sgd" and [run] compare = '
-                '["erm"].': self.proxy.kind == "none" and with_proxy,
+                "a kind of proxy, or other methods.": self.proxy.kind == "none" and with_proxy,
                 "[model] l1 cannot be used with auxmom or auxmvr, whose inner gradient steps do "
-                "not know it: use proxyprox, or l1 = 0.": self.model.l1 and descending,
-                '[method] eta = "auto" leaves the inner gradient steps of auxmom, auxmvr and '
-                f'inner = "gradient-descent" to the smoothness, which {family} does not have: '
-                "leave eta out, or use other methods.": unbounded and smooth_steps,
+                "not know it: use proxyprox, or l1 = 0.": self.model.l1
+                and not set(names).isdisjoint(INNER_DESCENT),
                 '[method] averaging = "geometric" needs [model] l2 > 0: use "uniform".': (
                     self.method.averaging == "geometric" and not self.model.l2
                 ),
@@ -270,13 +237,7 @@ class StudyConfig:
         )
 
 
-SECTIONS: dict[str, type] = {
-    "model": Model,
-    "target": Target,
-    "proxy": ProxyRows,
-    "method": MethodSettings,
-    "run": RunSettings,
-}
+SECTIONS = {name: kind for name, kind in get_type_hints(StudyConfig).items() if name != "data"}
 
 
 def example() -> str:
@@ -309,10 +270,7 @@ def read_config(path: Path) -> StudyConfig:
 def parse_config(tree: Mapping[str, Any]) -> StudyConfig:
     """Build the settings from nested mappings, as TOML gives them."""
     for name in tree:
-        if name not in SECTIONS:
-            known = ", ".join(f"[{section}]" for section in SECTIONS)
-            hint = _hint(name, SECTIONS, "[{}]")
-            raise ConfigError(f"there is no section [{name}].{hint} There are: {known}.")
+        one_of("a section", name, SECTIONS)
     return StudyConfig(**{name: _section(name, kind, tree) for name, kind in SECTIONS.items()})
 
 
@@ -320,25 +278,13 @@ def _section(name: str, kind: type, tree: Mapping[str, Any]) -> Any:
     given = tree.get(name, {})
     if not isinstance(given, dict):
         raise ConfigError(f"{name} must be a section, [{name}], got {given!r}.")
-    keys = [f.name for f in fields(kind)]
+    keys = {key.name: key for key in fields(kind)}
     for key in given:
-        if key not in keys:
-            raise ConfigError(
-                f"[{name}] has no key {key!r}.{_hint(key, keys)} There are: {', '.join(keys)}."
-            )
-    for one in fields(kind):
-        if one.default is MISSING and one.name not in given:
-            raise ConfigError(f"[{name}] {one.name} is missing: proxyprox run --example shows it.")
-    return kind(**{key: _value(f"[{name}] {key}", key, value) for key, value in given.items()})
-
-
-def _value(where: str, key: str, value: Any) -> Any:
-    if key == "batch_size" and value == "all":
-        return None
-    if key == "eta" and not isinstance(value, list):
-        return value if value == AUTO else (value,)
-    if key in ("classes", "features", "eta", "compare"):
-        if not isinstance(value, list):
-            raise _must(where, value, "a list")
-        return tuple(value)
-    return value
+        one_of(f"a key of [{name}]", key, keys)
+    values = {}
+    for key, known in keys.items():
+        if given.get(key) is not None:
+            values[key] = known.metadata["rule"](f"[{name}] {key}", given[key])
+        elif known.default is MISSING:
+            raise ConfigError(f"[{name}] {key} is missing: proxyprox run --example shows it.")
+    return kind(**values)

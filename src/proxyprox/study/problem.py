@@ -22,107 +22,40 @@ import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.files import atomic_output, atomic_write_text
+from proxyprox._util.validation import short
 from proxyprox.diagnostics import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
 from proxyprox.report.summary import height
+from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
-from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Job, StepSize
-from proxyprox.study.config import (
-    AUTO,
-    INNER_DESCENT,
-    SOLVERS,
-    MethodSettings,
-    StudyConfig,
-)
-from proxyprox.study.tables import DataError, Table, read_table
+from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
+from proxyprox.study.config import INNER_DESCENT, SOLVERS, MethodSettings, StudyConfig
+from proxyprox.study.tables import DataError, Table, from_columns, numbers, read_table
 
 PANEL = "your data"
+# How the name of a set that ships with scikit-learn begins, in place of a file.
 BUILT_IN = "sklearn:"
-"""How the name of a set that ships with scikit-learn begins, in place of a file."""
-
+# ‖∇φ_k‖ to which an "exact" subproblem is solved.
 EXACT = 1e-8
-"""``‖∇φ_k‖`` to which an "exact" subproblem is solved."""
 
+# Name, first step size of the grid, ratio and effort of each candidate. Averaged corrections are
+# less noisy and allow longer steps.
+_GRIDS: dict[str, tuple[Any, ...]] = {
+    "sgd": ("SGD", 0.1, 2.5, 0.2),
+    "gradient descent": ("gradient descent", 0.1, 2.5, 0.2),
+    "auxmom": ("AuxMom", 0.05, 2.5, 5.0),
+    "auxmvr": ("AuxMVR", 0.05, 2.5, 5.0),
+    "dane": ("DANE", 0.25, 5.0, 1.0),
+    "plain": ("ProxyProx", 0.25, 5.0, 1.0),
+    "ema": ("ProxyProx, EMA", 0.25, 8.0, 1.0),
+    "mean": ("ProxyProx, running mean", 0.25, 8.0, 1.0),
+    "storm": ("ProxyProx, STORM", 0.25, 8.0, 1.0),
+}
 _LOADERS = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+# A relative gradient above this makes a reference rough.
 _ROUGH = 1e-6
-"""A reference is said to be rough if its gradient, or that relative to the one at zero if that is
-above 1, is larger than this."""
-
-
-def _read(config: StudyConfig, base: Path, part: Any, label: str | None) -> Table:
-    """Read the rows of ``[target]`` or ``[proxy]``."""
-    features, labelled = config.target.features, part is config.target or part.kind == "labelled"
-    if part.file.startswith(BUILT_IN):
-        table = _built_in(part.file)
-        return table if features is None else _select(table, features, part.file)
-    try:
-        table = read_table(
-            base / Path(part.file).expanduser(),
-            label=label,
-            features=features,
-            sample_weight=part.weight,
-            format=part.format,
-        )
-    except DataError as error:
-        # The reader speaks of its argument; here it is a key of the configuration.
-        text = str(error).replace("'features'", "[target] features")
-        if text != str(error) and features is None:
-            text += " That is the list of columns to use; without it all are used."
-        if label is None and part is config.target:
-            text += " No column was named as the label; if this is it, say so: [target] label."
-        raise DataError(text) from error
-    if labelled and table.y is not None and not FAMILIES[config.model.family].classifier:
-        _check_numbers(table.y, part.file, config.model.family)
-    if labelled and table.y is None:
-        section = "target" if part is config.target else "proxy"
-        raise DataError(
-            f"{part.file}: which column holds the label? Name it: [{section}] label. The columns "
-            f"are {', '.join(map(repr, table.feature_names[:20]))}."
-        )
-    return table
-
-
-def _check_numbers(y: Any, where: str, family: str) -> None:
-    for row, value in enumerate(y.tolist(), start=1):  # counted as the readers do
-        try:
-            float(value)
-        except ValueError as error:
-            raise DataError(
-                f"{where}: row {row}: the label {value!r} is not a number, which family = "
-                f'{family!r} needs. For classes use "logistic" or "softmax".'
-            ) from error
-
-
-def _built_in(file: str) -> Table:
-    name = file.removeprefix(BUILT_IN)
-    if name not in _LOADERS:
-        raise DataError(f"{file!r} is not known: {BUILT_IN} goes with {', '.join(_LOADERS)}.")
-    bunch = getattr(sklearn.datasets, f"load_{name}")()
-    y = np.asarray(bunch.target)
-    classes = np.asarray(getattr(bunch, "target_names", [0]))
-    y = classes[y].astype(np.str_) if classes.dtype.kind == "U" else y.astype(float)
-    X = np.asarray(bunch.data, dtype=np.float64)
-    return Table(X, y, tuple(map(str, bunch.feature_names)), len(X))
-
-
-def _select(table: Table, wanted: Sequence[str], where: str, owner: str | None = None) -> Table:
-    """Put the columns in the wanted order; with an owner, refuse further ones."""
-    names = list(table.feature_names)
-    if missing := [name for name in wanted if name not in names]:
-        raise DataError(
-            f"{where}: no column {', '.join(map(repr, missing[:5]))}, which "
-            f"{owner or '[target] features'} has; target and proxy need the same columns, in any "
-            "order."
-        )
-    if owner is not None and (extra := [name for name in names if name not in wanted]):
-        raise DataError(
-            f"{where}: the column {', '.join(map(repr, extra[:5]))} is not in {owner}; drop it, "
-            "or list the columns to use in [target] features."
-        )
-    order = [names.index(name) for name in wanted]
-    return replace(table, X=table.X[:, order], feature_names=tuple(wanted))
 
 
 def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
@@ -131,25 +64,58 @@ def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
     Raises
     ------
     DataError
-        For a file that cannot be used, labels that do not suit the family, or other columns.
+        For a file that cannot be used, or other columns.
     """
-    target = _read(config, base, config.target, config.target.label)
+    target = _read(config, base, config.target)
     if config.proxy.file is None:
         return target, None
-    part, where = config.proxy, config.proxy.file
-    endings = {".svm", ".svmlight", ".libsvm"} & set(Path(where).suffixes)
-    named = part.kind == "labelled" and not (
-        endings if part.format is None else part.format == "svmlight"
-    )
-    proxy = _read(config, base, part, (part.label or config.target.label) if named else None)
+    proxy = _read(config, base, config.proxy)
     if scipy.sparse.issparse(target.X) and scipy.sparse.issparse(proxy.X):
         # svmlight leaves zeros out: either file may end before the last column.
         names = max(target.feature_names, proxy.feature_names, key=len)
         for table in (target, proxy):
             table.X.resize((table.rows, len(names)))
         target, proxy = (replace(table, feature_names=names) for table in (target, proxy))
-    proxy = _select(proxy, target.feature_names, where, config.target.file)
-    return target, proxy
+    names, found = target.feature_names, proxy.feature_names
+    if odd := sorted(set(names) ^ set(found)):
+        raise DataError(
+            f"{config.proxy.file} and {config.target.file} need the same columns, in any order; "
+            f"only one has {', '.join(map(repr, odd[:5]))}. [target] features lists those to use."
+        )
+    order = [found.index(name) for name in names]
+    return target, replace(proxy, X=proxy.X[:, order], feature_names=names)
+
+
+def _read(config: StudyConfig, base: Path, part: Any) -> Table:
+    """Read the rows of ``[target]`` or ``[proxy]``."""
+    features, labelled = config.target.features, part is config.target or part.kind == "labelled"
+    label = (part.label or config.target.label) if labelled else None
+    try:
+        if part.file.startswith(BUILT_IN):
+            table = from_columns(_built_in(part.file), "label", features, None)
+        else:
+            path, weight = base / Path(part.file).expanduser(), part.weight
+            table = read_table(path, label, features, weight, part.format)
+        if labelled and table.y is None:
+            raise DataError(f"{part.file}: no column holds the label.")
+        return table if labelled else replace(table, y=None)
+    except ValueError as error:
+        # The reader speaks of its argument; here it is a key of the configuration.
+        text = str(error).replace("'features'", "[target] features")
+        if labelled and label is None:
+            text += " Name the column of the label: [target] label."
+        raise DataError(text) from error
+
+
+def _built_in(file: str) -> dict[str, Any]:
+    """Return the columns of a set that ships with scikit-learn."""
+    name = file.removeprefix(BUILT_IN)
+    if name not in _LOADERS:
+        raise DataError(f"{file!r} is not known: {BUILT_IN} goes with {', '.join(_LOADERS)}.")
+    bunch = getattr(sklearn.datasets, f"load_{name}")()
+    classes = np.asarray(getattr(bunch, "target_names", [0]))
+    y = classes[bunch.target] if classes.dtype.kind == "U" else bunch.target
+    return dict(zip(map(str, bunch.feature_names), bunch.data.T, strict=True)) | {"label": y}
 
 
 class Study:
@@ -203,19 +169,20 @@ class Study:
 
     def _loss(self, part: Any, table: Table) -> pp.GLM:
         """Return the loss on the rows of ``[target]`` or ``[proxy]``."""
-        model = self.config.model
-        labelled = part is self.config.target or part.kind == "labelled"
+        model, y = self.config.model, table.y
         sparse = scipy.sparse.issparse(table.X)
         X = table.X.multiply(1 / self.scale) if sparse else (table.X - self.centre) / self.scale
-        options: dict[str, Any] = {"l2": model.l2, "intercept": model.intercept}
         kind: Any = FAMILIES[model.family]
         try:
+            if y is not None and not kind.classifier:
+                y = numbers(y, part.label or "label", 'use family = "logistic" or "softmax"')
             return pp.GLM(
                 X.tocsr() if sparse else X,
-                table.y if labelled else None,
+                y,
                 kind(self.classes) if kind.classifier else kind(),
                 sample_weight=table.sample_weight,
-                **options,
+                l2=model.l2,
+                intercept=model.intercept,
             )
         except (ValueError, TypeError) as error:
             # Rows of arrays are counted from 0, those of files from 1.
@@ -241,63 +208,54 @@ class Study:
     def curves(self) -> list[Curve]:
         """Return what is compared: the method of the configuration first."""
         curves = []
-        given, size = self.config.method.eta, self.config.method.batch_size
+        method = self.config.method
         for position, candidate in enumerate(candidates(self.config)):
             etas = candidate.etas(self.curvature)
-            if isinstance(given, str) and candidate is not ROWS_SEEN:
-                # Equal effort: where one's own method is not tuned, the others are not either.
-                etas = (given,)
-            elif position == 0 and given is not None:
-                etas = tuple(dict.fromkeys(given))
+            # Equal effort: where one's own method is not tuned, the others are not either.
+            fixed = position == 0 or (method.measures_step_size and candidate is not ROWS_SEEN)
+            if fixed and method.eta is not None:
+                etas = tuple(dict.fromkeys(method.eta))
             full = candidate.name in ("DANE", "gradient descent")
-            curves.append(
-                Curve(PANEL, candidate.name, None if full else size, etas, candidate.effort)
-            )
+            size = None if full else method.batch_size
+            curves.append(Curve(PANEL, candidate.name, size, etas, candidate.effort))
         return curves
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the results needs to know about the data."""
-        known: dict[str, Any] = {
+        known = {
             "rows": self.target.design.rows,
             "columns": self.target.design.columns,
             "curvature": self.curvature,
             "optimal loss": self.optimum,
+            "proxy rows": None if self.other is None else self.other.design.rows,
+            "classes": list(map(str, self.classes)) or None,
         }
-        if self.other is not None:
-            known["proxy rows"] = self.other.design.rows
-        if self.classes:
-            known["classes"] = [str(value) for value in self.classes]
-        return known
+        return {name: value for name, value in known.items() if value is not None}
 
     def notes(self) -> list[str]:
         """Return what should be read with the numbers."""
         notes, seconds = [], self.config.run.seconds
         if self.residual > _ROUGH:
-            separable = (
-                " If two classes can be told apart perfectly there is no optimum: a larger l2 "
-                "makes one."
-            )
             notes.append(
-                "The optimum was found only to a gradient of relative norm "
-                f"{self.residual:.1e}, so small suboptimalities mean little."
-                + (separable if self.classes else "")
+                f"The optimum was found only to a gradient of relative norm {self.residual:.1e}, "
+                "so small suboptimalities mean little; a larger l2 helps."
             )
         if seconds is not None:
-            notes.append(
-                f"Runs end after {seconds:g} s: later points repeat the last answer, and a "
-                "repetition may differ."
-            )
+            notes.append(f"Runs end after {seconds:g} s: later points repeat the last answer.")
         return notes
 
 
 def prepare(config: StudyConfig, base: Path) -> StudyConfig:
     """Read the data, so that its mistakes show at once, and return the settings with digests."""
-    lines = []
-    for name in (config.target.file, config.proxy.file):
-        path = base / Path(name or "").expanduser()
-        if path.is_file():  # the reader of tables says what is wrong with another
-            lines.append(f"{name}: sha256 {file_digest(path)}")
-    config = replace(config, data=tuple(lines))
+    files = {
+        name: base / Path(name).expanduser()
+        for name in (config.target.file, config.proxy.file)
+        if name
+    }
+    digests = [
+        f"{name}: sha256 {file_digest(path)}" for name, path in files.items() if path.is_file()
+    ]
+    config = replace(config, data=tuple(digests))
     load_study(config, base)
     return config
 
@@ -312,14 +270,16 @@ def load_study(config: StudyConfig, base: Path) -> Study:
 
 def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     """Return the classes of the labels: those of the configuration, or those that occur."""
-    found, family = np.unique(y).tolist(), config.model.family
-    if len(found) < 2 or (family == "logistic" and len(found) > 2):
-        shown = ", ".join(map(repr, found[:6])) + (", …" if len(found) > 6 else "")
+    values = np.unique(y).tolist()
+    # The label 1.0 of a text file is written as 1, the way it stands there.
+    found = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+    classes = config.model.classes or tuple(found)
+    if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
         raise DataError(
-            f"{config.target.file}: the labels are of {len(found)} classes ({shown}); logistic "
-            'takes two: correct the labels, or use family = "softmax" for three or more.'
+            f"{config.target.file}: the labels are of {len(found)} classes, {short(found)}; "
+            'logistic takes two: correct the labels, or use family = "softmax" for three or more.'
         )
-    return config.model.classes or tuple(found)
+    return classes
 
 
 def _curvature(target: pp.GLM, w: Vector) -> float:
@@ -335,69 +295,53 @@ def _curvature(target: pp.GLM, w: Vector) -> float:
 
 def candidates(config: StudyConfig) -> list[Candidate]:
     """Return the method of the configuration, then those it is compared with, each name once."""
-    kind, averaging = config.method.averaging, dict[str, Any]()
-    if kind != "last":
-        averaging["averaging"] = (
-            pp.Uniform() if kind == "uniform" else pp.Geometric(config.model.l2)
-        )
-    rivals = [
-        ROWS_SEEN
-        if name == "erm"
-        else _candidate(MethodSettings(name, batch_size=config.method.batch_size), averaging)
-        for name in config.run.compare
-    ]
-    found: dict[str, Candidate] = {}
-    for candidate in (_candidate(config.method, averaging), *rivals):
+    method, found = config.method, dict[str, Candidate]()
+    averaging: Any = pp.Uniform() if method.averaging == "uniform" else None
+    if method.averaging == "geometric":
+        averaging = pp.Geometric(config.model.l2)
+    rivals = [MethodSettings(name, batch_size=method.batch_size) for name in config.run.compare]
+    for settings in (method, *rivals):
+        candidate = _candidate(settings, averaging)
         found.setdefault(candidate.name, candidate)
     return list(found.values())
 
 
-def _candidate(choice: MethodSettings, averaging: dict[str, Any]) -> Candidate:
-    a, steps = choice.a or 0.1, choice.inner_steps or 20
-    if choice.name == "sgd":
-        name = "SGD" if choice.batch_size else "gradient descent"
-        return Candidate(name, lambda eta: {"method": pp.SGD(eta), **averaging}, 0.1, 2.5, 0.2)
-    if choice.name in INNER_DESCENT:
-        kind: Any = pp.AuxMom if choice.name == "auxmom" else pp.AuxMVR
-
-        def build_descent(gamma: Any) -> dict[str, Any]:
-            if isinstance(gamma, str):
-                # The proximal term is what is measured; γ then follows from the smoothness.
-                return {"method": kind(a=a, eta=gamma), "stop": pp.Steps(steps), **averaging}
-            inner = pp.GradientDescent(gamma)
-            return {"method": kind(a=a), "inner": inner, "stop": pp.Steps(steps), **averaging}
-
-        return Candidate(kind.__name__, build_descent, 0.05, 2.5, steps / 4)
-    corrections: dict[str | None, tuple[str, Any]] = {
-        "ema": ("ProxyProx, EMA", pp.EMA(a)),
-        "mean": ("ProxyProx, running mean", pp.Mean()),
-        "storm": ("ProxyProx, STORM", pp.Storm(a)),
-    }
-    averaged = choice.correction in corrections
-    name, correction = corrections.get(choice.correction, ("ProxyProx", pp.Plain()))
-    if choice.name == "dane":
-        name = "DANE"
-
-    def build(eta: Any) -> dict[str, Any]:
-        method = pp.DANE(eta) if choice.name == "dane" else pp.ProxyProx(eta, correction)
-        return {"method": method, **_inner(choice, eta), **averaging}
-
-    # Averaged corrections are less noisy and allow longer steps.
-    return Candidate(name, build, 0.25, 8.0 if averaged else 5.0, 1.0)
+def _candidate(settings: MethodSettings, averaging: Any) -> Candidate:
+    """Return a method of the configuration up to its step size."""
+    if settings.name == "erm":
+        return ROWS_SEEN
+    key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
+    title, *grid = _GRIDS["gradient descent" if key == "sgd" and not settings.batch_size else key]
+    return Candidate(
+        title, lambda eta: {"averaging": averaging, **_arguments(settings, eta)}, *grid
+    )
 
 
-def _inner(choice: MethodSettings, eta: Any) -> dict[str, Any]:
-    """Return solver and rule of the subproblems; solved almost exactly unless told otherwise."""
-    steps, tolerance = choice.inner_steps, choice.inner_tolerance
-    stop: Any = pp.Residual(tolerance or EXACT) if tolerance or steps is None else pp.Steps(steps)
-    if tolerance and steps is not None:
-        stop |= pp.Steps(steps)
-    if choice.inner == "gradient-descent":
+def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
+    """Return method, inner solver and inner stopping rule for ``minimize``."""
+    a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
+    if settings.name == "sgd":
+        return {"method": pp.SGD(eta)}
+    if settings.name in INNER_DESCENT:
+        kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
+        stop = pp.Steps(steps or 20)
+        if measures:
+            # The proximal term is what is measured; γ then follows from the smoothness.
+            return {"method": kind(a=a, eta=eta), "stop": stop}
+        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop}
+    # Almost exactly unless told otherwise.
+    rule: Any = pp.Residual(settings.inner_tolerance or EXACT)
+    if steps is not None:
+        rule = rule | pp.Steps(steps) if settings.inner_tolerance else pp.Steps(steps)
+    solver = SOLVERS[settings.inner or "auto"]
+    inner = None if solver is None else getattr(pp, solver)()
+    if settings.inner == "gradient-descent" and steps and not measures:
         # T steps of size η/T cover the proximal step; otherwise the step suits the smoothness.
-        size = None if steps is None or isinstance(eta, str) else float(eta) / steps
-        return {"stop": stop, "inner": pp.GradientDescent(size, implicit=size is not None)}
-    solver = SOLVERS[choice.inner or AUTO]
-    return {"stop": stop} if solver is None else {"stop": stop, "inner": getattr(pp, solver)()}
+        inner = pp.GradientDescent(float(eta) / steps, implicit=True)
+    corrections: dict[Any, Any] = {"ema": pp.EMA(a), "mean": pp.Mean(), "storm": pp.Storm(a)}
+    correction = corrections.get(settings.correction, pp.Plain())
+    method = pp.DANE(eta) if settings.name == "dane" else pp.ProxyProx(eta, correction)
+    return {"method": method, "inner": inner, "stop": rule}
 
 
 def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:
@@ -442,10 +386,10 @@ def method_to_write(
     text = f"{lowest} ended lowest, {height(known[lowest])}"
     if lowest != main:
         text += f" ({main}: {height(known[main]) if main in known else 'broke off'})"
-    if written == lowest:
-        return written, lowest, f"{text}; the weights written are its own."
-    hint = f'[run] weights = "lowest" writes those of {lowest}.'
-    return written, lowest, f"{text}; the weights written are those of {main}. {hint}"
+    text += f"; the weights written are {'its own' if written == lowest else f'those of {main}'}."
+    if written != lowest:
+        text += f' [run] weights = "lowest" writes those of {lowest}.'
+    return written, lowest, text
 
 
 def raw_weights(study: Study, w: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -475,12 +419,12 @@ def prediction_rule(study: Study) -> str:
     """Return how to predict from the weights, with the label and its classes by name."""
     rule = FAMILIES[study.config.model.family].prediction
     label = study.config.target.label or "label"
-    second = _as_written(study.classes[1]) if study.classes else ""
+    second = study.classes[1] if study.classes else ""
     return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
 
 
 def write_weights(
-    folder: Path, study: Study, curve: Curve, eta: StepSize
+    folder: Path, study: Study, curve: Curve, eta: Eta
 ) -> tuple[list[Path], compare.Answer]:
     """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
 
@@ -495,13 +439,12 @@ def write_weights(
     with threadpool_limits(1):  # as in the workers
         points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
     coefficients, intercepts = raw_weights(study, answer.w)
-    classes = [_as_written(value) for value in study.classes]
 
     def by_class(row: np.ndarray[Any, Any]) -> Any:
         values = row.tolist()
-        return dict(zip(map(str, classes), values, strict=True)) if many else values[0]
+        return dict(zip(map(str, study.classes), values, strict=True)) if many else values[0]
 
-    content: dict[str, Any] = {
+    content = {
         "usable": answer.success,
         "status": answer.message,
         "family": config.model.family,
@@ -515,9 +458,8 @@ def write_weights(
         "run": f"the first of {config.run.seeds} seeds; tables show medians over all of them",
         "target_gradients": answer.target_gradients,
         "inner": answer.inner,
+        **({"classes": study.classes} if study.classes else {}),
     }
-    if classes:
-        content["classes"] = classes
     paths = [folder / "weights.json", folder / "weights.npz"]
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(paths[0], text + "\n")
@@ -527,15 +469,10 @@ def write_weights(
             coefficients=coefficients if many else coefficients[:, 0],
             intercept=intercepts if many else intercepts[0],
             feature_names=np.array(study.names, dtype=np.str_),
-            classes=np.array(classes),
+            classes=np.array(study.classes),
             usable=np.array(answer.success),
         )
     return paths, answer
-
-
-def _as_written(value: Any) -> Any:
-    """Write the label 1.0 of a text file as 1, the way it stands there."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:

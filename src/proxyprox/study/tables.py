@@ -18,35 +18,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
 from proxyprox._util.text import printable
-from proxyprox._util.validation import file_path, listed, message
-
-Format = Literal["csv", "parquet", "svmlight", "npz"]
-Name = str | None
-Names = Sequence[str] | None
+from proxyprox._util.validation import message
 
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
-ENDINGS: dict[Format, tuple[str, ...]] = {
-    "csv": (".csv", ".tsv"),
-    "parquet": (".parquet", ".pq"),
-    "svmlight": (".svm", ".svmlight", ".libsvm"),
-    "npz": (".npz",),
+ENDINGS = {
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
+    ".npz": "npz",
 }
 
 EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
 
-# A file may become 64 MiB, or 200 times its size, in memory: tables compress 5 to 50 times.
-EXPANDED_LEAST, EXPANDED_RATIO = 64 << 20, 200
-
-# What a column takes before it has an entry: mostly its name.
-NAME_BYTES = 64
+Name = str | None
+Names = Sequence[str] | None
 
 
 class DataError(ValueError):
@@ -83,19 +76,17 @@ class Table:
 
 
 def read_table(
-    path: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    features: Sequence[str] | None = None,
-    sample_weight: str | None = None,
-    format: Format | None = None,
-    n_features: int | None = None,
+    path: Path,
+    label: Name = None,
+    features: Names = None,
+    sample_weight: Name = None,
+    format: Name = None,
 ) -> Table:
     r"""Read rows for a model from a file.
 
     Parameters
     ----------
-    path : path-like
+    path : Path
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.parquet``, ``.pq``,
         ``.svm``, ``.svmlight``, ``.libsvm``, ``.npz``; CSV and svmlight also with ``.xz``,
         ``.bz2`` or ``.gz`` behind it. CSV is UTF-8 text with a header line and commas,
@@ -103,8 +94,8 @@ def read_table(
         and more than 200 times its size is refused; the environment variable
         ``PROXYPROX_EXPAND_MB`` sets another limit.
     label : str, optional
-        Label column (npz: array). Without it CSV and Parquet rows are unlabelled, an npz gives
-        its array ``y`` if it has one, and svmlight rows always carry their label.
+        Label column (npz: array). Without it CSV and Parquet rows are unlabelled, and an npz
+        gives its array ``y`` if it has one. Rows of svmlight begin with their label.
     features : sequence of str, optional
         Columns to use, in this order; default every column that is not label or weight. Columns
         of svmlight, and of npz without ``feature_names``, are called ``x1``, ``x2``, …
@@ -112,8 +103,6 @@ def read_table(
         Column (npz: array) of weights.
     format : {"csv", "parquet", "svmlight", "npz"}, optional
         For a file whose ending says nothing.
-    n_features : int, optional
-        Columns of a svmlight file, when its largest index is not enough.
 
     Returns
     -------
@@ -137,27 +126,23 @@ def read_table(
     >>> table.feature_names, table.y.tolist(), table.rows
     (('age', 'income'), ['yes', 'no'], 2)
     """
-    file = file_path("path", path).expanduser()
-    kind = _format_of(file) if format is None else format
-    if kind not in tuple(ENDINGS):
-        raise DataError(f"format={kind!r} is not known: use {', '.join(ENDINGS)}.")
-    if n_features is not None and kind != "svmlight":
-        raise DataError(f"n_features={n_features} applies to svmlight files, not to {kind}.")
-    with _errors_of(file):
+    kind = format or format_of(path)
+    with _errors_of(path):
         if kind == "svmlight":
-            return _read_svmlight(file, label, features, sample_weight, n_features)
+            return _read_svmlight(path, features, sample_weight)
         if kind == "npz":
-            return _read_npz(file, label, features, sample_weight)
-        frame = _read_csv(file, label) if kind == "csv" else _read_parquet(file)
-        return _from_columns(frame, label, features, sample_weight)
+            columns, label = _read_npz(path, label, sample_weight)
+        else:
+            columns = _read_csv(path, {label: str}) if kind == "csv" else _read_parquet(path)
+        return from_columns(columns, label, features, sample_weight)
 
 
 def read_cells(path: Path) -> Any:
     """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
-    kind = _format_of(path)
+    kind = format_of(path)
     with _errors_of(path):
         if kind == "csv":
-            return _read_csv(path, text=True).fillna("")
+            return _read_csv(path, str).fillna("")
         return _read_parquet(path).astype(str) if kind == "parquet" else None
 
 
@@ -165,25 +150,20 @@ def read_cells(path: Path) -> Any:
 def _errors_of(file: Path) -> Iterator[None]:
     """Put the name of the file before what is wrong with it."""
     if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
-        raise DataError(f"the data file {str(file)!r} {what}; check the path.")
+        raise DataError(f"the data file {str(file)!r} does not exist or is a folder.")
     try:
         yield
-    except ValueError as error:
-        raise DataError(f"{file.name}: {error}") from error
-    except (EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{file.name} cannot be read: {error!r}.") from error
+    except (ValueError, EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{file.name}: {str(error) or 'it cannot be read'}") from error
 
 
-def _format_of(file: Path) -> Format:
+def format_of(file: Path) -> str:
+    """Return the format that a file's ending tells."""
     name = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
-    kinds = [kind for kind, endings in ENDINGS.items() if name.suffix.lower() in endings]
-    if not kinds:
-        raise DataError(
-            f"{file.name}: the ending does not tell the format; use one of "
-            f"{', '.join(sum(ENDINGS.values(), ()))}, or pass format=."
-        )
-    return kinds[0]
+    if name.suffix.lower() not in ENDINGS:
+        known = f"use one of {', '.join(ENDINGS)}, or pass format=."
+        raise DataError(f"{file.name}: the ending does not tell the format; {known}")
+    return ENDINGS[name.suffix.lower()]
 
 
 def read_bytes(path: Path, suffix: str | None = None) -> bytes:
@@ -203,7 +183,8 @@ def read_bytes(path: Path, suffix: str | None = None) -> bytes:
 def _size_limit(path: Path) -> int:
     given = os.environ.get(EXPAND_VARIABLE, "").strip()
     if not given:
-        return max(EXPANDED_LEAST, EXPANDED_RATIO * path.stat().st_size)
+        # Tables compress 5 to 50 times.
+        return max(64 << 20, 200 * path.stat().st_size)
     if not re.fullmatch(r"\d*\.?\d+", given):
         raise ValueError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
     return int(float(given) * 1e6)
@@ -213,24 +194,24 @@ def _check_size(path: Path, what: str, size: int) -> None:
     """Refuse a small file that would fill the memory."""
     limit = _size_limit(path)
     if size > limit:
-        raise ValueError(
-            f"{what} takes more than {limit / 1e6:,.0f} MB in memory, which is out of proportion "
-            f"to the file; if it is meant to, set {EXPAND_VARIABLE} to the megabytes it may take."
-        )
+        much = f"{what} takes more than {limit / 1e6:,.0f} MB, out of proportion to the file"
+        raise ValueError(f"{much}; {EXPAND_VARIABLE} sets the megabytes it may take.")
 
 
 # -- CSV and Parquet --------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, text: str | bool | None = None) -> Any:
-    """Return a CSV file as a DataFrame; cells of the column `text`, True for all, stay text."""
+def _read_csv(path: Path, dtype: Any) -> Any:
+    """Return a CSV file as a DataFrame with cells of these types."""
     pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (CSV)")
     content = read_bytes(path)
     first = re.search(rb"\S.*", content)
     if first is None:
         raise ValueError("the file is empty; it needs a header and data rows.")
-    options = {"encoding": "utf-8-sig", "index_col": False, "keep_default_na": False}
-    options |= {
+    options = {
+        "encoding": "utf-8-sig",
+        "index_col": False,
+        "keep_default_na": False,
         "low_memory": False,
         "sep": max(",;\t", key=lambda sep: first[0].count(sep.encode())),
     }
@@ -239,18 +220,16 @@ def _read_csv(path: Path, text: str | bool | None = None) -> Any:
     try:
         head = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, **options)
         columns = [str(cell).strip() for cell in head.iloc[0]]
-        options |= {"names": columns, "dtype": str if text is True else {text: str}}
         if "" in columns or np.isfinite([_to_number(name) for name in columns]).all():
             raise ValueError(f"the first line must name every column, but has {columns[:4]}.")
         _check_names(columns)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(io.BytesIO(content), header=0, **options)
+            options |= {"header": 0, "names": columns, "dtype": dtype}
+            return pd.read_csv(io.BytesIO(content), **options)
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        raise ValueError(
-            f"not a table ({str(error).strip()}); save it as UTF-8 text with a header line and as "
-            "many cells in every row."
-        ) from error
+        remedy = "save it as UTF-8 text with a header line and as many cells in every row."
+        raise ValueError(f"not a table ({str(error).strip()}); {remedy}") from error
 
 
 def _read_parquet(path: Path) -> Any:
@@ -263,46 +242,38 @@ def _read_parquet(path: Path) -> Any:
     return pd.read_parquet(path).rename(columns=str)
 
 
-def _from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
+def from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
     """Return a table from a DataFrame or a dict of arrays."""
-    used = _choose_features(tuple(columns), label, features, sample_weight)
+    used = _choose_features(tuple(columns), features, label, sample_weight)
     if len(columns[used[0]]) == 0:
         raise ValueError("the table has no rows, only the names of its columns.")
-    X = np.column_stack([_numbers(columns[name], name) for name in used])
+    X = np.column_stack([numbers(columns[name], name) for name in used])
     y = None if label is None else _labels(columns[label], label)
-    weights = None if sample_weight is None else _numbers(columns[sample_weight], sample_weight)
+    weights = None if sample_weight is None else numbers(columns[sample_weight], sample_weight)
     if weights is not None and ((weights < 0).any() or not weights.any()):
         got = f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}"
         raise ValueError(f"{got}; none may be negative, and one must be positive.")
     return Table(X, y, used, len(X), weights)
 
 
-def _floats(cells: NDArray[Any]) -> NDArray[np.float64]:
-    """Return cells as numbers, NaN where there is none."""
-    if cells.dtype.kind in "biuf":
-        return cells.astype(np.float64)
-    return np.array([_to_number(cell) for cell in cells], dtype=np.float64)
-
-
-def _numbers(column: Any, name: str) -> NDArray[np.float64]:
+def numbers(
+    column: Any, name: str, remedy: str = "leave the column out of 'features'"
+) -> NDArray[np.float64]:
     """Return a column as numbers, or name the first cell that is none."""
-    cells = np.asarray(column)
-    values = _floats(cells)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if not bad.size:
-        return values
-    shown = _text(cells[bad[0]])[:40]
-    remedy = "encode text as numbers first, or leave the column out of 'features'"
-    if shown.lower().lstrip("+-") in ("", "nan", "inf", "infinity"):
-        shown, remedy = shown or "an empty cell", "fill it in or remove the row"
-    raise ValueError(f"row {bad[0] + 1}, column {name!r}: {shown!r} is not a number; {remedy}.")
+    values = _floats(column)
+    for row in np.flatnonzero(~np.isfinite(values)):
+        shown = _text(np.asarray(column)[row])[:40] or "an empty cell"
+        place = f"row {row + 1}, column {name!r}"
+        raise ValueError(
+            f"{place}: {shown!r} is not a number; fill it in, encode it as one, or {remedy}."
+        )
+    return values
 
 
 def _labels(column: Any, name: str) -> NDArray[Any]:
     """Return labels as numbers if every one of them is a number, else as text."""
-    cells = np.asarray(column)
-    values = _floats(cells)
-    if cells.dtype.kind != "b" and np.isfinite(values).all():
+    cells, values = np.asarray(column), _floats(column)
+    if np.isfinite(values).all():
         return values
     texts = np.array([_text(cell) for cell in cells], dtype=np.str_)
     missing = np.isin(np.char.lower(texts), ["", "nan", "inf", "-inf"])
@@ -310,6 +281,14 @@ def _labels(column: Any, name: str) -> NDArray[Any]:
         place = f"row {np.argmax(missing) + 1}, column {name!r}"
         raise ValueError(f"{place}: the label is missing; put such rows in a file of their own.")
     return texts
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """Return cells as numbers, NaN where there is none."""
+    cells = np.asarray(column)
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    return np.array([_to_number(cell) for cell in cells], dtype=np.float64)
 
 
 def _text(cell: Any) -> str:
@@ -325,38 +304,27 @@ def _to_number(cell: Any) -> float:
         return math.nan
 
 
-def _choose_features(
-    columns: Sequence[str], label: Name, features: Names, sample_weight: Name
-) -> tuple[str, ...]:
+def _choose_features(columns: Sequence[str], features: Names, *roles: Name) -> tuple[str, ...]:
     """Return the feature columns; refuse names that are absent or asked for twice."""
     _check_names(columns)
     shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
-    if isinstance(features, str):
-        raise ValueError(f"features={features!r} is one string: give a list of column names.")
-    chosen = () if features is None else listed("features", features, "a list of column names")
-    asked = [("label", label), ("sample_weight", sample_weight)]
-    asked = [pair for pair in asked if pair[1] is not None]
-    seen = set[str]()
-    for argument, name in [*asked, *(("features", name) for name in chosen)]:
-        if not isinstance(name, str):
-            raise TypeError(message(argument, name, "the name of a column, as text"))
+    asked = [name for name in (*roles, *(features or ())) if name is not None]
+    for name in asked:
         if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no column {name!r} ({argument}).{hint} The columns are {shown}.")
-        if name in seen:
-            raise ValueError(f"the column {name!r} is asked for twice: name it once.")
-        seen.add(name)
-    used = tuple(chosen) if features is not None else tuple(n for n in columns if n not in seen)
+            raise ValueError(f"no column {name!r}.{hint} The columns are {shown}.")
+    _check_names(asked)
+    used = [name for name in columns if name not in asked] if features is None else features
     if not used:
         raise ValueError(f"no feature column is left of {shown}.")
-    return used
+    return tuple(used)
 
 
-def _check_names(columns: Sequence[str]) -> None:
-    name, count = Counter(columns).most_common(1)[0]
-    if count > 1:
-        raise ValueError(f"the column {name!r} appears twice; rename one of them.")
+def _check_names(names: Sequence[str]) -> None:
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise ValueError(f"the column {name!r} appears twice; rename or drop one of them.")
 
 
 # -- svmlight and npz -------------------------------------------------------------------------
@@ -380,47 +348,36 @@ def parse_svmlight(
     return X, y
 
 
-def _read_svmlight(
-    file: Path, label: Name, features: Names, sample_weight: Name, n_features: int | None
-) -> Table:
-    if label is not None or sample_weight is not None:
-        what = f"label={label!r} and sample_weight={sample_weight!r}"
-        raise ValueError(f"{what} do not apply to svmlight, whose lines begin with the label.")
-    X, y = parse_svmlight(read_bytes(file), n_features)
-    # One large index makes a table of any width.
-    _check_size(file, f"a table of {X.shape[1]:,} columns", NAME_BYTES * X.shape[1])
+def _read_svmlight(path: Path, features: Names, sample_weight: Name) -> Table:
+    if sample_weight is not None:
+        raise ValueError(f"svmlight files hold no weights: leave {sample_weight!r} out.")
+    X, y = parse_svmlight(read_bytes(path))
+    # One large index makes a table of any width, whose names alone would fill the memory.
+    _check_size(path, f"a table of {X.shape[1]:,} columns", 64 * X.shape[1])
     names = _numbered_names(X)
-    used = _choose_features(names, None, features, None)
+    used = _choose_features(names, features)
     X = X if features is None else X[:, [names.index(name) for name in used]]
     return Table(X, y, used, int(X.shape[0]))
 
 
-def _read_npz(path: Path, label: Name, features: Names, sample_weight: Name) -> Table:
+def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[Any, Any], Name]:
+    """Return the columns of an archive, and the name of its label."""
     with zipfile.ZipFile(path) as archive:
         _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
     with np.load(path, allow_pickle=False) as found:
-        held = list(found.files)
         wanted = {"X", "y", "feature_names", label, sample_weight}
-        arrays = {name: found[name] for name in held if name in wanted}
-    label = "y" if label is None and "y" in arrays else label
-    for argument, name in (("X", "X"), ("label", label), ("sample_weight", sample_weight)):
-        if name is not None and name not in arrays:
-            raise ValueError(f"no array {name!r} ({argument}); arrays: {', '.join(held)}.")
-    X = arrays["X"]
-    if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-        what = f"'X' has shape {X.shape} and type {X.dtype}"
-        raise ValueError(f"{what}; a non-empty table of numbers (2 dimensions) is needed.")
+        arrays = {name: found[name] for name in found.files if name in wanted}
+        X = arrays.get("X", np.empty(0))
+        if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
+            got = f"shape {X.shape} and type {X.dtype}; arrays: {', '.join(found.files)}"
+            raise ValueError(f"the array 'X' must be a table of numbers, got {got}.")
     names = tuple(map(str, arrays.get("feature_names", ()))) or _numbered_names(X)
     if len(names) != X.shape[1]:
         raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
     _check_names(names)
-    columns = dict(zip(names, X.T, strict=True))
-    for name in filter(None, (label, sample_weight)):
-        array = arrays[name]
-        if array.shape != X.shape[:1]:
-            raise ValueError(f"{name!r} has shape {array.shape}, 'X' has {len(X)} rows.")
-        columns[name] = array.astype(np.float64) if array.dtype.kind == "b" else array
-    return _from_columns(columns, label, features, sample_weight)
+    columns: dict[Any, Any] = dict(zip(names, X.T, strict=True))
+    label = "y" if label is None and "y" in arrays else label
+    return columns | {name: arrays[name] for name in {label, sample_weight} & arrays.keys()}, label
 
 
 def _numbered_names(X: Any) -> tuple[str, ...]:
