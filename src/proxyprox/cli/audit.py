@@ -9,16 +9,7 @@ from typing import Annotated
 
 import typer
 
-from proxyprox.cli.console import Json, Output, command_line, emit, examples, guarded, say, stdout
-
-EPILOG = examples(
-    "proxyprox run --example > my.toml",
-    "proxyprox audit my.toml",
-    "proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json",
-    "",
-    "The configuration is that of proxyprox run: \\[model], \\[target], \\[proxy] and \\[method] "
-    "batch_size are used. Written: audit.html and audit.json.",
-)
+from proxyprox.cli.console import Json, Output, command_line, emit, guarded, say, stdout
 
 TO_RUN = (
     "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
@@ -49,6 +40,15 @@ def audit(
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
     Without --output the folder is runs/ and the name of the configuration, with "-audit" behind.
+
+    Examples
+    --------
+    proxyprox run --example > my.toml
+    proxyprox audit my.toml
+    proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
+
+    The configuration is that of proxyprox run: [model], [target], [proxy] and [method] batch_size
+    are used. Written: audit.html and audit.json.
     """
     from proxyprox import diagnostics
     from proxyprox._util.files import atomic_write_text
@@ -58,7 +58,7 @@ def audit(
     from proxyprox.study.config import read_config
 
     settings, base = read_config(config), config.parent.absolute()
-    folder = output or Path("runs") / f"{config.stem}-audit"
+    folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
     size = settings.method.batch_size
     settings = problem.prepare(settings, base)
     losses = problem.load_study(settings, base).problem(size)
@@ -69,13 +69,13 @@ def audit(
     values["plan"]["toml"] = lines
     # What to run is not what was audited.
     shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
-    with output_folder(folder):
+    with output_folder(folder, command):
         file = write_audit_page(
             folder,
             found,
             planned,
             title=f"proxyprox audit: {config.name}",
-            command=command_line(context),
+            command=command,
             config={**shown, "batch_size": size},
         )
         text = json.dumps(values, indent=1, allow_nan=False)
