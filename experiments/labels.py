@@ -32,7 +32,6 @@ from experiments.shared import (
     Output,
     Seeds,
     Workers,
-    examples,
     guarded,
     listed,
     start,
@@ -373,13 +372,6 @@ def _data(name: str) -> tuple[Any, Array]:
     return data.X, np.unique(data.y, return_inverse=True)[1]
 
 
-EPILOG = examples(
-    "python -m experiments.labels",
-    "python -m experiments.labels --datasets breast_cancer,wine --taught none --seeds 3",
-    "python -m experiments.labels --datasets none --taught a9a --labels 50,200,1000",
-    "",
-    "Ctrl-C keeps what is finished; the same command resumes.",
-)
 WORDS = {"labels": "labels bought", "test_loss": "test log-loss", "seconds": "seconds of a fit"}
 AXES = ("labels", "seconds")
 DIFFERENCES = (
@@ -519,6 +511,14 @@ def labels(
 
     The same labels for every method, paired differences with intervals over seeds, and teachers
     that are good, mediocre and useless. About ten minutes on one core, five on two.
+
+    Examples
+    --------
+    python -m experiments.labels
+    python -m experiments.labels --datasets breast_cancer,wine --taught none --seeds 3
+    python -m experiments.labels --datasets none --taught a9a --labels 50,200,1000
+
+    Ctrl-C keeps what is finished; the same command resumes.
     """
     config = Config(
         datasets=listed(str, "names")(datasets),
@@ -527,7 +527,7 @@ def labels(
         seeds=seeds,
     )
     folder, command = output or Path("runs") / "labels", command_line(context)
-    with output_folder(folder):
+    with output_folder(folder, command):
         fetch(config, download=not no_download, progress=sys.stderr.isatty())
         experiment = Experiment(
             title="Few labels, many inputs",
@@ -540,8 +540,7 @@ def labels(
             shown={**asdict(config), "data": facts(config)},
             metric="test_loss",
         )
-        common: dict[str, Any] = {"folder": folder, "command": command}
-        outcome = run_experiment(experiment, workers=workers, as_json=as_json, **common)
+        outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
         gaps, texts = write_results(folder, outcome.records, command, experiment.shown)
     if as_json:
         emit({"folder": str(folder), "differences": gaps, "findings": texts})
@@ -570,4 +569,4 @@ def print_differences(gaps: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    start(labels, EPILOG)
+    start(labels)

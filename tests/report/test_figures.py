@@ -74,11 +74,11 @@ def test_another_metric_with_gaps(tmp_path: Path) -> None:
         for i in range(4)
     ]
     words = {"passes": "passes over the target data"}
-    figure = draw_panels(rows, metric="test_accuracy", x="passes", log_y=False, labels=words)
+    figure = draw_panels(rows, metric="test_accuracy", x="passes", labels=words)
     (axis,) = figure.get_axes()
     assert axis.get_xlabel() == "passes over the target data"
     assert axis.get_ylabel() == "test accuracy"
-    assert axis.get_yscale() == "linear"
+    assert axis.get_yscale() == "log"
 
 
 def test_nothing_to_draw() -> None:

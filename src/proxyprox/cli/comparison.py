@@ -123,7 +123,7 @@ def write_results(
     found = {
         "folder": str(folder),
         "report": None,
-        "panels": panels(rows, sizes),
+        "panels": summary.panels(rows, sizes),
         "findings": texts,
         "notes": notes,
         "runs": outcome.runs,
@@ -139,28 +139,6 @@ def write_results(
     except MissingExtraError as error:
         return {**found, "missing": f"No figures and no report: {error}"}
     return {**found, "report": str(report)}
-
-
-def panels(
-    rows: Sequence[Mapping[str, Any]], step_sizes: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
-    """Return, panel by panel, where each method ended and what it took to match the baseline."""
-    sizes = {(row["panel"], row["method"]): row for row in step_sizes}
-    ends, found = summary.last_rows(rows), []
-    for panel in dict.fromkeys(end["panel"] for end in ends):
-        here = {end["method"]: end for end in ends if end["panel"] == panel}
-        base = next((name for name in here if name in summary.BASELINES), None)
-        level = None if base is None else here[base]["suboptimality_median"]
-        reached = {} if level is None else summary.first_reaching(rows, level)
-        for name, method in here.items():
-            hit = reached.get((panel, name)) or {}
-            method |= sizes.get((panel, name), {})
-            del method["panel"]
-            for kind in ("target_gradients", "proxy_gradients"):
-                method[f"{kind}_to_level"] = hit.get(kind)
-        methods = list(here.values())
-        found.append({"panel": panel, "baseline": base, "level": level, "methods": methods})
-    return found
 
 
 def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None:
@@ -195,7 +173,7 @@ def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None
 
 
 def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table for each panel, as :func:`panels` returns them."""
+    """Print a table for each panel, as :func:`proxyprox.report.summary.panels` returns them."""
     for panel in found:
         methods, level, name = panel["methods"], panel["level"], str(panel["panel"])
         reach = "" if level is None else f"; target and proxy gradients to reach {level:.1e}"
