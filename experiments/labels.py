@@ -50,7 +50,7 @@ from proxyprox.cli.console import command_line, emit, plain, say, stdout
 from proxyprox.report.figures import save_figures
 from proxyprox.report.page import write_report
 from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, summarise, write_summary
+from proxyprox.report.summary import Row, summarise, write_json
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox.study.compare import Curve, Job
 
@@ -460,8 +460,8 @@ def write_results(
     rows = summarise(records, metric="test_loss", x="labels", costs=("seconds",))
     gaps = differences(records)
     texts = sentences(gaps)
-    extra = {"command": command, "config": dict(config), "differences": gaps, "findings": texts}
-    write_summary(folder / "summary.json", rows, **extra)
+    found = {"command": command, "config": dict(config), "differences": gaps, "findings": texts}
+    write_json(folder / "summary.json", {**found, "rows": rows})
     save_figures(folder, rows, metric="test_loss", x_axes=AXES[:1], log_x=True, labels=WORDS)
     write_report(
         folder,

@@ -40,18 +40,9 @@ def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) 
     )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"proxyprox {__version__}")
-        raise typer.Exit()
-
-
 def _root(
     context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy.
 
@@ -62,6 +53,9 @@ def _root(
 
     PROXYPROX_DEBUG=1 shows the traceback of an error.
     """
+    if version:
+        typer.echo(f"proxyprox {__version__}")
+        raise typer.Exit()
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -15,25 +14,18 @@ TO_RUN = (
     "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
     "lines in place of [method] and of target_gradients in {}:"
 )
-NO_SCALE = (
-    "The configuration of proxyprox run has no key for a scale: run this plan from Python, "
-    "minimize(plan.problem, **plan.arguments)."
-)
+NO_SCALE = "proxyprox run scales no proxy: call minimize(plan.problem, **plan.arguments) in Python."
 
 
 @guarded
 def audit(
     context: typer.Context,
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="The target, the proxy and the model.")
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")],
     epsilon: Annotated[
         float | None,
         typer.Option(help="Wanted suboptimality ε; default: a hundredth of the start's."),
     ] = None,
-    budget: Annotated[
-        int, typer.Option(min=1, help="Most target gradients the audit may use.")
-    ] = 400,
+    budget: Annotated[int, typer.Option(min=1, help="Most target gradients to use.")] = 400,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
@@ -51,9 +43,9 @@ def audit(
     are used. Written: audit.html and audit.json.
     """
     from proxyprox import diagnostics
-    from proxyprox._util.files import atomic_write_text
     from proxyprox.cli.comparison import output_folder
     from proxyprox.report.page import audit_values, write_audit_page
+    from proxyprox.report.summary import write_json
     from proxyprox.study import problem
     from proxyprox.study.config import read_config
 
@@ -78,8 +70,7 @@ def audit(
             command=command,
             config={**shown, "batch_size": size},
         )
-        text = json.dumps(values, indent=1, allow_nan=False)
-        atomic_write_text(folder / "audit.json", text + "\n")
+        write_json(folder / "audit.json", values)
     if as_json:
         emit({**values, "report": str(file)})
         return

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyprox._util.extras import MissingExtraError
-from proxyprox._util.files import LockedError, locked
+from proxyprox._util.files import locked
 from proxyprox.cli import console
 from proxyprox.cli.console import CommandError, plain, say
 from proxyprox.report import figures, page, summary
 from proxyprox.report.records import cores
-from proxyprox.report.summary import ON_STEP_SIZE
+from proxyprox.report.summary import ON_STEP_SIZE, write_json
 from proxyprox.study.compare import Experiment, Outcome, compare
 
 LEGEND = (
@@ -44,18 +44,14 @@ def output_folder(folder: Path, command: str) -> Iterator[None]:
     Raises
     ------
     CommandError
-        When it cannot be written to, and when the user interrupts.
-    LockedError
-        When another process writes it.
+        When it cannot be written to or another process writes it, and when the user interrupts.
     """
     with ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder, again=True))
-        except LockedError:
-            raise
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or str(error).rstrip(".")
             text = f"the folder {str(folder)!r} cannot be written to ({reason}): choose another "
             raise CommandError(f"{text}with --output.") from error
         try:
@@ -118,8 +114,11 @@ def write_results(
     costs = summary.method_costs(outcome.records, outcome.tuning)
     sizes = [{name: row[name] for name in ("panel", "method", *LABELS)} for row in costs]
     common: dict[str, Any] = {"command": command, "config": dict(experiment.shown)}
-    summary.write_summary(folder / "summary.json", rows, step_sizes=sizes, **common)
+    write_json(folder / "summary.json", {"step_sizes": sizes, **common, "rows": rows})
     notes = list(experiment.notes)
+    if outcome.at_edge:
+        edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
+        notes.append(f"The best step size lies at the edge of its grid for: {edge}.")
     found = {
         "folder": str(folder),
         "report": None,
@@ -129,9 +128,6 @@ def write_results(
         "runs": outcome.runs,
         "reused": outcome.reused,
     }
-    if outcome.at_edge:
-        edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
-        notes = [*notes, f"The best step size lies at the edge of its grid for: {edge}."]
     common |= {"title": experiment.title, "lead": texts, "notes": notes}
     try:
         figures.save_figures(folder, rows)
@@ -141,7 +137,7 @@ def write_results(
     return {**found, "report": str(report)}
 
 
-def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None:
+def present(found: Mapping[str, Any], *, as_json: bool) -> None:
     """Print what came out: tables and sentences, or one JSON object.
 
     Parameters
@@ -150,15 +146,11 @@ def present(found: Mapping[str, Any], *, as_json: bool, intro: str = "") -> None
         What :func:`write_results` returns.
     as_json : bool
         Print JSON.
-    intro : str
-        Lines that tell a reader what was compared.
     """
     if as_json:
         console.emit(dict(found))
         return
     screen = console.stdout()
-    if intro:
-        say(screen, intro)
     print_panels(screen, found["panels"])
     say(screen, f"\n{LEGEND}", "dim")
     for text in (*found["findings"], *found["notes"]):

@@ -209,30 +209,21 @@ def help_of(command: Callable[..., object]) -> dict[str, str]:
     command : callable
         Its docstring may end with a section ``Examples``: commands, then remarks.
     """
-    text = inspect.cleandoc(command.__doc__ or "").replace("[", "\\[")
-    about, _, rest = text.partition("\n\nExamples\n--------\n")
-    commands, *remarks = rest.split("\n\n")
-    shown = f"[bold]Examples[/bold]\n{textwrap.indent(commands, '  ')}"
-    # The help wraps paragraphs itself.
-    paragraphs = [part.replace("\n", " ") for part in about.split("\n\n")]
-    remarks = [part.replace("\n", " ") for part in remarks]
-    return {
-        "help": "\n\n".join(paragraphs),
-        "epilog": "\n\n".join([*([shown] if commands else []), *remarks, EXIT_CODES]),
-    }
+    about, epilog = list[str](), list[str]()
+    for paragraph in inspect.cleandoc(command.__doc__ or "").replace("[", "\\[").split("\n\n"):
+        _, heading, commands = paragraph.partition("Examples\n--------\n")
+        if heading:
+            epilog.append(f"[bold]Examples[/bold]\n{textwrap.indent(commands, '  ')}")
+        else:  # the help wraps paragraphs itself
+            (epilog or about).append(paragraph.replace("\n", " "))
+    return {"help": "\n\n".join(about), "epilog": "\n\n".join([*epilog, EXIT_CODES])}
 
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Processes to use; default: the cores there are."),
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each method.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Folder for records, summary, figures and report."),
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
 ]
 
 

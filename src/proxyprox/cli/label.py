@@ -95,14 +95,15 @@ def label(
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         try:
             if export is not None and not overwrite:
-                check_earlier_export(export, pool.table(bought.labels, export))
+                check_earlier_export(export, pool.table(bought.labels))
             say(console.stderr(), pool.note)
             if bought.spent:
                 say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
             ask_and_tell(bought, pool, names)
-            if export is not None and bought.spent:
-                write_export(export, pool.table(bought.labels, export))
-            found = summary(bought, export if bought.spent else None)
+            export = export if bought.spent else None
+            if export is not None:
+                write_export(export, pool.table(bought.labels))
+            found = summary(bought, export)
         except KeyboardInterrupt:
             text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
             raise CommandError(f"{text}command resumes from there.", console.INTERRUPTED) from None
@@ -133,8 +134,8 @@ class Pool:
         order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
         return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
 
-    def table(self, labels: dict[int, Any], target: Path) -> str:
-        """Return the labelled rows as CSV or TSV, safe to open in a spreadsheet."""
+    def table(self, labels: dict[int, Any]) -> str:
+        """Return the labelled rows as CSV, safe to open in a spreadsheet."""
         from proxyprox._util.text import without_formula
 
         names = list(self.names if self.cells is None else self.cells)
@@ -143,8 +144,7 @@ class Pool:
             cells = self._features(row) if self.cells is None else self.cells.iloc[row]
             lines.append([*cells, labels[row]])
         text = io.StringIO(newline="")
-        writer = csv.writer(text, delimiter=_separator(target))
-        writer.writerows([without_formula(cell) for cell in line] for line in lines)
+        csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
         return text.getvalue()
 
     def _features(self, row: int) -> list[float]:
@@ -248,14 +248,13 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
 
 def meanings(typed: str, classes: list[str]) -> list[Any]:
     """Return the classes that may be meant, or BACK or STOP."""
-    lower = typed.lower()
-    number = int(typed) if typed.isdecimal() else 0
-    by_number = classes[number - 1 : number] if number else []
+    if typed in classes:
+        return [typed]
+    lower, numbers = typed.lower(), map(str, range(1, len(classes) + 1))
+    by_number = [name for number, name in zip(numbers, classes, strict=True) if number == typed]
     same = [name for name in classes if name.lower() == lower]
-    begun = [name for name in classes if name.lower().startswith(lower)]
     words = [word for word in (BACK, STOP) if lower in word]
-    exact = [typed] if typed in classes else by_number
-    return exact or same or words or begun
+    return by_number or same or words or [c for c in classes if c.lower().startswith(lower)]
 
 
 def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
@@ -316,10 +315,7 @@ def check_earlier_export(target: Path, table: str) -> None:
     text = target.read_text("utf-8", "surrogateescape") if target.is_file() else ""
     # Answers are only added or corrected: lines of an earlier export are among those of now, but
     # for the label at their end.
-    earlier, now = (
-        {line.rsplit(_separator(target), 1)[0] for line in lines.splitlines()}
-        for lines in (text, table)
-    )
+    earlier, now = ({line.rsplit(",", 1)[0] for line in t.splitlines()} for t in (text, table))
     if not earlier <= now:
         what = f"{target}, which holds something other than rows labelled here"
         raise CommandError(f"--export would replace {what}: name another file, or add --overwrite.")
@@ -334,7 +330,3 @@ def write_export(target: Path, table: str) -> None:
     except OSError as error:
         text = f"--export cannot write {target}: {error.strerror}. All answers are kept."
         raise CommandError(text, console.BAD_RUN) from error
-
-
-def _separator(target: Path) -> str:
-    return "\t" if target.suffix.lower() == ".tsv" else ","

@@ -95,9 +95,10 @@ def demo(
 
     settings = tomllib.loads(example())
     settings["run"] |= {"seeds": seeds, "compare": COMPARE}
-    folder, text = output or Path("runs/demo"), INTRO.format(seeds=seeds)
-    title = "proxyprox: a demonstration"
-    run_study(parse_config(settings), Path(), title, folder, context, workers, as_json, text)
+    if not as_json:
+        console.say(console.stdout(), INTRO.format(seeds=seeds))
+    folder, title = output or Path("runs/demo"), "proxyprox: a demonstration"
+    run_study(parse_config(settings), Path(), title, folder, context, workers, as_json)
 
 
 def run_study(
@@ -108,7 +109,6 @@ def run_study(
     context: typer.Context,
     workers: int | None,
     as_json: bool,
-    intro: str = "",
 ) -> None:
     """Compare the methods of a configuration, and write the weights of one of them."""
     from proxyprox.cli.comparison import output_folder, present, run_experiment, write_results
@@ -152,7 +152,7 @@ def run_study(
         "success": answer.success,
         "eta": eta,
     }
-    present(done, as_json=as_json, intro=intro)
+    present(done, as_json=as_json)
     if not as_json:
         screen = console.stdout()
         console.tell_path(screen, f"Weights ({method}): {files[0]} and {files[1].name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox._util.extras import require
-from proxyprox._util.files import atomic_write_bytes
+from proxyprox._util.files import atomic_output
 from proxyprox.report.summary import QUARTILES
 
 # After Okabe and Ito, with the light colours darkened and black left out, so that each has a
@@ -123,11 +122,8 @@ def draw_panels(
     names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
     lines = math.ceil(len(panels) / _ACROSS)
     across = math.ceil(len(panels) / lines)
-    width = 3.1 * across + 0.4
-    # A character at this size is about 0.065 inch; handle and gap take 0.65 inch.
-    legend_columns = max(1, int(width / (0.65 + 0.065 * max(map(len, names)))))
-    legend_lines = math.ceil(len(looks) / legend_columns)
-    size = (width, 2.6 * lines + 0.3 + 0.2 * legend_lines)
+    # The legend has a column for each panel.
+    size = (3.1 * across + 0.4, 2.6 * lines + 0.3 + 0.2 * math.ceil(len(looks) / across))
     figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
     # Many panels are many data sets, whose losses have little in common.
     axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
@@ -144,8 +140,7 @@ def draw_panels(
             bands = (_values(curve, f"{metric}_{s}", log_y) for s in QUARTILES)
             line = looks[method].draw(axis, _values(curve, x, log_x), *bands)
             handles.setdefault(method, line)
-        axis.set_xscale("log" if log_x else "linear")
-        axis.set_yscale("log" if log_y else "linear")
+        axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
         axis.set_title(panel, fontsize=_MEDIUM)
         axis.set_xlabel(field_label(x, labels), fontsize=_MEDIUM)
         axis.tick_params(labelsize=_SMALL, which="both")
@@ -155,7 +150,7 @@ def draw_panels(
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
     legend = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
-    legend |= {"loc": "outside lower center", "ncols": math.ceil(len(looks) / legend_lines)}
+    legend |= {"loc": "outside lower center", "ncols": across}
     figure.legend([handles[method] for method in looks], names, **legend)
     return figure
 
@@ -192,13 +187,11 @@ def save_figures(
 def save_figure(path: Path, figure: Any) -> list[Path]:
     """Write a figure as PNG and SVG; the same rows give the same SVG, byte for byte."""
     matplotlib = require("matplotlib", extra="report", purpose=_PURPOSE)
-    paths = []
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}):
-            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
-        paths.append(path.with_name(f"{path.name}.{kind}"))
-        atomic_write_bytes(paths[-1], buffer.getvalue())
+    paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
+    for file in paths:
+        metadata = {"Date": None} if file.suffix == ".svg" else {}
+        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}), atomic_output(file) as output:
+            figure.savefig(output, format=file.suffix[1:], metadata=metadata)
     return paths
 
 

@@ -72,7 +72,7 @@ def write_report(
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
         raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
-    ends = last_rows(rows, x=axes[0])
+    ends = last_rows(rows)
     middle, low, high = (f"{metric}_{s}" for s in QUARTILES)
     optional = ("batch_size", "eta", axes[0], middle, low, high, *axes[1:], "seeds")
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
@@ -102,13 +102,7 @@ def write_report(
 
 
 def write_audit_page(
-    folder: str | os.PathLike[str],
-    audit: Audit,
-    plan: RunPlan,
-    *,
-    title: str,
-    command: str,
-    config: Mapping[str, Any],
+    folder: str | os.PathLike[str], audit: Audit, plan: RunPlan, **content: Any
 ) -> Path:
     """Write ``audit.html`` into `folder`, and return its path.
 
@@ -120,10 +114,8 @@ def write_audit_page(
         What was found.
     plan : RunPlan
         What to do about it.
-    title, command : str
-        Heading of the page, and the command line that makes it again.
-    config : mapping
-        Settings to show.
+    **content
+        ``title``, ``command`` and ``config``, as in :func:`write_report`.
 
     Raises
     ------
@@ -145,10 +137,8 @@ def write_audit_page(
     }
     return _write(
         Path(folder) / "audit.html",
-        title=title,
+        **content,
         lead=[audit.sentence, *audit.reasons],
-        command=command,
-        config=config,
         notes=plan.notes,
         data=data,
         audit=audit,
@@ -221,16 +211,9 @@ def _write(path: Path, **content: Any) -> Path:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
-    environment.globals |= {
-        "cells": _cells,
-        "field_label": field_label,
-        "limits": _limits,
-        "settings": _settings,
-        "without_home": without_home,
-    }
-    facts = {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
-    page = environment.get_template(path.name).render(**content, **facts)
-    atomic_write_text(path, page + "\n")
+    content |= {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
+    content |= {"cells": _cells, "limits": _limits, "settings": _settings, "short": without_home}
+    atomic_write_text(path, environment.get_template(path.name).render(content) + "\n")
     return path
 
 
@@ -241,9 +224,7 @@ def _cells(
     found = []
     for column in columns or dict.fromkeys(field for row in rows for field in row):
         values = [row.get(column) for row in rows]
-        numeric = all(
-            v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values
-        )
+        numeric = all(v is None or type(v) is int or isinstance(v, float) for v in values)
         # One value that needs an exponent gives one to its whole column, so that they compare.
         scientific = numeric and any(map(_needs_exponent, values))
         cells = [(number(value, scientific=scientific), value) for value in values]

@@ -70,11 +70,8 @@ class Records:
             )
         self._database = sqlite3.connect(path)
         try:
-            with self._database as database:
-                database.execute("CREATE TABLE IF NOT EXISTS settings (value TEXT)")
-                database.execute(
-                    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, points TEXT)"
-                )
+            for table in ("settings (value TEXT)", "runs (run TEXT PRIMARY KEY, points TEXT)"):
+                self._database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
             self._check_settings(json.loads(json.dumps(settings)))
         except (sqlite3.DatabaseError, RecordsError) as error:
             self._database.close()
@@ -214,9 +211,8 @@ def machine() -> dict[str, str]:
 
 def cores() -> int:
     """Return the number of cores this process may use: in a container fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return len(allowed) or os.cpu_count() or 1
 
 
 def without_home(text: str) -> str:
@@ -227,7 +223,4 @@ def without_home(text: str) -> str:
     >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
     'proxyprox demo --out ~/runs'
     """
-    home = str(Path.home())
-    if len(home) <= 1:
-        return text
-    return re.sub(rf"(^|\s){re.escape(home)}(?=[/\\]|\s|$)", r"\1~", text)
+    return re.sub(rf"(^|\s){re.escape(str(Path.home()))}(?=[/\\]|\s|$)", r"\1~", text)

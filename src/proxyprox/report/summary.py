@@ -112,26 +112,9 @@ def summarise(
     return rows
 
 
-def last_rows(rows: Iterable[Mapping[str, Any]], *, x: str = "target_gradients") -> list[Row]:
+def last_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Return the last row of each panel and method."""
-    last: dict[tuple[Any, Any], Row] = {}
-    for row in rows:
-        curve = (row["panel"], row["method"])
-        if curve not in last or row[x] >= last[curve][x]:
-            last[curve] = dict(row)
-    return list(last.values())
-
-
-def first_reaching(
-    rows: Iterable[Mapping[str, Any]], level: float, *, metric: str = "suboptimality"
-) -> dict[tuple[str, str], Row | None]:
-    """Return, by panel and method, the first row whose median is at most `level`, or None."""
-    reached: dict[tuple[str, str], Row | None] = {}
-    for row in sorted(rows, key=lambda row: float(row["target_gradients"])):
-        curve, value = (row["panel"], row["method"]), row[f"{metric}_median"]
-        if reached.setdefault(curve, None) is None and value is not None and value <= level:
-            reached[curve] = dict(row)
-    return reached
+    return list({(row["panel"], row["method"]): dict(row) for row in rows}.values())
 
 
 def method_costs(
@@ -157,11 +140,8 @@ def method_costs(
     return rows
 
 
-def write_summary(
-    path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], **extra: Any
-) -> None:
-    """Write ``summary.json``: ``{"rows": […]}`` and whatever else is passed by name."""
-    content = {**extra, "rows": [dict(row) for row in rows]}
+def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write JSON values, laid out for a reader."""
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(path, text + "\n")
 
@@ -181,12 +161,13 @@ def panels(
     sizes = {(row["panel"], row["method"]): row for row in step_sizes}
     ends, found = last_rows(rows), []
     for panel in dict.fromkeys(end["panel"] for end in ends):
-        methods = [end for end in ends if end["panel"] == panel]
+        methods = [dict(end) for end in ends if end["panel"] == panel]
         base: Row = next((end for end in methods if end["method"] in BASELINES), {})
         level = base.get("suboptimality_median")
-        reached = {} if level is None else first_reaching(rows, level)
         for end in methods:
-            hit = reached.get((panel, end["method"])) or {}
+            curve = (row for row in rows if (row["panel"], row["method"]) == (panel, end["method"]))
+            lows = ((row, row["suboptimality_median"]) for row in curve if level is not None)
+            hit = next((row for row, low in lows if low is not None and low <= level), {})
             end |= sizes.get((panel, end["method"]), {})
             del end["panel"]
             for kind in ("target_gradients", "proxy_gradients"):
