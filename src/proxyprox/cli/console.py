@@ -115,11 +115,11 @@ class CommandError(Exception):
         self.code = code
 
 
-def _escape_errors(method: Callable[P, R]) -> Callable[P, R]:
+def _escape_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     """Show control characters of what was typed as escapes in errors of usage."""
 
     @functools.wraps(method)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
         except Exception as error:
@@ -201,7 +201,7 @@ EXIT_CODES = (
 )
 
 
-def help_of(command: Callable[..., object]) -> dict[str, str]:
+def help_of(command: Callable[..., object]) -> dict[str, Any]:
     """Return help and epilog of a command, both from its docstring.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Figures in one style: panels of curves for print, and the figures of an audit's page."""
+"""Figures in one style: panels of curves for print."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def draw_panels(
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
-    legend = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
-    legend |= {"loc": "outside lower center", "ncols": across}
-    figure.legend([handles[method] for method in looks], names, **legend)
+    where: dict[str, Any] = {"loc": "outside lower center", "ncols": across, "fontsize": _SMALL}
+    shape = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
+    figure.legend([handles[method] for method in looks], names, **where, **shape)
     return figure
 
 
