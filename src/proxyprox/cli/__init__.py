@@ -40,10 +40,19 @@ def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) 
     )
 
 
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"proxyprox {__version__}")
+        raise typer.Exit()
+
+
+# Eager: typer needs slow imports to call a command.
+Version = typer.Option(
+    "--version", callback=_print_version, is_eager=True, help="Print the version."
+)
+
+
+def _root(context: typer.Context, version: Annotated[bool, Version] = False) -> None:
     """Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy.
 
     Examples
@@ -53,9 +62,6 @@ def _root(
 
     PROXYPROX_DEBUG=1 shows the traceback of an error.
     """
-    if version:
-        typer.echo(f"proxyprox {__version__}")
-        raise typer.Exit()
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

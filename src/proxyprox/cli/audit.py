@@ -21,17 +21,15 @@ NO_SCALE = "proxyprox run scales no proxy: call minimize(plan.problem, **plan.ar
 def audit(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")],
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Wanted suboptimality ε; default: a hundredth of the start's."),
-    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Wanted suboptimality ε.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Most target gradients to use.")] = 400,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
-    Without --output the folder is runs/ and the name of the configuration, with "-audit" behind.
+    Without --epsilon a hundredth of the start's suboptimality is wanted. Without --output the
+    folder is runs/ and the name of the configuration, with "-audit" behind.
 
     Examples
     --------
