@@ -32,7 +32,6 @@ from experiments.shared import (
     Output,
     Seeds,
     Workers,
-    examples,
     guarded,
     listed,
     start,
@@ -51,7 +50,7 @@ from proxyprox.cli.console import command_line, emit, plain, say, stdout
 from proxyprox.report.figures import save_figures
 from proxyprox.report.page import write_report
 from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, summarise, write_summary
+from proxyprox.report.summary import Row, summarise, write_json
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox.study.compare import Curve, Job
 
@@ -373,13 +372,6 @@ def _data(name: str) -> tuple[Any, Array]:
     return data.X, np.unique(data.y, return_inverse=True)[1]
 
 
-EPILOG = examples(
-    "python -m experiments.labels",
-    "python -m experiments.labels --datasets breast_cancer,wine --taught none --seeds 3",
-    "python -m experiments.labels --datasets none --taught a9a --labels 50,200,1000",
-    "",
-    "Ctrl-C keeps what is finished; the same command resumes.",
-)
 WORDS = {"labels": "labels bought", "test_loss": "test log-loss", "seconds": "seconds of a fit"}
 AXES = ("labels", "seconds")
 DIFFERENCES = (
@@ -468,8 +460,8 @@ def write_results(
     rows = summarise(records, metric="test_loss", x="labels", costs=("seconds",))
     gaps = differences(records)
     texts = sentences(gaps)
-    extra = {"command": command, "config": dict(config), "differences": gaps, "findings": texts}
-    write_summary(folder / "summary.json", rows, **extra)
+    found = {"command": command, "config": dict(config), "differences": gaps, "findings": texts}
+    write_json(folder / "summary.json", {**found, "rows": rows})
     save_figures(folder, rows, metric="test_loss", x_axes=AXES[:1], log_x=True, labels=WORDS)
     write_report(
         folder,
@@ -519,6 +511,14 @@ def labels(
 
     The same labels for every method, paired differences with intervals over seeds, and teachers
     that are good, mediocre and useless. About ten minutes on one core, five on two.
+
+    Examples
+    --------
+    python -m experiments.labels
+    python -m experiments.labels --datasets breast_cancer,wine --taught none --seeds 3
+    python -m experiments.labels --datasets none --taught a9a --labels 50,200,1000
+
+    Ctrl-C keeps what is finished; the same command resumes.
     """
     config = Config(
         datasets=listed(str, "names")(datasets),
@@ -527,7 +527,7 @@ def labels(
         seeds=seeds,
     )
     folder, command = output or Path("runs") / "labels", command_line(context)
-    with output_folder(folder):
+    with output_folder(folder, command):
         fetch(config, download=not no_download, progress=sys.stderr.isatty())
         experiment = Experiment(
             title="Few labels, many inputs",
@@ -540,8 +540,7 @@ def labels(
             shown={**asdict(config), "data": facts(config)},
             metric="test_loss",
         )
-        common: dict[str, Any] = {"folder": folder, "command": command}
-        outcome = run_experiment(experiment, workers=workers, as_json=as_json, **common)
+        outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
         gaps, texts = write_results(folder, outcome.records, command, experiment.shown)
     if as_json:
         emit({"folder": str(folder), "differences": gaps, "findings": texts})
@@ -570,4 +569,4 @@ def print_differences(gaps: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    start(labels, EPILOG)
+    start(labels)

@@ -23,7 +23,6 @@ from experiments.shared import (
     Output,
     Seeds,
     Workers,
-    examples,
     guarded,
     listed,
     run_and_report,
@@ -31,6 +30,7 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.cli.comparison import output_folder
+from proxyprox.cli.console import command_line
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point
 from proxyprox.study.compare import (
@@ -47,15 +47,6 @@ SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"
 BUILT_IN = "breast_cancer"
 """The set that ships with scikit-learn; any other name is looked up in `experiments.datasets`."""
-
-EPILOG = examples(
-    "python -m experiments.mushrooms",
-    "python -m experiments.mushrooms --output runs/quick --seeds 3 --budget 300",
-    "python -m experiments.mushrooms --dataset a9a --output runs/a9a",
-    "PROXYPROX_DATA=~/data python -m experiments.mushrooms --no-download",
-    "",
-    "Ctrl-C keeps what is finished; the same command resumes.",
-)
 
 
 @dataclass(frozen=True)
@@ -272,6 +263,15 @@ def mushrooms(
 
     Three panels (batch 1024, batch 256, and proxies made of a part of the rows), every step size
     tuned on a grid, median and quartiles over seeds. Finished runs found in the folder are used.
+
+    Examples
+    --------
+    python -m experiments.mushrooms
+    python -m experiments.mushrooms --output runs/quick --seeds 3 --budget 300
+    python -m experiments.mushrooms --dataset a9a --output runs/a9a
+    PROXYPROX_DATA=~/data python -m experiments.mushrooms --no-download
+
+    Ctrl-C keeps what is finished; the same command resumes.
     """
     config = Config(
         dataset=dataset,
@@ -283,7 +283,7 @@ def mushrooms(
         seeds=seeds,
     )
     folder = output or Path("runs") / dataset
-    with output_folder(folder):
+    with output_folder(folder, command_line(context)):
         # Once, before there are workers: a set that cannot be had is one message.
         if dataset != BUILT_IN:
             datasets.load(dataset, download=not no_download, progress=sys.stderr.isatty())
@@ -301,4 +301,4 @@ def mushrooms(
 
 
 if __name__ == "__main__":
-    start(mushrooms, EPILOG)
+    start(mushrooms)

@@ -17,14 +17,13 @@ from proxyprox.cli.console import (
     Seeds,
     Workers,
     command_line,
-    examples,
     guarded,
-    prose,
+    help_of,
 )
 from proxyprox.study.compare import Experiment
 
 __all__ = [
-    "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "examples", "guarded",
+    "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",
     "listed", "run_and_report", "start",
 ]  # fmt: skip
 
@@ -78,15 +77,15 @@ def run_and_report(
     as_json : bool
         Print one JSON object and nothing else.
     """
-    common: dict[str, Any] = {"folder": folder, "command": command_line(context)}
-    with output_folder(folder):
-        outcome = run_experiment(experiment, workers=workers, as_json=as_json, **common)
-        found = write_results(experiment, outcome, **common)
+    command = command_line(context)
+    with output_folder(folder, command):
+        outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
+        found = write_results(experiment, outcome, folder=folder, command=command)
     present(found, as_json=as_json)
     return found
 
 
-def application(command: Callable[..., None], epilog: str = "") -> typer.Typer:
+def application(command: Callable[..., None]) -> typer.Typer:
     """Return a command as an application, with its docstring as the help."""
     app = typer.Typer(
         rich_markup_mode="rich",
@@ -94,18 +93,18 @@ def application(command: Callable[..., None], epilog: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.command(help=prose(command.__doc__), epilog=epilog)(command)
+    app.command(**help_of(command))(command)
     return app
 
 
-def start(command: Callable[..., None], epilog: str = "") -> None:
+def start(command: Callable[..., None]) -> None:
     """Run a command with the words of the command line."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     name = command.__module__ if command.__module__ != "__main__" else _module_name()
     with ending_signals():
-        application(command, epilog)(prog_name=f"python -m {name}")
+        application(command)(prog_name=f"python -m {name}")
 
 
 def _module_name() -> str:

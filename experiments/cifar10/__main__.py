@@ -8,19 +8,10 @@ from typing import Annotated
 
 import typer
 
-from experiments.shared import Json, Output, examples, guarded, start
+from experiments.shared import Json, Output, guarded, start
 from proxyprox._util.extras import require
-from proxyprox.cli.comparison import interrupted, output_folder
+from proxyprox.cli.comparison import output_folder
 from proxyprox.cli.console import command_line, emit, say, stderr, stdout, tell_path
-
-EPILOG = examples(
-    "python -m experiments.cifar10 --tiny",
-    "python -m experiments.cifar10 --device cuda --seeds 3",
-    "python -m experiments.cifar10 --data ~/cifar-10-batches-py --passes 25",
-    "",
-    "Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is "
-    "at, and the same command resumes.",
-)
 
 
 @guarded
@@ -50,6 +41,15 @@ def cifar10(
     SGD, SGD with momentum, AdamW and ProxyProx with 20 and 40 inner steps and with an EMA
     correction; train loss, test accuracy and the measured gradient of the subproblem against
     passes over the target data.
+
+    Examples
+    --------
+    python -m experiments.cifar10 --tiny
+    python -m experiments.cifar10 --device cuda --seeds 3
+    python -m experiments.cifar10 --data ~/cifar-10-batches-py --passes 25
+
+    Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is
+    at, and the same command resumes.
     """
     require("torch", extra="torch", purpose="training a network")
     from experiments.cifar10.config import TINY, Config
@@ -60,18 +60,15 @@ def cifar10(
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
     folder = output or Path("runs") / ("cifar10-tiny" if tiny else "cifar10")
     command = command_line(context)
-    try:
-        with output_folder(folder):
-            records = run(
-                config,
-                folder,
-                device=device,
-                folder=data,
-                command=command,
-                progress=lambda line: say(stderr(), line),
-            )
-    except KeyboardInterrupt:
-        raise interrupted(folder, command) from None
+    with output_folder(folder, command):
+        records = run(
+            config,
+            folder,
+            device=device,
+            folder=data,
+            command=command,
+            progress=lambda line: say(stderr(), line),
+        )
     if as_json:
         emit({"folder": str(folder), "findings": sentences(records)})
         return
@@ -81,4 +78,4 @@ def cifar10(
 
 
 if __name__ == "__main__":
-    start(cifar10, EPILOG)
+    start(cifar10)

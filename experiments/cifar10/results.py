@@ -12,7 +12,7 @@ from proxyprox._util.extras import require
 from proxyprox.report.figures import in_order, save_figure, styles
 from proxyprox.report.page import write_report
 from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, last_rows, summarise, write_summary
+from proxyprox.report.summary import Row, last_rows, summarise, write_json
 
 METRICS = {
     "train_loss": ("train loss", True),
@@ -99,7 +99,8 @@ def publish(folder: Path, config: Config, records: list[Point], *, command: str)
     rows: list[Row] = []
     for metric, (title, _) in METRICS.items():
         rows += [{"panel": title, **row} for row in panel_rows(records, metric)]
-    write_summary(folder / "summary.json", rows, command=command, config=config.as_dict())
+    found = {"command": command, "config": config.as_dict(), "rows": rows}
+    write_json(folder / "summary.json", found)
     save_panels(folder, records)
     settings: dict[str, Any] = config.as_dict()
     settings["recipes"] = {recipe["name"]: recipe for recipe in settings["recipes"]}
@@ -163,7 +164,7 @@ def notes(config: Config, records: list[Point]) -> list[str]:
 
 def _ends(records: list[Point], metric: str) -> list[Row]:
     rows = [{"panel": metric, **row} for row in panel_rows(records, metric)]
-    return last_rows(rows, x="passes")
+    return last_rows(rows)
 
 
 def _smaller_is_better(records: list[Point]) -> list[Row]:

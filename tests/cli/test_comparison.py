@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from proxyprox.cli.comparison import panels, print_panels
+from proxyprox.cli.comparison import print_panels
+from proxyprox.report.summary import panels
 
 
 def rows() -> list[dict[str, Any]]:

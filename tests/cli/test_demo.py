@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxyprox.cli import demo
+from proxyprox.cli import run
 from proxyprox.report.records import read_records
 from proxyprox.study import config
 
@@ -20,7 +20,7 @@ Invoke = Callable[..., Any]
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     text = config.example().replace("target_gradients = 200", "target_gradients = 12")
     monkeypatch.setattr(config, "example", lambda: text)
-    monkeypatch.setattr(demo, "COMPARE", ["sgd", "auxmom", "erm"])
+    monkeypatch.setattr(run, "COMPARE", ["sgd", "auxmom", "erm"])
 
 
 def test_table_sentences_and_files(
@@ -90,7 +90,7 @@ def test_real_demo_shows_the_gain_without_network(
         raise AssertionError("the demo used the network")
 
     monkeypatch.setattr(socket.socket, "connect", unreachable)
-    monkeypatch.setattr(demo, "COMPARE", ["sgd"])  # the others only take time
+    monkeypatch.setattr(run, "COMPARE", ["sgd"])  # the others only take time
     result = invoke("demo", "--json", "--seeds", "1", "--workers", "1", "--output", tmp_path)
     assert result.exit_code == 0, result.stderr
     panels = {panel["panel"]: panel for panel in json.loads(result.stdout)["panels"]}

@@ -30,7 +30,7 @@ ROOT = Path(mushrooms.__file__).parents[1]
 
 @pytest.fixture
 def invoke(no_figures: None) -> Invoke:
-    app = application(mushrooms.mushrooms, mushrooms.EPILOG)
+    app = application(mushrooms.mushrooms)
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 

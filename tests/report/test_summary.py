@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from proxyprox.report.summary import (
     ERM,
     LEDGER_FIELDS,
-    first_reaching,
     last_rows,
     method_costs,
+    panels,
     sentences,
     summarise,
-    write_summary,
+    write_json,
 )
 
 
@@ -38,7 +38,7 @@ def test_one_row_for_each_panel_method_and_x(records: list[dict[str, Any]], tmp_
         "seconds",
         "seeds",
     ]
-    write_summary(tmp_path / "summary.json", rows, version=1)
+    write_json(tmp_path / "summary.json", {"version": 1, "rows": rows})
     written = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert written == {"version": 1, "rows": rows}
 
@@ -70,11 +70,14 @@ def test_ends_and_levels(records: list[dict[str, Any]]) -> None:
     ends = last_rows(rows)
     assert len(ends) == 24
     assert {row["target_gradients"] for row in ends} == {1000}
-    reached = first_reaching(rows, 1e-4)
-    assert reached["batch 256", "SGD"] is None
-    exact = reached["batch 256", "ProxyProx, exact"]
-    assert exact is not None
-    assert 0 < exact["target_gradients"] < 300
+    found = {panel["panel"]: panel for panel in panels(rows)}["batch 256"]
+    assert found["baseline"] == "SGD"
+    reached = {end["method"]: end["target_gradients_to_level"] for end in found["methods"]}
+    assert reached["ProxyProx, 20 GD steps"] > reached["ProxyProx, exact"] > 0
+    for method, spent in reached.items():
+        curve = [row for row in rows if (row["panel"], row["method"]) == ("batch 256", method)]
+        low = [r for r in curve if r["suboptimality_median"] <= found["level"]]
+        assert spent == min((r["target_gradients"] for r in low), default=None)
 
 
 def test_costs_are_of_whole_runs() -> None:

@@ -13,8 +13,8 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli import audit, demo, label, plan, run
-from proxyprox.cli.console import BAD_INPUT, EscapingGroup, examples, prose
+from proxyprox.cli import audit, label, plan, run
+from proxyprox.cli.console import CommandError, EscapingGroup, guarded, help_of
 
 __all__ = ["app", "main"]
 
@@ -26,48 +26,47 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (demo, run, audit, label, plan):
-    _name = _module.__name__.rpartition(".")[2]
-    _command = getattr(_module, _name)
-    app.command(_name, help=prose(_command.__doc__), epilog=_module.EPILOG)(_command)
+for _command in (run.demo, run.run, audit.audit, label.label, plan.plan):
+    app.command(**help_of(_command))(_command)
 
 
 @app.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@guarded
 def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Say where the reproductions are now."""
-    typer.echo(
-        "Error: reproductions are run from a clone of the repository: make figure1, make figure2, "
-        "make labels, or python -m experiments.mushrooms --help.",
-        err=True,
+    raise CommandError(
+        "reproductions are run from a clone of the repository: make figure1, make figure2, "
+        "make labels, or python -m experiments.mushrooms --help."
     )
-    raise typer.Exit(BAD_INPUT)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"proxyprox {__version__}")
         raise typer.Exit()
 
 
-@app.callback(
-    invoke_without_command=True,
-    epilog=examples(
-        "proxyprox demo                      see what a proxy is worth",
-        "proxyprox run --example > my.toml   a configuration to make your own",
-        "",
-        "PROXYPROX_DEBUG=1 shows the traceback of an error.",
-    ),
+# Eager: typer needs slow imports to call a command.
+Version = typer.Option(
+    "--version", callback=_print_version, is_eager=True, help="Print the version."
 )
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy."""
+
+
+def _root(context: typer.Context, version: Annotated[bool, Version] = False) -> None:
+    """Minimise an expensive loss with few of its gradients, by leaning on a cheap proxy.
+
+    Examples
+    --------
+    proxyprox demo                      see what a proxy is worth
+    proxyprox run --example > my.toml   a configuration to make your own
+
+    PROXYPROX_DEBUG=1 shows the traceback of an error.
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+app.callback(invoke_without_command=True, **help_of(_root))(_root)
 
 
 def main() -> None:

@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proxyprox.cli.console import Json, Output, command_line, emit, examples, guarded, say, stdout
-
-EPILOG = examples(
-    "proxyprox run --example > my.toml",
-    "proxyprox audit my.toml",
-    "proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json",
-    "",
-    "The configuration is that of proxyprox run: \\[model], \\[target], \\[proxy] and \\[method] "
-    "batch_size are used. Written: audit.html and audit.json.",
-)
+from proxyprox.cli.console import Json, Output, command_line, emit, guarded, say, stdout
 
 TO_RUN = (
     "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
     "lines in place of [method] and of target_gradients in {}:"
 )
-NO_SCALE = (
-    "The configuration of proxyprox run has no key for a scale: run this plan from Python, "
-    "minimize(plan.problem, **plan.arguments)."
-)
+NO_SCALE = "proxyprox run scales no proxy: call minimize(plan.problem, **plan.arguments) in Python."
 
 
 @guarded
 def audit(
     context: typer.Context,
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="The target, the proxy and the model.")
-    ],
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Wanted suboptimality ε; default: a hundredth of the start's."),
-    ] = None,
-    budget: Annotated[
-        int, typer.Option(min=1, help="Most target gradients the audit may use.")
-    ] = 400,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")],
+    epsilon: Annotated[float | None, typer.Option(help="Wanted suboptimality ε.")] = None,
+    budget: Annotated[int, typer.Option(min=1, help="Most target gradients to use.")] = 400,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
-    Without --output the folder is runs/ and the name of the configuration, with "-audit" behind.
+    Without --epsilon a hundredth of the start's suboptimality is wanted. Without --output the
+    folder is runs/ and the name of the configuration, with "-audit" behind.
+
+    Examples
+    --------
+    proxyprox run --example > my.toml
+    proxyprox audit my.toml
+    proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
+
+    The configuration is that of proxyprox run: [model], [target], [proxy] and [method] batch_size
+    are used. Written: audit.html and audit.json.
     """
     from proxyprox import diagnostics
-    from proxyprox._util.files import atomic_write_text
     from proxyprox.cli.comparison import output_folder
     from proxyprox.report.page import audit_values, write_audit_page
+    from proxyprox.report.summary import write_json
     from proxyprox.study import problem
     from proxyprox.study.config import read_config
 
     settings, base = read_config(config), config.parent.absolute()
-    folder = output or Path("runs") / f"{config.stem}-audit"
+    folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
     size = settings.method.batch_size
     settings = problem.prepare(settings, base)
     losses = problem.load_study(settings, base).problem(size)
@@ -69,17 +59,16 @@ def audit(
     values["plan"]["toml"] = lines
     # What to run is not what was audited.
     shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
-    with output_folder(folder):
+    with output_folder(folder, command):
         file = write_audit_page(
             folder,
             found,
             planned,
             title=f"proxyprox audit: {config.name}",
-            command=command_line(context),
+            command=command,
             config={**shown, "batch_size": size},
         )
-        text = json.dumps(values, indent=1, allow_nan=False)
-        atomic_write_text(folder / "audit.json", text + "\n")
+        write_json(folder / "audit.json", values)
     if as_json:
         emit({**values, "report": str(file)})
         return

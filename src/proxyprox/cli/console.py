@@ -8,8 +8,8 @@ import inspect
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -42,8 +42,7 @@ def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, markup=False)
-    if console.width > WIDEST:
-        console.width = WIDEST
+    console.width = min(console.width, WIDEST)
     return console
 
 
@@ -116,29 +115,27 @@ class CommandError(Exception):
         self.code = code
 
 
+def _escape_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Show control characters of what was typed as escapes in errors of usage."""
+
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            # Asked for by attribute: the class of such errors is another one in newer releases.
+            if hasattr(error, "format_message"):
+                vars(error)["message"] = printable(vars(error)["message"])
+            raise
+
+    return wrapper
+
+
 class EscapingGroup(typer.core.TyperGroup):
-    """Commands whose errors of usage show control characters of what was typed as escapes."""
+    """Commands whose errors of usage act on no terminal, before the command and in it."""
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the options that stand before the command."""
-        with _escaped():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the options of the command, and run it."""
-        with _escaped():
-            return super().invoke(*args, **kwargs)
-
-
-@contextmanager
-def _escaped() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        # Asked for by attribute: the class of such errors is another one in newer releases.
-        if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
-            vars(error)["message"] = printable(vars(error)["message"])
-        raise
+    make_context = _escape_errors(typer.core.TyperGroup.make_context)
+    invoke = _escape_errors(typer.core.TyperGroup.invoke)
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
@@ -164,21 +161,17 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             except (Exception, KeyboardInterrupt) as error:
                 if os.environ.get("PROXYPROX_DEBUG") and not isinstance(error, KeyboardInterrupt):
                     raise
-                text, code = described(error)
-                _report(text, code, as_json=bool(kwargs.get("as_json")))
+                text, code = _text_and_code(error)
+                say(stderr(), text if code == INTERRUPTED else f"Error: {text}", "bold red")
+                if kwargs.get("as_json"):
+                    emit({"error": text, "exit_code": code})
                 raise typer.Exit(code) from None
 
     return wrapper
 
 
-def described(error: BaseException) -> tuple[str, int]:
-    """Return what to tell the user about an error, and the exit code.
-
-    Parameters
-    ----------
-    error : BaseException
-        What was raised.
-    """
+def _text_and_code(error: BaseException) -> tuple[str, int]:
+    """Return what to tell the user about an error, and the exit code."""
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, KeyboardInterrupt):
@@ -196,19 +189,10 @@ def described(error: BaseException) -> tuple[str, int]:
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         # The package raises these for what it was given, in words meant for a reader.
         return str(error), BAD_INPUT
-    kind = type(error).__name__
-    return (
-        f"{kind}: {str(error).rstrip('.')}. This should not happen: PROXYPROX_DEBUG=1 shows where "
-        "it comes from."
-    ), BAD_RUN
-
-
-def _report(text: str, code: int, *, as_json: bool) -> None:
-    console = stderr()
-    say(console, text if code == INTERRUPTED else f"Error: {text}", style="bold red")
-    if as_json:
-        content: dict[str, Any] = {"error": text, "exit_code": code}
-        emit(content)
+    text = (
+        f"{type(error).__name__}: {error}. This should not happen: PROXYPROX_DEBUG=1 shows where."
+    )
+    return text, BAD_RUN
 
 
 EXIT_CODES = (
@@ -217,43 +201,29 @@ EXIT_CODES = (
 )
 
 
-def prose(text: str | None) -> str:
-    """Return a docstring as paragraphs without line breaks, which the help wraps itself.
+def help_of(command: Callable[..., object]) -> dict[str, Any]:
+    """Return help and epilog of a command, both from its docstring.
 
     Parameters
     ----------
-    text : str or None
-        The docstring of a command.
+    command : callable
+        Its docstring may end with a section ``Examples``: commands, then remarks.
     """
-    paragraphs = inspect.cleandoc(text or "").split("\n\n")
-    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    about, epilog = list[str](), list[str]()
+    for paragraph in inspect.cleandoc(command.__doc__ or "").replace("[", "\\[").split("\n\n"):
+        _, heading, commands = paragraph.partition("Examples\n--------\n")
+        if heading:
+            epilog.append(f"[bold]Examples[/bold]\n{textwrap.indent(commands, '  ')}")
+        else:  # the help wraps paragraphs itself
+            (epilog or about).append(paragraph.replace("\n", " "))
+    return {"help": "\n\n".join(about), "epilog": "\n\n".join([*epilog, EXIT_CODES])}
 
 
-def examples(*parts: str) -> str:
-    """Return an epilog of example commands, remarks and the exit codes.
-
-    Parameters
-    ----------
-    *parts : str
-        Commands, one each; what follows an empty string is a remark.
-    """
-    commands = [*parts, ""][: [*parts, ""].index("")]
-    remarks = [f"\n{part}" for part in parts[len(commands) + 1 :]]
-    shown = [f"  {command}" for command in commands]
-    return "\n".join(["[bold]Examples[/bold]", *shown, *remarks, "", EXIT_CODES])
-
-
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Processes to use; default: the cores there are."),
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each method.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Folder for records, summary, figures and report."),
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
 ]
 
 
@@ -265,16 +235,11 @@ def command_line(context: typer.Context) -> str:
     context : typer.Context
         Context of the running command.
     """
-    words, values = [context.command_path], context.params
+    words = []
     for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "COMMANDLINE":
-            continue
-        value = values[str(parameter.name)]
-        if parameter.param_type_name == "argument":
-            words.append(shlex.quote(str(value)))
-        elif getattr(parameter, "is_flag", False):
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        else:
-            words += [parameter.opts[0], shlex.quote(str(value))]
-    return " ".join(words)
+        name = str(parameter.name)
+        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE":
+            is_option = parameter.param_type_name == "option"
+            words += [parameter.opts[0]] if is_option else []
+            words += [] if getattr(parameter, "is_flag", False) else [str(context.params[name])]
+    return f"{context.command_path} {shlex.join(words)}".rstrip()

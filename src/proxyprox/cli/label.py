@@ -21,23 +21,12 @@ from proxyprox.cli.console import CommandError, say
 if TYPE_CHECKING:
     from proxyprox.sklearn import LabelBudget
 
-EPILOG = console.examples(
-    "proxyprox label mail.csv --classes spam,ham --show text --budget 200",
-    "proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty",
-    "proxyprox label rows.csv --classes yes,no --ignore id --export labelled.csv",
-    "",
-    "Every answer is on disk before the next question. Type a class, the beginning of its name or "
-    "its number, b to answer the last one again, q or Enter alone to stop; the same command "
-    "resumes where it stopped, after Ctrl-C too. Rows are counted from 1. One process at a time "
-    "has the file of answers, an SQLite database, which counts rows from 0 as Python does.",
-    "",
-    "In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no "
-    "spreadsheet takes it for a formula; numbers stay as they are.",
-)
-
 # How many features of a row are shown, how many words become features, and how many columns a
 # sentence names.
 SHOWN, WORDS, NAMED = 12, 5000, 8
+
+# Names of columns that may only identify the rows.
+IDENTIFIER = re.compile(r"(.*[_ ])?(id|uuid|index|row|nr|no)", re.IGNORECASE)
 
 # What may be typed in place of a class, unless a class is called so.
 BACK, STOP = ("b", "back", "<"), ("", "q", "quit")
@@ -74,44 +63,54 @@ def label(
 
     The answers are kept beside the data unless --answers names another file. --export replaces
     what an earlier export of these answers wrote, anything else only with --overwrite.
+
+    Examples
+    --------
+    proxyprox label mail.csv --classes spam,ham --show text --budget 200
+    proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty
+    proxyprox label rows.csv --classes yes,no --ignore id --export labelled.csv
+
+    Every answer is on disk before the next question. Type a class, the beginning of its name or
+    its number, b to answer the last one again, q or Enter alone to stop; the same command resumes
+    where it stopped, after Ctrl-C too. Rows are counted from 1. One process at a time has the file
+    of answers, an SQLite database, which counts rows from 0 as Python does.
+
+    In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no
+    spreadsheet takes it for a formula; numbers stay as they are.
     """
     from proxyprox._util.digests import file_digest
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
     names = _split(classes)
-    if len(set(names)) < 2 or len(set(names)) < len(names):
+    if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     pool = read_pool(data, _split(show), _split(ignore))
-    file = answers or data.with_name(f"{data.name}.labels.sqlite")
-    if answers is None and not file.exists():
-        # Version 0.1 put its answers there.
-        old = file.with_suffix(".jsonl")
-        file = old if old.is_file() else file
+    # Version 0.1 put its answers in a file of JSON lines.
+    new, old = (data.with_name(f"{data.name}.labels.{kind}") for kind in ("sqlite", "jsonl"))
+    file = answers or (old if old.is_file() and not new.exists() else new)
     check_files(data, file, export)
-    terminal = console.stderr()
     about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
     options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         try:
             if export is not None and not overwrite:
-                check_earlier_export(export, pool.table(bought.labels, export))
-            say(terminal, pool.note)
+                check_earlier_export(export, pool.table(bought.labels))
+            say(console.stderr(), pool.note)
             if bought.spent:
-                say(terminal, f"{bought.spent} answers are in {bought.path} already.")
+                say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
             ask_and_tell(bought, pool, names)
-            if export is not None and bought.spent:
-                write_export(export, pool.table(bought.labels, export))
-            found = summary(bought, export if bought.spent else None)
+            export = export if bought.spent else None
+            if export is not None:
+                write_export(export, pool.table(bought.labels))
+            found = summary(bought, export)
         except KeyboardInterrupt:
             text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
-            text += "command resumes from there."
-            raise CommandError(text, console.INTERRUPTED) from None
+            raise CommandError(f"{text}command resumes from there.", console.INTERRUPTED) from None
     if as_json:
         console.emit(found)
     else:
-        for text in found["sentences"]:
-            say(console.stdout(), text)
+        say(console.stdout(), "\n".join(found["sentences"]))
 
 
 # -- the rows -----------------------------------------------------------------------------------
@@ -135,8 +134,8 @@ class Pool:
         order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
         return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
 
-    def table(self, labels: dict[int, Any], target: Path) -> str:
-        """Return the labelled rows as CSV or TSV, safe to open in a spreadsheet."""
+    def table(self, labels: dict[int, Any]) -> str:
+        """Return the labelled rows as CSV, safe to open in a spreadsheet."""
         from proxyprox._util.text import without_formula
 
         names = list(self.names if self.cells is None else self.cells)
@@ -145,8 +144,7 @@ class Pool:
             cells = self._features(row) if self.cells is None else self.cells.iloc[row]
             lines.append([*cells, labels[row]])
         text = io.StringIO(newline="")
-        writer = csv.writer(text, delimiter=_separator(target))
-        writer.writerows([without_formula(cell) for cell in line] for line in lines)
+        csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
         return text.getvalue()
 
     def _features(self, row: int) -> list[float]:
@@ -167,26 +165,25 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
             raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
         columns = list(read_table(path).feature_names if cells is None else cells)
         for option, names in (("--show", show), ("--ignore", ignore)):
-            absent = [name for name in names if name not in columns]
-            if absent:
+            if absent := [name for name in names if name not in columns]:
                 there = f"{path.name} has {_first(columns)}"
                 raise CommandError(f"{option} names the column {absent[0]!r}, but {there}.")
-        ids = [] if cells is None else [name for name in cells if _is_identifier(cells[name])]
+        named = [] if cells is None else filter(IDENTIFIER.fullmatch, columns)
+        ids = [name for name in named if cells[name].is_unique]
         left = [name for name in dict.fromkeys([*ignore, *ids]) if name not in show]
-        without = f" Left out: {_first(left)}." if left else ""
         features = [name for name in columns if name not in (*show, *left)]
-        if not features:
-            texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
-            X, words = _words(texts, path)
-            return Pool(X, words, cells, show, f"Features: the words of {_first(show)}.{without}")
-        X = read_table(path, features=features).X
+        X = read_table(path, features=features).X if features else None
     except DataError as error:
         # Python has arguments for the format and the features, the command line has options.
         text = str(error).replace(", or pass format=.", ".")
         here = "list the column in --show or in --ignore, too"
         raise CommandError(text.replace("leave the column out of 'features'", here)) from error
-    note = f"Features: {_first(features)}.{without}"
-    if show:
+    note = f"Features: {_first(features) or f'the words of {_first(show)}'}."
+    note += f" Left out: {_first(left)}." if left else ""
+    if not features:
+        texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
+        X, features = _words(texts, path)
+    elif show:
         note += f" The words of {_first(show)} are shown but not used; with all other columns in "
         note += "--ignore they are the features."
     return Pool(X, features, cells, show, note)
@@ -199,12 +196,6 @@ def _split(text: str) -> list[str]:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
-
-
-def _is_identifier(cells: Any) -> bool:
-    """Tell by its name and its values whether a column only identifies the rows."""
-    name = re.fullmatch(r"(.*[_ ])?(id|uuid|index|row|nr|no)", cells.name, re.IGNORECASE)
-    return name is not None and cells.is_unique
 
 
 def _words(documents: list[str], path: Path) -> tuple[Any, list[str]]:
@@ -228,13 +219,11 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
     if bought.finished is None:
         say(terminal, f"{HOW} Rows are counted from 1.")
     choices = "  ".join(f"{i} {name}" for i, name in enumerate(classes, start=1))
-    last: int | None = next(reversed(bought.labels), None)
     again: int | None = None
     while again is not None or bought.finished is None:
         row = int(bought.ask()[0]) if again is None else again
-        number = list(bought.labels).index(row) if row in bought.labels else bought.spent
-        terminal.print()
-        say(terminal, f"Row {row + 1}, label {number + 1} of {bought.budget}", style="bold")
+        number = bought.spent + (again is None)
+        say(terminal, f"\nRow {row + 1}, label {number} of {bought.budget}", style="bold")
         say(terminal, pool.text_of(row))
         found: list[Any] = []
         while len(found) != 1:
@@ -248,25 +237,24 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
                 say(terminal, f"{line.strip()!r} is none of them, or more than one. {HOW}")
         if found == [STOP]:
             return
-        if found != [BACK]:
-            bought.tell(row, found[0])
-            last, again = row, None
-        elif last is None:
-            say(terminal, "There is no last question yet.")
+        if found == [BACK]:
+            again = next(reversed(bought.labels), None)
+            if again is None:
+                say(terminal, "There is no last question yet.")
         else:
-            again = last
+            bought.tell(row, found[0])
+            again = None
 
 
 def meanings(typed: str, classes: list[str]) -> list[Any]:
     """Return the classes that may be meant, or BACK or STOP."""
-    lower = typed.lower()
-    number = int(typed) if typed.isdecimal() else 0
-    by_number = classes[number - 1 : number] if number else []
+    if typed in classes:
+        return [typed]
+    lower, numbers = typed.lower(), map(str, range(1, len(classes) + 1))
+    by_number = [name for number, name in zip(numbers, classes, strict=True) if number == typed]
     same = [name for name in classes if name.lower() == lower]
-    begun = [name for name in classes if name.lower().startswith(lower)]
     words = [word for word in (BACK, STOP) if lower in word]
-    exact = [typed] if typed in classes else by_number
-    return exact or same or words or begun
+    return by_number or same or words or [c for c in classes if c.lower().startswith(lower)]
 
 
 def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
@@ -277,12 +265,10 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
     sentences = [f"{bought.spent} {noun} ({shares}) {verb} in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
-        model = bought.fit()
-        gain = bought.expected_gain()
+        model, gain = bought.fit(), bought.expected_gain()
         found = model.mean_prediction(bought.X)
         if isinstance(found.estimate, float):
-            mean = {"class": str(model.classes_[1]), "estimate": found.estimate}
-            mean |= {"low": found.low, "high": found.high}
+            mean = {"class": str(model.classes_[1]), **found._asdict()}
             sentences.append(
                 f"Of all rows {found.estimate:.1%} are expected to be {mean['class']} "
                 f"(95 % interval {found.low:.1%} to {found.high:.1%})."
@@ -292,9 +278,10 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
             f"Another {bought.ahead} labels are expected to lower the log-loss by {gain:.2g}."
         )
     sentences.append(bought.finished or "The same command resumes from here.")
-    if bought.spent:
-        where = "For a table of the labelled rows: the same command with --export labelled.csv."
-        sentences.append(where if exported is None else f"The labelled rows are in {exported}.")
+    if exported is not None:
+        sentences.append(f"The labelled rows are in {exported}.")
+    elif bought.spent:
+        sentences.append("For a table of the labelled rows: add --export labelled.csv.")
     return {
         "answers": str(bought.path),
         "exported": None if exported is None else str(exported),
@@ -314,21 +301,21 @@ def check_files(data: Path, answers: Path, export: Path | None) -> None:
     """Refuse files that would replace each other, or that cannot be written."""
     if answers.resolve() == data.resolve():
         raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
+    if export is None:
+        return
     taken = (data, answers, answers.with_name(f"{answers.name}.sqlite"))
-    if export is not None and export.resolve() in [path.resolve() for path in taken]:
+    if export.resolve() in [path.resolve() for path in taken]:
         raise CommandError(f"--export would replace the rows or the answers: {export}.")
-    if export is not None and (export.is_dir() or not export.parent.is_dir()):
+    if export.is_dir() or not export.parent.is_dir():
         raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
 
 
 def check_earlier_export(target: Path, table: str) -> None:
     """Refuse to replace a file that an earlier export of these answers cannot have written."""
-    found = target.read_bytes().decode("utf-8", "replace") if target.is_file() else ""
-    # Answers are only added or corrected: rows of an earlier export are among those of now.
-    tables = [
-        csv.reader(io.StringIO(text), delimiter=_separator(target)) for text in (found, table)
-    ]
-    earlier, now = ({tuple(row[:-1]) for row in rows} for rows in tables)
+    text = target.read_text("utf-8", "surrogateescape") if target.is_file() else ""
+    # Answers are only added or corrected: lines of an earlier export are among those of now, but
+    # for the label at their end.
+    earlier, now = ({line.rsplit(",", 1)[0] for line in t.splitlines()} for t in (text, table))
     if not earlier <= now:
         what = f"{target}, which holds something other than rows labelled here"
         raise CommandError(f"--export would replace {what}: name another file, or add --overwrite.")
@@ -343,7 +330,3 @@ def write_export(target: Path, table: str) -> None:
     except OSError as error:
         text = f"--export cannot write {target}: {error.strerror}. All answers are kept."
         raise CommandError(text, console.BAD_RUN) from error
-
-
-def _separator(target: Path) -> str:
-    return "\t" if target.suffix.lower() == ".tsv" else ","

@@ -1,20 +1,19 @@
-"""Figures in one style: panels of curves for print, and the figures of an audit's page."""
+"""Figures in one style: panels of curves for print."""
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle, pairwise
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.extras import require
-from proxyprox._util.files import atomic_write_bytes
-from proxyprox.diagnostics import Audit, Interval
+from proxyprox._util.files import atomic_output
+from proxyprox.report.summary import QUARTILES
 
 # After Okabe and Ito, with the light colours darkened and black left out, so that each has a
 # contrast of at least 3 with white paper and with a dark page.
@@ -94,7 +93,6 @@ def draw_panels(
     metric: str = "suboptimality",
     x: str = "target_gradients",
     log_x: bool = False,
-    log_y: bool = True,
     labels: Mapping[str, str] | None = None,
 ) -> Any:
     """Draw one panel for each ``"panel"`` of the rows, one curve for each ``"method"``.
@@ -105,8 +103,9 @@ def draw_panels(
         Rows of :func:`proxyprox.report.summary.summarise`.
     metric, x : str
         What goes on the y axis (its median, q25 and q75) and on the x axis.
-    log_x, log_y : bool
-        Logarithmic axes; points at or below 0 are left out of them.
+    log_x : bool
+        Logarithmic x axis. The y axis is logarithmic if any median is positive. Points at or below
+        0 are left out of a logarithmic axis.
     labels : mapping, optional
         Words for the axes by field, in place of the usual ones.
 
@@ -123,40 +122,37 @@ def draw_panels(
     names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
     lines = math.ceil(len(panels) / _ACROSS)
     across = math.ceil(len(panels) / lines)
-    width = 3.1 * across + 0.4
-    # A character at this size is about 0.065 inch; handle and gap take 0.65 inch.
-    legend_columns = max(1, int(width / (0.65 + 0.065 * max(map(len, names)))))
-    legend_lines = math.ceil(len(looks) / legend_columns)
-    size = (width, 2.6 * lines + 0.3 + 0.2 * legend_lines)
+    # The legend has a column for each panel.
+    size = (3.1 * across + 0.4, 2.6 * lines + 0.3 + 0.2 * math.ceil(len(looks) / across))
     figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
     # Many panels are many data sets, whose losses have little in common.
     axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
+    # Without a positive number an axis cannot be logarithmic.
+    log_x = log_x and bool(spending)
+    log_y = bool(np.isfinite(_values(rows, f"{metric}_median", True)).any())
+    handles: dict[str, Any] = {}
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
-    handles: dict[str, Any] = {}
     for axis, panel in zip(axes.flat, panels, strict=False):
         here = [row for row in rows if str(row["panel"]) == panel]
-        # Without a positive number an axis cannot be logarithmic; shared axes count together.
-        together = here if lines > 1 else rows
-        logs_y = log_y and bool(np.isfinite(_values(together, f"{metric}_median", True)).any())
-        logs_x = log_x and bool(np.isfinite(_values(here, x, True)).any())
         for method in in_order(here, "method"):
             curve = [row for row in here if str(row["method"]) == method]
-            bands = (_values(curve, f"{metric}_{s}", logs_y) for s in ("median", "q25", "q75"))
-            line = looks[method].draw(axis, _values(curve, x, logs_x), *bands)
+            bands = (_values(curve, f"{metric}_{s}", log_y) for s in QUARTILES)
+            line = looks[method].draw(axis, _values(curve, x, log_x), *bands)
             handles.setdefault(method, line)
-        _finish_axis(axis, panel, field_label(x, labels), log_x=logs_x, log_y=logs_y)
+        axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+        axis.set_title(panel, fontsize=_MEDIUM)
+        axis.set_xlabel(field_label(x, labels), fontsize=_MEDIUM)
+        axis.tick_params(labelsize=_SMALL, which="both")
+        axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
-    columns = math.ceil(len(looks) / legend_lines)
-    add_legend(figure, [handles[method] for method in looks], names, columns)
+    where: dict[str, Any] = {"loc": "outside lower center", "ncols": across, "fontsize": _SMALL}
+    shape = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
+    figure.legend([handles[method] for method in looks], names, **where, **shape)
     return figure
-
-
-def add_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
-    """Put one legend below all panels."""
-    style = {"fontsize": _SMALL, "frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, **style)
 
 
 def save_figures(
@@ -191,13 +187,11 @@ def save_figures(
 def save_figure(path: Path, figure: Any) -> list[Path]:
     """Write a figure as PNG and SVG; the same rows give the same SVG, byte for byte."""
     matplotlib = require("matplotlib", extra="report", purpose=_PURPOSE)
-    paths = []
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}):
-            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
-        paths.append(path.with_name(f"{path.name}.{kind}"))
-        atomic_write_bytes(paths[-1], buffer.getvalue())
+    paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
+    for file in paths:
+        metadata = {"Date": None} if file.suffix == ".svg" else {}
+        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}), atomic_output(file) as output:
+            figure.savefig(output, format=file.suffix[1:], metadata=metadata)
     return paths
 
 
@@ -205,58 +199,3 @@ def _values(rows: Iterable[Mapping[str, Any]], field: str, log: bool) -> Any:
     """Return a column as floats, NaN where there is no value or a logarithm has no place for it."""
     values = np.array([math.nan if r.get(field) is None else float(r[field]) for r in rows])
     return np.where(np.isfinite(values) & ((values > 0) | (not log)), values, math.nan)
-
-
-def _finish_axis(axis: Any, title: str, x_label: str, *, log_x: bool, log_y: bool) -> None:
-    if log_x:
-        axis.set_xscale("log")
-        low, high = axis.get_xlim()
-        if low > 0 and high / low < 1e3:
-            # 20, 50, 100 on an axis of few decades: powers of ten alone would leave it bare.
-            ticker = require("matplotlib.ticker", extra="report", purpose=_PURPOSE)
-            axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.xaxis.set_minor_formatter(ticker.NullFormatter())
-    axis.set_yscale("log" if log_y else "linear")
-    axis.set_title(title, fontsize=_MEDIUM)
-    axis.set_xlabel(x_label, fontsize=_MEDIUM)
-    axis.tick_params(labelsize=_SMALL, which="both")
-    axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
-def audit_data(audit: Audit) -> dict[str, Any]:
-    """Return what the script of an audit's page draws from: spectra, the path and the counts."""
-    end, found = audit.points[-1], audit.prediction
-    names = ["start", *(f"point {i}" for i in range(1, len(audit.points)))]
-    secants = [f"{a} → {b}" for a, b in pairwise(names)]
-    rehearsed = (found.rehearsed_sgd, None, found.rehearsed_proxyprox, found.rehearsed_best)
-    theory = (found.sgd, found.accelerated, found.proxyprox, None)
-
-    def spectrum(values: Any) -> list[float]:
-        return sorted(map(float, np.abs(values)), reverse=True)
-
-    def limits(intervals: Iterable[Interval]) -> list[list[float | None]]:
-        return [[finite(i.low), finite(i.estimate), finite(i.high)] for i in intervals]
-
-    def at(places: list[str], parts: Any) -> dict[str, Any]:
-        return {
-            "x": places,
-            "H": limits(part.H for part in parts),
-            "δ": limits(part.delta for part in parts),
-        }
-
-    return {
-        "target": spectrum(end.target_spectrum),
-        "difference": spectrum(end.difference_spectrum),
-        "points": at(names, audit.points),
-        "secants": at(secants, audit.path),
-        "rehearsed": [one and finite(one.steps) for one in rehearsed],
-        "theory": [count and finite(count) for count in theory],
-    }
-
-
-def finite(value: float) -> float | None:
-    """Return a number as JSON has it: None where it is not finite."""
-    return float(value) if math.isfinite(value) else None

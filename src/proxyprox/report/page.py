@@ -7,21 +7,20 @@ string that comes from outside.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
-from proxyprox.diagnostics import Audit, Interval, RunPlan
-from proxyprox.report.figures import COSTS, audit_data, field_label, finite, in_order, styles
+from proxyprox.diagnostics import Audit, RunPlan
+from proxyprox.report.figures import COSTS, field_label, in_order, styles
 from proxyprox.report.records import flat, machine, versions, without_home
-from proxyprox.report.summary import last_rows
+from proxyprox.report.summary import QUARTILES, last_rows
 
 _PURPOSE = "writing the report"
 
@@ -29,19 +28,11 @@ _PURPOSE = "writing the report"
 def write_report(
     folder: str | os.PathLike[str],
     *,
-    title: str,
-    lead: Sequence[str],
-    command: str,
-    config: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
-    costs: Sequence[Mapping[str, Any]] = (),
-    notes: Sequence[str] = (),
     metric: str = "suboptimality",
     x_axes: Sequence[str] = COSTS,
-    log_x: bool = False,
     labels: Mapping[str, str] | None = None,
-    costs_heading: str = "Ledger",
-    costs_caption: str = "What each method spent on one run. Target gradients are the scarce ones.",
+    **content: Any,
 ) -> Path:
     """Write ``report.html`` into `folder`.
 
@@ -49,32 +40,22 @@ def write_report(
     ----------
     folder : path-like
         Existing folder.
-    title : str
-        Heading of the page.
-    lead : sequence of str
-        What was found, in plain words; one paragraph each.
-    command : str
-        Command line that makes the report again. The home folder in it is written ``~``.
-    config : mapping
-        Settings; nested mappings are shown with dotted names.
     rows : sequence of mappings
         Rows of :func:`proxyprox.report.summary.summarise`.
-    costs : sequence of mappings
-        What each method spent; the columns are the fields of the rows.
-    notes : sequence of str
-        Remarks to be read with the numbers.
     metric : str
         Field on the y axis, of which the rows hold ``_median``, ``_q25`` and ``_q75``; less is
         better.
     x_axes : sequence of str
         Fields offered for the x axis, the one that counts first; those without a value are
         dropped.
-    log_x : bool
-        Start with a logarithmic x axis.
     labels : mapping, optional
         Words by field, in place of the usual ones.
-    costs_heading, costs_caption : str
-        Heading and caption of the table of `costs`.
+    **content
+        What else the template shows. Needed: ``title``; ``lead``, what was found, one paragraph
+        each; ``command``, which makes the report again (the home folder in it is written ``~``);
+        ``config``, settings, nested ones with dotted names. Optional: ``notes``, remarks;
+        ``log_x``, whether to start with a logarithmic x axis; ``costs``, rows of what each method
+        spent, with ``costs_heading`` and ``costs_caption``.
 
     Returns
     -------
@@ -88,60 +69,40 @@ def write_report(
     MissingExtraError
         Without plotly or jinja2.
     """
-    if not rows:
-        raise ValueError("rows is empty: there is nothing to report.")
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
-        raise ValueError(
-            f"x_axes={list(x_axes)} names no field of the rows ({', '.join(rows[0])})."
-        )
-    ends = last_rows(rows, x=axes[0])
-    middle, low, high = (f"{metric}_{s}" for s in ("median", "q25", "q75"))
+        raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
+    ends = last_rows(rows)
+    middle, low, high = (f"{metric}_{s}" for s in QUARTILES)
     optional = ("batch_size", "eta", axes[0], middle, low, high, *axes[1:], "seeds")
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
     best = []
     for panel in in_order(ends, "panel"):
         known = [r for r in ends if str(r["panel"]) == panel and r.get(middle) is not None]
         best += [ends.index(min(known, key=lambda row: float(row[middle])))] if known else []
-    words = {
-        middle: f"median {field_label(metric, labels)}",
-        low: "lower quartile",
-        high: "upper quartile",
+    words = {middle: f"median {field_label(metric, labels)}"}
+    words |= {low: "lower quartile", high: "upper quartile", **(labels or {})}
+    data = {
+        "metric": metric,
+        "labels": {field: field_label(field, labels) for field in (metric, *axes)},
+        "styles": {method: look._asdict() for method, look in styles(rows).items()},
+        "rows": rows,
     }
     return _write(
         Path(folder) / "report.html",
-        title=title,
-        lead=lead,
-        command=command,
-        config=config,
-        notes=notes,
+        **content,
         panels=in_order(rows, "panel"),
-        data={
-            "metric": metric,
-            "labels": {field: field_label(field, labels) for field in (metric, *axes)},
-            "styles": {method: look._asdict() for method, look in styles(rows).items()},
-            "rows": rows,
-        },
-        axes={x: field_label(x, labels) for x in axes},
-        log_x=log_x,
+        data=data,
+        axes=axes,
         ends=ends,
         columns=["panel", "method", *columns],
         best=best,
-        costs=costs,
-        costs_heading=costs_heading,
-        costs_caption=costs_caption,
-        labels={**words, **(labels or {})},
+        labels=words,
     )
 
 
 def write_audit_page(
-    folder: str | os.PathLike[str],
-    audit: Audit,
-    plan: RunPlan,
-    *,
-    title: str,
-    command: str,
-    config: Mapping[str, Any],
+    folder: str | os.PathLike[str], audit: Audit, plan: RunPlan, **content: Any
 ) -> Path:
     """Write ``audit.html`` into `folder`, and return its path.
 
@@ -153,30 +114,36 @@ def write_audit_page(
         What was found.
     plan : RunPlan
         What to do about it.
-    title, command : str
-        Heading of the page, and the command line that makes it again.
-    config : mapping
-        Settings to show.
+    **content
+        ``title``, ``command`` and ``config``, as in :func:`write_report`.
 
     Raises
     ------
     MissingExtraError
         Without plotly or jinja2.
     """
-    bill = {name: value for name, value in asdict(plan.bill).items() if value is not None}
+
+    def curvatures(parts: Iterable[Any]) -> list[Any]:
+        return [{name: _limits(part, name) for name in ("H", "delta")} for part in parts]
+
+    values, end = audit_values(audit, plan), audit.points[-1]
+    data = {
+        "target": sorted(map(abs, end.target_spectrum.tolist()), reverse=True),
+        "difference": sorted(map(abs, end.difference_spectrum.tolist()), reverse=True),
+        "points": curvatures(audit.points),
+        "secants": curvatures(audit.path),
+        "rehearsed": values["rehearsed"],
+        "theory": values["theory"],
+    }
     return _write(
         Path(folder) / "audit.html",
-        title=title,
+        **content,
         lead=[audit.sentence, *audit.reasons],
-        command=command,
-        config=config,
         notes=plan.notes,
-        data=audit_data(audit),
+        data=data,
         audit=audit,
-        found=audit.prediction,
         plan=plan,
-        bill=bill,
-        ledger={name: value for name, value in audit.ledger.as_dict().items() if value},
+        values=values,
     )
 
 
@@ -184,17 +151,16 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
     """Return an audit, and the plan made of it, as JSON values."""
     found, scale = audit.prediction, audit.scale
     plain = ("sentence", "confidence", "epsilon", "epsilon_source", "B", "B_source")
-    intervals = ("delta", "H", "mu", "sigma2", "rho2")
     return {
         "verdict": audit.verdict.name,
         "leaning": audit.leaning.name,
         "doubts": list(audit.doubts),
         "reasons": list(audit.reasons),
         **{name: getattr(audit, name) for name in plain},
-        **{name: _finite_values(getattr(audit, name)._asdict()) for name in intervals},
+        **{name: _limits(audit, name) for name in ("delta", "H", "mu", "sigma2", "rho2")},
         "scale": {
             "value": scale.weights[0],
-            "delta": _finite_values(scale.delta._asdict()),
+            "delta": _limits(scale, "delta"),
             "offered": scale.helps,
         },
         "rehearsed": {
@@ -202,7 +168,10 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
             "proxyprox": finite(found.rehearsed_proxyprox.steps),
             "offered": finite(found.rehearsed_best.steps),
         },
-        "theory": {n: getattr(found, n) for n in ("regime", "sgd", "accelerated", "proxyprox")},
+        "theory": {
+            "regime": found.regime,
+            **{name: finite(getattr(found, name)) for name in ("sgd", "accelerated", "proxyprox")},
+        },
         "cost_ratio": finite(audit.cost.ratio),
         "ledger": audit.ledger.as_dict(),
         "plan": {
@@ -215,75 +184,52 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _finite_values(found: Mapping[str, Any]) -> dict[str, float | None]:
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _finite_values(found: Mapping[str, float]) -> dict[str, float | None]:
     return {name: finite(value) for name, value in found.items()}
+
+
+def _limits(found: Any, name: str) -> dict[str, float | None]:
+    """Return an interval that is an attribute, as JSON values."""
+    return _finite_values(getattr(found, name)._asdict())
 
 
 def _write(path: Path, **content: Any) -> Path:
     plotly = require("plotly.offline", extra="report", purpose=_PURPOSE)
-    page = _environment().get_template(path.name)
-    facts = {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
-    atomic_write_text(path, page.render(**content, **facts) + "\n")
-    return path
-
-
-@cache
-def _environment() -> Any:
     jinja2 = require("jinja2", extra="report", purpose=_PURPOSE)
-    markup = require("markupsafe", extra="report", purpose=_PURPOSE).Markup
-    folder = files("proxyprox.report") / "templates"
-
-    def shown(value: Any) -> Any:
-        """Write characters that act on a reader's screen as escapes; jinja2 escapes the rest."""
-        return printable(value) if type(value) is str else value
-
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        loader=jinja2.PackageLoader("proxyprox.report"),
         autoescape=True,
-        finalize=shown,
+        # Characters that act on a reader's screen are escapes too; jinja2's own markup is safe.
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
-    more: dict[str, Any] = {
-        "asset": lambda name: markup((folder / name).read_text(encoding="utf-8")),
-        "cells": _cells,
-        "settings": _settings,
-        "without_home": without_home,
-    }
-    environment.globals.update(more)
-    environment.filters["finite"] = finite
-    environment.filters["limits"] = _limits
-    return environment
-
-
-def _limits(found: Interval) -> dict[str, float | None]:
-    names = ("estimate", "low", "high")
-    values = [finite(getattr(found, name)) for name in names]
-    return dict(zip(("estimate", "lower limit", "upper limit"), values, strict=True))
+    content |= {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
+    content |= {"cells": _cells, "limits": _limits, "settings": _settings, "short": without_home}
+    atomic_write_text(path, environment.get_template(path.name).render(content) + "\n")
+    return path
 
 
 def _cells(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str] = (),
-    labels: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return headings and cells of a table; a column of numbers has keys to sort by."""
-    columns = columns or list(dict.fromkeys(field for row in rows for field in row))
-    heads, lines = [], [list[tuple[str, str | None]]() for _ in rows]
-    for column in columns:
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], labels: Mapping[str, str]
+) -> list[tuple[str, bool, list[tuple[str, Any]]]]:
+    """Return the columns of a table: heading, whether of numbers, and its texts and values."""
+    found = []
+    for column in columns or dict.fromkeys(field for row in rows for field in row):
         values = [row.get(column) for row in rows]
-        numeric = all(
-            v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values
-        )
+        numeric = all(v is None or type(v) is int or isinstance(v, float) for v in values)
         # One value that needs an exponent gives one to its whole column, so that they compare.
-        scientific = numeric and any(_needs_exponent(value) for value in values)
-        heads.append((field_label(column, labels), numeric))
-        for line, value in zip(lines, values, strict=True):
-            key = None if not numeric else "" if value is None else repr(float(value))
-            line.append((number(value, scientific=scientific), key))
-    return {"heads": heads, "lines": lines}
+        scientific = numeric and any(map(_needs_exponent, values))
+        cells = [(number(value, scientific=scientific), value) for value in values]
+        found.append((field_label(column, labels), numeric, cells))
+    return found
 
 
 def _settings(mapping: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -11,8 +11,8 @@ import platform
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,44 +70,33 @@ class Records:
             )
         self._database = sqlite3.connect(path)
         try:
-            with self._database as database:
-                database.execute("CREATE TABLE IF NOT EXISTS settings (value TEXT)")
-                database.execute(
-                    "CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, points TEXT)"
-                )
+            for table in ("settings (value TEXT)", "runs (run TEXT PRIMARY KEY, points TEXT)"):
+                self._database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
             self._check_settings(json.loads(json.dumps(settings)))
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, RecordsError) as error:
             self._database.close()
+            if isinstance(error, RecordsError):
+                raise
             raise RecordsError(f"{path} cannot be used ({error}): remove it.") from error
-        except RecordsError:
-            self._database.close()
-            raise
 
     def __enter__(self) -> Records:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._database.close()
 
     def __contains__(self, run: Mapping[str, Any]) -> bool:
         return self._row("SELECT 1 FROM runs WHERE run = ?", _name(run)) is not None
 
     def __len__(self) -> int:
-        found: int = self._row("SELECT count(*) FROM runs")[0]
-        return found
+        return int(self._row("SELECT count(*) FROM runs")[0])
 
     def points(self, run: Mapping[str, Any]) -> list[Point]:
         """Return the points of a finished run, each with the fields that name the run."""
         found = self._row("SELECT points FROM runs WHERE run = ?", _name(run))
         if found is None:
             raise KeyError(f"the run {dict(run)} is not finished")
-        points: list[Point] = json.loads(found[0])
-        return points
+        return json.loads(found[0])  # type: ignore[no-any-return]
 
     def add(self, run: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) -> None:
         """Add a finished run; one that is already there stays as it is.
@@ -144,17 +133,15 @@ class Records:
                 database.execute("DELETE FROM settings")
                 database.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings),))
             return
-        there = dict(flat(json.loads(self._row("SELECT value FROM settings")[0])))
-        now = dict(flat(settings))
-        differing = ", ".join(
-            f"{name} (there {there.get(name)!r}, now {now.get(name)!r})"
-            for name in sorted(there.keys() | now.keys())
-            if there.get(name) != now.get(name)
-        )
-        if differing:
+        stored = json.loads(self._row("SELECT value FROM settings")[0])
+        there, now = dict(flat(stored)), dict(flat(settings))
+        names = sorted(name for name in there | now if there.get(name) != now.get(name))
+        if names:
+            parts = (f"{name} (there {there.get(name)!r}, now {now.get(name)!r})" for name in names)
             raise RecordsError(
-                f"{self.folder} holds records of other settings; they differ in {differing}. "
-                "Choose another folder (--output), or repeat the command that made them."
+                f"{self.folder} holds records of other settings; they differ in "
+                f"{', '.join(parts)}. Choose another folder (--output), or repeat the command that "
+                "made them."
             )
 
 
@@ -198,10 +185,8 @@ def versions() -> dict[str, str]:
     """
     found = {"Python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -213,10 +198,9 @@ def machine() -> dict[str, str]:
     >>> list(machine())
     ['processor', 'cores', 'system']
     """
-    try:
+    text = ""
+    with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE | re.IGNORECASE)
     return {
         "processor": named[1] if named else platform.processor() or "unknown",
@@ -227,9 +211,8 @@ def machine() -> dict[str, str]:
 
 def cores() -> int:
     """Return the number of cores this process may use: in a container fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return len(allowed) or os.cpu_count() or 1
 
 
 def without_home(text: str) -> str:
@@ -240,7 +223,4 @@ def without_home(text: str) -> str:
     >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
     'proxyprox demo --out ~/runs'
     """
-    home = str(Path.home())
-    if len(home) <= 1:
-        return text
-    return re.sub(rf"(^|\s){re.escape(home)}(?=[/\\]|\s|$)", r"\1~", text)
+    return re.sub(rf"(^|\s){re.escape(str(Path.home()))}(?=[/\\]|\s|$)", r"\1~", text)

@@ -32,6 +32,9 @@ LEDGER_FIELDS = (
 ON_STEP_SIZE = "step_size_gradients"
 """Of the target gradients, those that ``eta="auto"`` spent on the step size alone."""
 
+QUARTILES = ("median", "q25", "q75")
+"""Endings of the fields that a summary has of its metric."""
+
 _DIVERGED = 1e300
 
 
@@ -100,9 +103,8 @@ def summarise(
         for at, points in sorted(by_x.items()):
             found = [_DIVERGED if p[metric] is None else float(p[metric]) for p in points]
             row = {**fixed, x: at}
-            for suffix, level in (("median", 0.5), ("q25", 0.25), ("q75", 0.75)):
-                value = float(np.quantile(found, level))
-                row[f"{metric}_{suffix}"] = value if value < 1e-6 * _DIVERGED else None
+            for suffix, value in zip(QUARTILES, np.quantile(found, (0.5, 0.25, 0.75)), strict=True):
+                row[f"{metric}_{suffix}"] = float(value) if value < 1e-6 * _DIVERGED else None
             for cost in costs:
                 known = [p[cost] for p in points if p.get(cost) is not None]
                 row[cost] = median(known) if known else None
@@ -110,26 +112,9 @@ def summarise(
     return rows
 
 
-def last_rows(rows: Iterable[Mapping[str, Any]], *, x: str = "target_gradients") -> list[Row]:
+def last_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Return the last row of each panel and method."""
-    last: dict[tuple[Any, Any], Row] = {}
-    for row in rows:
-        curve = (row["panel"], row["method"])
-        if curve not in last or row[x] >= last[curve][x]:
-            last[curve] = dict(row)
-    return list(last.values())
-
-
-def first_reaching(
-    rows: Iterable[Mapping[str, Any]], level: float, *, metric: str = "suboptimality"
-) -> dict[tuple[str, str], Row | None]:
-    """Return, by panel and method, the first row whose median is at most `level`, or None."""
-    reached: dict[tuple[str, str], Row | None] = {}
-    for row in sorted(rows, key=lambda row: float(row["target_gradients"])):
-        curve, value = (row["panel"], row["method"]), row[f"{metric}_median"]
-        if reached.setdefault(curve, None) is None and value is not None and value <= level:
-            reached[curve] = dict(row)
-    return reached
+    return list({(row["panel"], row["method"]): dict(row) for row in rows}.values())
 
 
 def method_costs(
@@ -145,28 +130,51 @@ def method_costs(
         ends.setdefault((point["panel"], point["method"]), {})[point["seed"]] = point
     rows = []
     for (panel, method), seeds in ends.items():
-        fields = ("target_gradients", *LEDGER_FIELDS)
-        spent = {name: median(p[name] for p in seeds.values()) for name in fields}
-        measured: list[Any] = [p.get(ON_STEP_SIZE) for p in seeds.values()]
-        rows.append(
-            {
-                "panel": panel,
-                "method": method,
-                **spent,
-                "tuning_gradients": tuning.get((panel, method), 0),
-                ON_STEP_SIZE: None if None in measured else median(measured),
-            }
-        )
+        row: Row = {"panel": panel, "method": method}
+        for name in ("target_gradients", *LEDGER_FIELDS):
+            row[name] = median(point[name] for point in seeds.values())
+        measured: list[Any] = [point.get(ON_STEP_SIZE) for point in seeds.values()]
+        row["tuning_gradients"] = tuning.get((panel, method), 0)
+        row[ON_STEP_SIZE] = None if None in measured else median(measured)
+        rows.append(row)
     return rows
 
 
-def write_summary(
-    path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], **extra: Any
-) -> None:
-    """Write ``summary.json``: ``{"rows": […]}`` and whatever else is passed by name."""
-    content = {**extra, "rows": [dict(row) for row in rows]}
+def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write JSON values, laid out for a reader."""
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(path, text + "\n")
+
+
+def panels(
+    rows: Sequence[Mapping[str, Any]], step_sizes: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Return, panel by panel, where each method ended and what it took to match the baseline.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of a summary.
+    step_sizes : sequence of mappings
+        More fields by panel and method.
+    """
+    sizes = {(row["panel"], row["method"]): row for row in step_sizes}
+    ends, found = last_rows(rows), []
+    for panel in dict.fromkeys(end["panel"] for end in ends):
+        methods = [dict(end) for end in ends if end["panel"] == panel]
+        base: Row = next((end for end in methods if end["method"] in BASELINES), {})
+        level = base.get("suboptimality_median")
+        for end in methods:
+            curve = (row for row in rows if (row["panel"], row["method"]) == (panel, end["method"]))
+            lows = ((row, row["suboptimality_median"]) for row in curve if level is not None)
+            hit = next((row for row, low in lows if low is not None and low <= level), {})
+            end |= sizes.get((panel, end["method"]), {})
+            del end["panel"]
+            for kind in ("target_gradients", "proxy_gradients"):
+                end[f"{kind}_to_level"] = hit.get(kind)
+        baseline = base.get("method")
+        found.append({"panel": panel, "baseline": baseline, "level": level, "methods": methods})
+    return found
 
 
 def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> list[str]:
@@ -180,37 +188,35 @@ def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> 
         The method to speak of; by default the best ProxyProx of the panel.
     """
     texts = []
-    ends = last_rows(rows)
-    for panel in dict.fromkeys(row["panel"] for row in ends):
-        here = {row["method"]: row["suboptimality_median"] for row in ends if row["panel"] == panel}
-        ours = {
-            name: value
-            for name, value in here.items()
-            if value is not None and (name == main if main else name.startswith("ProxyProx"))
-        }
+    for panel in panels(rows):
+        name, base, level = panel["panel"], panel["baseline"], panel["level"]
+        ends = {end["method"]: end for end in panel["methods"]}
+        lows = {method: end["suboptimality_median"] for method, end in ends.items()}
+        ours = [
+            (low, method)
+            for method, low in lows.items()
+            if low is not None and (method == main if main else method.startswith("ProxyProx"))
+        ]
         if not ours:
             continue
-        best = min(ours, key=lambda name: ours[name])
-        budget = max(row["target_gradients"] for row in ends if row["panel"] == panel)
-        text = f"{panel[:1].upper()}{panel[1:]}: after {budget:,} target gradients, “{best}” is "
-        text += height(ours[best])
-        base = next((name for name in BASELINES if name in here and name != best), None)
-        level = None if base is None else here[base]
-        if base is not None:
+        low, best = min(ours, key=lambda pair: pair[0])
+        budget = max(end["target_gradients"] for end in ends.values())
+        text = f"{name[:1].upper()}{name[1:]}: after {budget:,} target gradients, “{best}” is "
+        text += height(low)
+        if base not in (None, best):
             text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
-            ratio = 0 if level is None or ours[best] <= 0 else level / ours[best]
-            text += f", {ratio:,.2g} times as far" if 1 <= ratio < 10 else ""
-            text += f", {ratio:,.0f} times as far" if ratio >= 10 else ""
+            ratio = 0 if level is None or low <= 0 else level / low
+            shown = f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
+            text += f", {shown} times as far" if ratio >= 1 else ""
         text += "."
-        reached = {} if level is None else first_reaching(rows, level)
-        if (hit := reached.get((panel, best))) is not None:
+        if (hit := ends[best]["target_gradients_to_level"]) is not None and base != best:
             text += (
-                f" It got as low as {base}'s end with {hit['target_gradients']:,} target "
-                f"gradients and {hit['proxy_gradients']:,.0f} proxy gradients."
+                f" It got as low as {base}'s end with {hit:,} target gradients and "
+                f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients."
             )
-        if (fitted := here.get(ERM)) is not None:
+        if (fitted := lows.get(ERM)) is not None:
             text += f" Fitting the rows seen by then, without any proxy, gives {fitted:.2g}."
-        if others := sorted(value for name, value in ours.items() if name != best):
+        if others := sorted(value for value, method in ours if method != best):
             span = " to ".join(f"{value:.2g}" for value in dict.fromkeys((others[0], others[-1])))
             text += f" The ProxyProx named is the best of {len(ours)}; the rest end at {span}."
         texts.append(text)

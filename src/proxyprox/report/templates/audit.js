@@ -38,28 +38,29 @@
     };
   }
 
-  function limits(name, place, field, color, symbol) {
-    const found = place[field];
+  function limits(name, x, found, color, symbol) {
     return {
-      ...dots(name, place.x, found.map((f) => f[1]), color, symbol, 10),
+      ...dots(name, x, found.map((f) => f.estimate), color, symbol, 10),
       error_y: {
         type: "data", symmetric: false,
-        array: found.map(([, estimate, high]) => (high === null ? 0 : high - estimate)),
-        arrayminus: found.map(([low, estimate]) => (low === null ? 0 : estimate - low)),
+        array: found.map(({ estimate, high }) => (high === null ? 0 : high - estimate)),
+        arrayminus: found.map(({ estimate, low }) => (low === null ? 0 : estimate - low)),
       },
     };
   }
 
   function path() {
     const { points, secants } = data;
-    const order = points.x.flatMap((name, i) => [name, ...secants.x.slice(i, i + 1)]);
+    const names = points.map((_, i) => (i ? `point ${i}` : "start"));
+    const between = secants.map((_, i) => `${names[i]} → ${names[i + 1]}`);
+    const order = names.flatMap((name, i) => [name, ...between.slice(i, i + 1)]);
     const traces = [
-      limits("H at points", points, "H", grey, "circle"),
-      limits("δ at points", points, "δ", blue, "square"),
+      limits("H at points", names, points.map((p) => p.H), grey, "circle"),
+      limits("δ at points", names, points.map((p) => p.delta), blue, "square"),
     ];
-    if (secants.x.length) {
-      traces.push(limits("H by secant", secants, "H", green, "diamond"));
-      traces.push(limits("δ by secant", secants, "δ", orange, "triangle-up"));
+    if (secants.length) {
+      traces.push(limits("H by secant", between, secants.map((s) => s.H), green, "diamond"));
+      traces.push(limits("δ by secant", between, secants.map((s) => s.delta), orange, "triangle-up"));
     }
     return {
       traces, xaxis: { type: "category", categoryorder: "array", categoryarray: order },
@@ -69,6 +70,9 @@
 
   function counts() {
     const names = ["SGD", "accelerated SGD", "ProxyProx", "ProxyProx, offered"];
+    const [tuned, order] = [data.rehearsed, data.theory].map((found) => (
+      [found.sgd, found.accelerated, found.proxyprox, found.offered].map((v) => v ?? null)
+    ));
     const shown = (v) => (v === null ? "" : v >= 10 ? Math.round(v).toLocaleString("en") : v.toPrecision(2));
     // Points, not bars: a bar on a logarithmic axis has no foot to stand on.
     const trace = (name, values, color, symbol, side) => {
@@ -80,11 +84,11 @@
     };
     return {
       traces: [
-        trace("tuned, on the quadratic model", data.rehearsed, blue, "square", "left"),
-        trace("theory, constants left out", data.theory, grey, "circle", "right"),
+        trace("tuned, on the quadratic model", tuned, blue, "square", "left"),
+        trace("theory, constants left out", order, grey, "circle", "right"),
       ],
       xaxis: { type: "category", range: [-0.6, names.length - 0.4] },
-      yaxis: decades("target gradients", [...data.rehearsed, ...data.theory]),
+      yaxis: decades("target gradients", [...tuned, ...order]),
     };
   }
 
