@@ -15,8 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, all_finite, copied, norm, same_point
-from proxyprox._util.isolation import copied_tree, is_ours, isolated
+from proxyprox._util.arrays import (
+    Vector,
+    all_finite,
+    copied,
+    copied_tree,
+    is_ours,
+    isolated,
+    norm,
+    same_point,
+)
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, norm
-from proxyprox._util.isolation import isolated
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolated, norm
 from proxyprox.problems.protocols import Penalty
 from proxyprox.stopping import Progress
 

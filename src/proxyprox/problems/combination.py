@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copied_tree, dot, isolated
 from proxyprox._util.digests import combined
-from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import has, listed, message, nonnegative, positive, require
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.corrections import Paired

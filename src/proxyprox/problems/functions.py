@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector
-from proxyprox._util.isolation import with_copies
+from proxyprox._util.arrays import Matrix, Vector, with_copies
 from proxyprox._util.validation import (
     flag,
     message,
