@@ -175,7 +175,7 @@ class Run:
         self.ledger = Ledger()
         self.trace = Trace()
         self.faults = Faults()
-        self._path: GradientPath | None = GradientPath()
+        self._path = GradientPath()
         self._why_inner, self._why_stop = parts.why_inner, parts.why_stop
         proxy = problem.proxy if method.uses_proxy else Zero()
         # The zero proxy is free: what is asked of it is not entered in the run's books.
@@ -327,10 +327,9 @@ class Run:
         k = state.k - 1
         record = recorded(k, eta, self._solved, self.ledger)
         path = copy.copy(self._path)
-        if path is not None:
-            exact = query.batch is None or query.exact
-            gradient = answers.gradients[0]
-            path.add(query.points[0], gradient, isolated(self.problem.penalty), exact=exact)
+        exact = query.batch is None or query.exact
+        penalty = isolated(self.problem.penalty)
+        path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
         if self._proxy.fault is not None and (self._unsolved or not held):
@@ -363,7 +362,7 @@ class Run:
             detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         moved = self.trace["displacement"]
-        doubt = None if self._path is None else self._path.finding(self.w, self._state.w, moved)
+        doubt = self._path.finding(self.w, self._state.w, moved)
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -378,10 +377,8 @@ class Run:
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=doubt,
-            fell=self._path is not None and self._path.fell(),
-            first_gradient=self._path.first[0].norm
-            if self._path and self._path.first
-            else math.nan,
+            fell=self._path.fell(),
+            first_gradient=float(self._path.first[0, 0]) if self.steps else math.nan,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -442,7 +439,7 @@ class Run:
             "known": [list(pair) for pair in known],
             "memory": self._memory,
             "average": self._average,
-            "path": None if self._path is None else self._path.as_tree(),
+            "path": vars(self._path),
         }
         return {
             "kind": "Run",
@@ -611,7 +608,8 @@ class Run:
         faults = tree["faults"]
         checkpoint.conform("faults", faults, Faults())
         faults.require_valid(state.k)
-        path = GradientPath.from_tree(arrays["path"], like, state.k)
+        path = GradientPath(**arrays["path"])
+        path.require_valid(like, state.k)
 
         def commit() -> None:
             self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
