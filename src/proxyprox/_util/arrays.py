@@ -46,8 +46,6 @@ def norm(x: Vector) -> float:
     least = LEAST_SQUARE_64 if squared < LEAST_SQUARE and x.dtype.itemsize == 8 else LEAST_SQUARE
     if least <= squared < math.inf:
         return math.sqrt(squared)
-    if squared == 0 and not bool(x.any()):
-        return 0.0
     u, e = _scaled(x)
     return math.sqrt(squared) if e is None else _times_power(math.sqrt(float(u @ u)), e)
 
@@ -98,10 +96,8 @@ def _scaled(x: Vector) -> tuple[Vector, int | None]:
 
 
 def _times_power(number: float, e: int) -> float:
-    try:
-        return math.ldexp(number, e)
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.ldexp(number, e))
 
 
 def zeros_like(x: Vector) -> Vector:

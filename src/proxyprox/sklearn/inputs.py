@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import (
-    INSTEAD,
+    AS_NUMBERS,
     Words,
     flag,
     message,
@@ -170,7 +170,7 @@ def _label_vector(y: Any) -> Array | None:
         return None
     if values.dtype.kind == "c":
         # The first words are scikit-learn's, which its own checks of estimators look for.
-        raise ValueError(f"Complex data not supported: y must be real. {INSTEAD['c']}")
+        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
     return values if values.dtype.kind == "O" else label_array(values)
 
 
