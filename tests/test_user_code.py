@@ -384,40 +384,32 @@ class State:
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(pp.Method):
     """A user's method that changes its state in place, and asks the proxy on the way."""
 
+    eta: float = 0.5
     in_place: bool = False
-    uses_proxy: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
-    two_points: ClassVar[bool] = False
-    default_inner: ClassVar[None] = None
 
     def init(self, w0: Any, problem: Any = None) -> State:
         return State(w0)
 
-    def ask(self, state: State) -> tuple[Any, ...]:
-        return (state.w,)
-
-    def tell(self, state: State, gradients: Any, proxy: Any, solve: Any) -> State:
+    def tell(self, state: State, answers: Any, step: Any) -> State:
+        gradients, proxy = list(answers.gradients), step.proxy
         before = proxy.gradient(state.w)
         if not self.in_place:
-            w = solve(linear=gradients[0] - before, centre=state.w, eta=0.5)
+            w = step.solve(linear=gradients[0] - before, centre=state.w)
             w = w - 0.01 * proxy.gradient(w)
             return State(w, state.k + 1)
         gradients[0] -= before
-        state.w[:] = solve(linear=gradients[0], centre=state.w, eta=0.5)
+        state.w[:] = step.solve(linear=gradients[0], centre=state.w)
         state.w -= 0.01 * proxy.gradient(state.w)
         state.k += 1
         return state
 
-    def step_size(self, k: int) -> float:
-        return 0.5
-
 
 def test_a_method_of_the_user():
     found = [
-        pp.minimize(problem(), np.zeros(3), method=Descent(in_place), steps=12, rng=0)
+        pp.minimize(problem(), np.zeros(3), method=Descent(in_place=in_place), steps=12, rng=0)
         for in_place in (False, True)
     ]
     assert outcome(found[0]) == outcome(found[1])

@@ -673,26 +673,23 @@ SETTINGS = ("batch_size", "repeatable", "l2", "noise")
 
 
 def identity(
-    problem: Any, w0: Any, seed: int | None, value: Callable[[], Any], gradient: Any | None
+    problem: Any, w0: Any, seed: int | None, value: Callable[[], Any], gradient: Any
 ) -> Tree:
     """Return, as JSON data, what a run is about; costly, as data may be large.
 
     ``value`` returns the loss at w0 and ``gradient`` is the proxy's (None where none is used):
     both are asked of losses without a fingerprint, which cannot be told apart otherwise.
     """
-    parts = {"objective": problem.objective, "proxy": problem.proxy}
-    marks = {name: fingerprint(loss) for name, loss in parts.items()}
-    return {
-        "rng": seed,
-        "penalty": describe(problem.penalty),
-        **marks,
-        "settings": {
-            name: {key: describe(getattr(loss, key)) for key in SETTINGS if hasattr(loss, key)}
-            for name, loss in parts.items()
-        },
-        "value": value() if marks["objective"] is None else None,
-        "slope": _slope(gradient, w0) if marks["proxy"] is None and gradient is not None else None,
-    }
+    about: Tree = {"rng": seed, "penalty": describe(problem.penalty), "settings": {}}
+    for name in ("objective", "proxy"):
+        loss = getattr(problem, name)
+        about[name] = fingerprint(loss)
+        known = {key: describe(getattr(loss, key)) for key in SETTINGS if hasattr(loss, key)}
+        about["settings"][name] = known
+    asked = about["proxy"] is None and gradient is not None
+    about["value"] = value() if about["objective"] is None else None
+    about["slope"] = _slope(gradient, w0) if asked else None
+    return about
 
 
 def _slope(gradient: Callable[[Any], Any], w0: Any) -> list[float] | None:
@@ -711,31 +708,31 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
 
     Values and gradients are taken at the start: without ``same_start`` they say nothing.
     """
-    # Sums of the same data may be taken in another order on another machine.
-    slack = {"rng": 0.0, "objective": 0.0, "proxy": 0.0, "value": 1e-9}
-    slack["slope"] = 1e-9 if "64" in dtype else 1e-3
-    differ = {name for name in slack if _differ(saved[name], now[name], slack[name])}
     found = differences("penalty", saved["penalty"], now["penalty"])
     for name in ("objective", "proxy"):
-        before, after = saved["settings"][name], now["settings"][name]
+        before, after = (tree["settings"][name] for tree in (saved, now))
         named = []
-        for key in after.keys() & before.keys():
+        for key in before.keys() & after.keys():
             named += differences(f"{name}.{key}", before[key], after[key])
-        if not named and name in differ:
+        if not named and _differ(saved[name], now[name]):
             named = [f"the {name}'s data is not that of the saved run"]
         found += named
-    if same_start and "slope" in differ:
+    # Sums of the same data may be taken in another order on another machine.
+    slack = 1e-9 if "64" in dtype else 1e-3
+    if same_start and _differ(saved["slope"], now["slope"], slack):
         found.append("the proxy's gradient at w0 is not that of the saved run")
-    if same_start and "value" in differ:
+    if same_start and _differ(saved["value"], now["value"], 1e-9):
         found.append(f"the loss at w0 was {saved['value']!r}, now {now['value']!r}")
-    if "rng" in differ:
+    if _differ(saved["rng"], now["rng"]):
         found.append(f"rng was {saved['rng']!r}, now {now['rng']!r}")
     return found
 
 
-def _differ(was: Any, now: Any, slack: float) -> bool:
+def _differ(was: Any, now: Any, slack: float = 0.0) -> bool:
     """Tell whether two known things differ; numbers by more than a share of the first ones."""
-    if was is None or now is None or not slack:
-        return was is not None and now is not None and bool(was != now)
+    if was is None or now is None or was == now:
+        return False
+    if not slack:
+        return True
     was, now = np.atleast_1d(was), np.atleast_1d(now)
     return bool((np.abs(was - now) > slack * max(abs(was[0]), abs(now[0]))).any())

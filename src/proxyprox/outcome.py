@@ -129,9 +129,10 @@ class GradientPath:
         else:
             before, way = Answers(*self.last[-1]), point - self.start
             distance = norm(way)
-            slope = _product(gradient, way, distance)
-            start_slope = _product(self.start_gradient, way, distance)
-            change = _product(self.gradient + gradient, point - self.point) / 2
+            if distance > 0:
+                slope = dot(gradient, way / distance)
+                start_slope = dot(self.start_gradient, way / distance)
+            change = dot(self.gradient + gradient, point - self.point) / 2
             along, varied = before.along + change, before.varied + abs(change)
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(self.start))
@@ -144,6 +145,7 @@ class GradientPath:
         self.first = np.vstack([self.first, row])[:FIRST]
         self.last = np.vstack([self.last, row])[-LAST:]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def finding(self, answer: Vector, last: Vector, moved: Array) -> Finding | None:
         """Return what the gradients say against an answer, the last iterate or an average of them.
 
@@ -151,10 +153,9 @@ class GradientPath:
         """
         if self.start is None or len(self.last) < 2 or not self._last(1).distance[0] > 0:
             return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            way, average = answer - self.start, bool((answer != last).any())
-            distance, here = norm(way), norm(self.start)
-            pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
+        way, average = answer - self.start, bool((answer != last).any())
+        distance, here = norm(way), norm(self.start)
+        pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
         late = self._last(max(4, len(moved) // 4), moved_only=True)
         newest = self._last(1) if self.exact else late
         size, now = self.first_size(), np.median(newest.norm)
@@ -192,6 +193,7 @@ class GradientPath:
             return Finding(Status.GREW, f"{seen}, and points further away still.")
         return None
 
+    @np.errstate(over="ignore", invalid="ignore")
     def fell(self) -> bool:
         """Tell whether the last answers show, clearly, that the loss fell."""
         few = self._last(4)
@@ -314,10 +316,10 @@ def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float
     """Return the losses at both ends, and what is wrong with the function that gives them."""
     faults: list[str] = []
     first, last = reported_value(problem, w0, faults), reported_value(problem, w, faults)
+    if first is not None and math.isnan(first):
+        faults.append("it is NaN at the start")
     if faults:
         return None, f"The objective's value could not be used ({faults[0]}): check it."
-    if first is not None and math.isnan(first):
-        return None, "The objective's value is NaN at the start: check it, or start elsewhere."
     return (None if first is None or last is None else (first, last)), ""
 
 
@@ -379,14 +381,3 @@ def _mostly_failed(trace: Trace, rounding: float) -> bool:
     failed = np.array([row.held is False for row in trace], dtype=bool)
     failed &= moved > STILL * moved.max(initial=0.0)
     return bool((failed & ~(trace["residual"] <= rounding)).sum() > len(trace) / 2)
-
-
-def _product(x: Vector, y: Vector, over: float = 1.0) -> float:
-    """Return ⟨x, y⟩/over, which may be finite where the product itself is not."""
-    if over == 0:
-        return 0.0
-    product = dot(x, y) / over
-    if math.isfinite(product):
-        return product
-    sizes = norm(x), norm(y)
-    return dot(x / sizes[0], y / sizes[1]) * (sizes[1] / over) * sizes[0]

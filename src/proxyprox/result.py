@@ -204,9 +204,6 @@ class Status(Enum):
         return self in (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
 
 
-PROXY_WORK = "gradient", "sampled gradient", "value", "Hessian product", "Hessian", "exact solve"
-
-
 @dataclass(frozen=True)
 class Result:
     """The answer of a run.
@@ -267,10 +264,15 @@ class Result:
 
     def __str__(self) -> str:
         paid = self.ledger
-        proxy = [paid.proxy_gradients, paid.proxy_sampled_gradients, paid.proxy_values]
-        proxy += [paid.proxy_hvps, paid.proxy_hessians, paid.proxy_solves]
-        counts = zip(PROXY_WORK, proxy, strict=True)
-        used = ", ".join(counted(count, name) for name, count in counts if count)
+        counts = {
+            "gradient": paid.proxy_gradients,
+            "sampled gradient": paid.proxy_sampled_gradients,
+            "value": paid.proxy_values,
+            "Hessian product": paid.proxy_hvps,
+            "Hessian": paid.proxy_hessians,
+            "closed-form solve": paid.proxy_solves,
+        }
+        used = ", ".join(counted(count, name) for name, count in counts.items() if count)
         rule = self._inner_rule() if self.stop and len(self.trace) else ""
         lines = [self.message]
         if self.values is not None:

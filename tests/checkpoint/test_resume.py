@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -160,26 +160,18 @@ class HeavyBallState:
 
 
 @dataclass(frozen=True)
-class HeavyBall:
+class HeavyBall(pp.Method):
     """A method of the user's own, with numbers, tables and lists in its state."""
 
     eta: float = 0.1
     beta: float = 0.5
 
-    uses_proxy: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
-    two_points: ClassVar[bool] = False
-    default_inner: ClassVar[None] = None
-
     def init(self, w0, problem=None):
         return HeavyBallState(w0, tail=Tail(), notes={})
 
-    def ask(self, state):
-        return (state.w,)
-
-    def tell(self, state, gradients, proxy, solve):
-        slope = gradients[0] - proxy.gradient(state.w)
-        w = solve(linear=slope, centre=state.w + self.beta * state.velocity, eta=self.eta)
+    def tell(self, state, answers, step):
+        slope = answers.gradients[0] - step.proxy.gradient(state.w)
+        w = step.solve(linear=slope, centre=state.w + self.beta * state.velocity)
         return HeavyBallState(
             w,
             state.k + 1,
@@ -189,9 +181,6 @@ class HeavyBall:
             tail=Tail([*state.tail.points, w], -float("inf")),
             notes={1: "one", (2, "b"): [Corner(-0.0, ("x",)), 2**200, 1 + 2j, b"raw"], "$x": None},
         )
-
-    def step_size(self, k):
-        return self.eta
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -238,8 +227,8 @@ def test_classes_of_a_function_are_found_where_they_are_known(tmp_path):
         def init(self, w0, problem=None):
             return LocalState(w0, tail=Tail(), notes={})
 
-        def tell(self, state, gradients, proxy, solve):
-            moved = super().tell(state, gradients, proxy, solve)
+        def tell(self, state, answers, step):
+            moved = super().tell(state, answers, step)
             return LocalState(**vars(moved), extra=2.0)
 
     call = {"problem": problem(), "w0": np.ones(3), "method": Local(), "rng": 0}
