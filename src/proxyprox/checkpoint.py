@@ -357,7 +357,7 @@ class _Decoder:
     def __init__(self, like: Any, classes: Sequence[type]) -> None:
         self._like, self._classes = like, classes
         self._grown: dict[str, list[Any]] = {}
-        self._readers = {
+        self._readers: dict[str, Callable[[Any], Any]] = {
             **READERS,
             "$grown": self._growth,
             "$record": self._record,

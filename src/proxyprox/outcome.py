@@ -24,7 +24,7 @@ from proxyprox.oracles import reported_value
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
 
-Array = np.ndarray[Any, Any]
+Array = Any
 
 # A loss that has grown by twice its size at the start is far above it.
 FAR = 2.0

@@ -81,9 +81,10 @@ def _number(
 ) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(message(argument, value, allowed, remedy))
-    if not least <= value <= most or HUGE < value < math.inf:
+    number: Any = value
+    if not least <= number <= most or HUGE < number < math.inf:
         raise ValueError(message(argument, value, allowed, remedy))
-    return float(value)
+    return float(number)
 
 
 def whole(
