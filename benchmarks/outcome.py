@@ -265,7 +265,7 @@ def cases(seed: int) -> dict[str, Case]:
         call["safeguard"] = True
     if rng.random() < 0.1:
         call["callback"] = lambda step: step.record.k >= steps // 2
-    if name.startswith("Aux") and math.isinf(method.step_size(0)):
+    if name.startswith("Aux") and math.isinf(method.step_size.eta(None, 0)):
         return {}
     label = f"{loss.kind} {name} {getattr(method, 'eta', None)} steps {steps}"
     full = pp.Problem(loss.target, loss.proxy, loss.penalty)

@@ -182,7 +182,7 @@ CASES = {
     "eta bool": (lambda: pp.ProxyProx(True), TypeError, ["eta", "True", "positive"]),
     "eta None": (lambda: pp.ProxyProx(None), TypeError, ["eta", "None", "positive"]),
     "eta array": (lambda: pp.ProxyProx(np.ones(2)), TypeError, ["eta", "array", "positive"]),
-    "eta huge": (lambda: pp.ProxyProx(10**400), ValueError, ["eta", "positive number"]),
+    "eta huge": (lambda: pp.ProxyProx(10**400), ValueError, ["eta", "positive"]),
     "eta(k) negative": (
         lambda: solve(method=pp.ProxyProx(lambda k: -1)), ValueError, ["eta(0)", "-1", "schedule"]),
     "eta(k) text": (
@@ -343,7 +343,7 @@ CASES = {
     "matrix shape": (
         lambda: best_weights(np.eye(2), [np.eye(3)]), ValueError, ["proxies", "(3, 3)", "(2, 2)"]),
     "sliding eta array": (
-        lambda: pp.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta", "positive number"]),
+        lambda: pp.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta", "positive"]),
     "problem not a Problem": (
         lambda: pp.regularized(quadratic(), 0.1, np.ones(2)), TypeError, ["problem", "Problem("]),
 }  # fmt: skip

@@ -408,7 +408,7 @@ class Descent(pp.Method):
 
 def test_a_method_of_the_user():
     found = [
-        pp.minimize(problem(), np.zeros(3), method=Descent(in_place), steps=12, rng=0)
+        pp.minimize(problem(), np.zeros(3), method=Descent(in_place=in_place), steps=12, rng=0)
         for in_place in (False, True)
     ]
     assert outcome(found[0]) == outcome(found[1])

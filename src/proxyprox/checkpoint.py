@@ -40,7 +40,7 @@ from proxyprox._util.validation import file_path, message, positive, require_fin
 
 Tree = dict[str, Any]
 
-HEADER = b"proxyprox checkpoint 3\n"
+HEADER = b"proxyprox checkpoint 4\n"
 DIGEST = 16
 # Of a frame: the length of its payload, and a checksum of that.
 HEAD = struct.Struct("<QI")
@@ -186,7 +186,7 @@ def other_run(differences: list[str]) -> CheckpointError:
 # -- trees -----------------------------------------------------------------------------------------
 
 
-class Prefix(Sequence[Any]):
+class Prefix:
     """A list that only grows, as long as it is now; made without a copy.
 
     The file gets what a later one of the same list has in addition.
@@ -196,12 +196,8 @@ class Prefix(Sequence[Any]):
         self.items, self.length = items, len(items)
         self.last = items[-1] if items else None
 
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, at: Any) -> Any:
-        chosen = range(self.length)[at]
-        return self.items[chosen] if isinstance(chosen, int) else [self.items[k] for k in chosen]
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items[: self.length])
 
     def continues(self, before: Prefix) -> bool:
         """Tell whether an earlier one begins it, and was not cut back and filled again."""
@@ -319,27 +315,18 @@ class _Encoder:
             tag, write, _ = TAGS[kind]
             return {tag: self.node(write(item), where)}
         if kind is Prefix:
-            return {"$grown": self._growth(item, where)}
+            before, self.prefixes[where] = self.written.get(where), item
+            first = before.length if before is not None and item.continues(before) else 0
+            return {"$grown": [where, first, self.node(item.items[first : item.length], where)]}
         if isinstance(item, np.generic):
             return {"$scalar": self._array(np.asarray(item), where)}
         if is_array_api_obj(item):
             return self._array(item, where)
-        if field_names(kind) is None:
+        names = field_names(kind)
+        if names is None:
             raise _refusal(where, item)
-        return {"$record": self._records([item], where)}
-
-    def _records(self, items: list[Any], where: str) -> list[Any]:
-        names = field_names(type(items[0])) or []
-        rows = [[self.node(getattr(item, x), f"{where}.{x}") for x in names] for item in items]
-        return [class_name(type(items[0])), names, rows]
-
-    def _growth(self, item: Prefix, where: str) -> list[Any]:
-        before, self.prefixes[where] = self.written.get(where), item
-        first = before.length if before is not None and item.continues(before) else 0
-        added = item[first:]
-        alike = len({type(part) for part in added}) == 1 and field_names(type(added[0]))
-        rows = {"$table": self._records(added, where)} if alike else self.node(added, where)
-        return [first, rows]
+        values = {name: getattr(item, name) for name in names}
+        return {"$record": [class_name(kind), self.node(values, where)]}
 
     def _array(self, item: Any, where: str) -> Any:
         if id(item) not in self._arrays:
@@ -365,62 +352,53 @@ def _refusal(where: str, item: Any) -> TypeError:
 
 
 class _Decoder:
-    """Turns the payload of a frame back into a tree; trusts nothing."""
+    """Turns the payloads of frames back into trees; trusts nothing."""
 
-    def __init__(
-        self, payload: memoryview, grown: dict[str, list[Any]], like: Any, classes: Sequence[type]
-    ) -> None:
+    def __init__(self, like: Any, classes: Sequence[type]) -> None:
+        self._like, self._classes = like, classes
+        self._grown: dict[str, list[Any]] = {}
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            **READERS,
+            "$grown": self._growth,
+            "$record": self._record,
+            "$array": self._array,
+            "$scalar": lambda array: array[()],
+        }
+
+    def tree(self, payload: memoryview, keys: Iterable[str] | None = None) -> Any:
         text, _, self._raw = bytes(payload).partition(b"\n")
-        self.skeleton = json.loads(text)
-        self._grown, self._like, self._classes = grown, like, classes
         self._arrays: dict[str, Any] = {}
+        if keys is not None:
+            skeleton = json.loads(text)
+            text = json.dumps({key: skeleton[key] for key in keys}).encode("ascii")
+        return json.loads(text, object_hook=self._node)
 
-    def tree(self, keys: Iterable[str] | None = None) -> Tree:
-        keys = self.skeleton if keys is None else keys
-        return {key: self.node(self.skeleton[key], f".{key}") for key in keys}
-
-    def node(self, item: Any, where: str) -> Any:
-        if isinstance(item, list):
-            return [self.node(part, f"{where}[{at}]") for at, part in enumerate(item)]
-        if not isinstance(item, dict):
-            return item
+    def _node(self, item: dict[str, Any]) -> Any:
         tag = next(iter(item), "")
         if not tag.startswith("$"):
-            return {key: self.node(part, f"{where}.{key}") for key, part in item.items()}
+            return item
         (content,) = item.values()
-        if tag == "$grown":
-            return self._growth(content, where)
-        if tag in ("$table", "$record"):
-            records = self._records(content, where)
-            return records if tag == "$table" else records[0]
-        if tag == "$array":
-            return self._array(content)
-        if tag == "$scalar":
-            return self.node(content, where)[()]
-        return READERS[tag](self.node(content, where))
+        return self._readers[tag](content)
 
-    def _records(self, content: Any, where: str) -> list[Any]:
-        """Return records with these fields, without running any code of their class."""
-        name, names, rows = content
+    def _record(self, content: Any) -> Any:
+        """Return a record with these fields, without running any code of its class."""
+        name, values = content
         cls = find_class(name, self._classes)
-        if names != field_names(cls) or any(len(row) != len(names) for row in rows):
-            raise ValueError(f"a {name} with {names}, not {field_names(cls)}")
-        made = []
-        for row in rows:
-            values = [self.node(x, f"{where}.{at}") for at, x in zip(names, row, strict=True)]
-            made.append(
-                tuple.__new__(cls, values) if issubclass(cls, tuple) else object.__new__(cls)
-            )
-            for at, value in zip(names, values, strict=True) if is_dataclass(cls) else ():
-                object.__setattr__(made[-1], at, value)
-        return made
+        if list(values) != field_names(cls):
+            raise ValueError(f"a {name} with {list(values)}, not {field_names(cls)}")
+        if issubclass(cls, tuple):
+            return tuple.__new__(cls, values.values())
+        record = object.__new__(cls)
+        for key, value in values.items():
+            object.__setattr__(record, key, value)
+        return record
 
-    def _growth(self, content: Any, where: str) -> list[Any]:
-        first, added = content
+    def _growth(self, content: Any) -> list[Any]:
+        where, first, added = content
         known = self._grown.get(where, []) if first else []
-        if type(first) is not int or first != len(known):
+        if (type(first), type(added)) != (int, list) or first != len(known):
             raise ValueError(f"{where} continues at {first}, after {len(known)}")
-        known += self.node(added, where)
+        known += added
         self._grown[where] = known
         return known
 
@@ -471,37 +449,35 @@ class _Writer:
     def save(self, tree: Tree) -> None:
         """Append a frame; write the file anew where that is not safe, or not worth it."""
         stamp, self._stamp = self._stamp, None  # until the save has succeeded
-        encoder = _Encoder(self._written)
-        frame = _frame(encoder.payload(tree), self._digest)
-        if stamp is None or not self._append(frame, stamp):
-            encoder = _Encoder({})
-            frame = _frame(encoder.payload(tree), b"")
+        append = stamp is not None and self._appended <= max(self._first, SMALL)
+        append = append and os.path.exists(self.path) and _stamp(self.path) == stamp
+        encoder = _Encoder(self._written if append else {})
+        frame = _frame(encoder.payload(tree), self._digest if append else b"")
+        if append:
+            self._append(frame)
+        else:
             with atomic_output(self.path) as file:
                 file.write(HEADER)
                 file.write(frame)
             self._first, self._appended = len(frame), 0
         self._digest, self._written = frame[-DIGEST:], encoder.prefixes
-        self._stamp = _stamp(os.stat(self.path))
+        self._stamp = _stamp(self.path)
 
-    def _append(self, frame: bytes, stamp: tuple[int, ...]) -> bool:
-        self._appended += len(frame)
-        if self._appended > max(self._first, SMALL) or not os.path.exists(self.path):
-            return False
-        if _stamp(os.stat(self.path)) != stamp:
-            return False
+    def _append(self, frame: bytes) -> None:
+        size = os.path.getsize(self.path)
         try:
-            with open(self.path, "r+b") as file:
-                file.seek(0, os.SEEK_END)
+            with open(self.path, "ab") as file:
                 file.write(frame)
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:
-            os.truncate(self.path, stamp[0])
+            os.truncate(self.path, size)
             raise
-        return True
+        self._appended += len(frame)
 
 
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
+def _stamp(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
@@ -528,11 +504,11 @@ class Saved(NamedTuple):
     ) -> Tree:
         """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
         with structure():
-            grown: dict[str, list[Any]] = {}
+            decoder = _Decoder(like, classes)
             # The states before the last are of no use, but what they added to lists is.
             for payload in self.payloads[:-1] if keys is None else ():
-                _Decoder(payload, grown, like, classes).tree()
-            return _Decoder(self.payloads[-1], grown, like, classes).tree(keys)
+                decoder.tree(payload)
+            return decoder.tree(self.payloads[-1], keys)  # type: ignore[no-any-return]
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -541,12 +517,13 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise CheckpointError("it must be an existing file.")
     with structure():
         data = memoryview(Path(path).read_bytes())
-        if data[: len(HEADER)] != HEADER:
-            if bytes(data[: len(HEADER) - 2]).startswith((b"PK\x03\x04", HEADER[:-2])):
-                raise CheckpointError(
-                    "it was written by another version of proxyprox. Finish the run with that "
-                    "version, or start again with another path."
-                )
+        begin = bytes(data[: len(HEADER)])
+        if begin != HEADER and begin.startswith((b"PK\x03\x04", HEADER[:-2])):
+            raise CheckpointError(
+                "it was written by another version of proxyprox. Finish the run with that "
+                "version, or start again with another path."
+            )
+        if begin != HEADER:
             raise ValueError("no checkpoint begins like this")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
@@ -621,10 +598,10 @@ def describe(item: Any) -> Any:
     if isinstance(item, dict):
         return {"dict": [[describe(key), describe(value)] for key, value in item.items()]}
     if isinstance(item, (FunctionType, MethodType, functools.partial)):
-        named = item.func if isinstance(item, functools.partial) else item
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return {"function": class_name(named), "code": code_digest(item), "python": python}
-    if isinstance(item, type) or hasattr(item, "__name__"):
+        name = class_name(getattr(item, "func", item))
+        return {"function": name, "code": code_digest(item), "python": python}
+    if hasattr(item, "__name__"):
         return {"function": class_name(item)}
     if is_dataclass(item):
         kind, names = "class", [part.name for part in fields(item) if part.init]
@@ -642,10 +619,9 @@ def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
         return [rebuild(part, classes) for part in data]
     if not isinstance(data, dict):
         return data
-    if "tuple" in data:
-        return tuple(rebuild(data["tuple"], classes))
-    if "dict" in data:
-        return dict(rebuild(data["dict"], classes))
+    for kind, make in (("tuple", tuple), ("dict", dict)):
+        if kind in data:
+            return make(rebuild(data[kind], classes))
     if "class" not in data:
         raise CheckpointError(
             f"it cannot be loaded on its own: {_shown(data)} can only be given anew. Build the "
@@ -662,35 +638,32 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
     if isinstance(was, dict) and isinstance(now, dict):
         if any(key in now and was.get(key) == now[key] for key in ("class", "object")):
             before, after = was["settings"], now["settings"]
-            return [
-                text
-                for part in {**after, **before}
-                for text in differences(f"{name}.{part}", before.get(part), after.get(part))
-            ]
+            parts = {**after, **before}
+            found = [differences(f"{name}.{x}", before.get(x), after.get(x)) for x in parts]
+            return [text for texts in found for text in texts]
         if "function" in now and was.get("function") == now["function"]:
             # Every version of Python writes instructions in its own way.
-            if was.get("python") is None or was["python"] != now.get("python"):
-                return []
-            return [f"{name} was another function than now, though both are {_shown(now)}"]
-    full = _shown(was) == _shown(now)
-    return [f"{name} was {_shown(was, full=full)}, now {_shown(now, full=full)}"]
+            same = was.get("python") == now.get("python") is not None
+            return [f"{name} was another function than now: {_shown(now)}"] if same else []
+    return [f"{name} was {_shown(was)}, now {_shown(now)}"]
 
 
-def _shown(item: Any, *, full: bool = False) -> str:
-    """Return a described setting as a user would write it."""
+def _shown(item: Any) -> str:
+    """Return a described setting as a user would write it; a user's own classes in full."""
     if isinstance(item, list):
-        return f"[{', '.join(_shown(part, full=full) for part in item)}]"
+        return f"[{', '.join(map(_shown, item))}]"
     if not isinstance(item, dict):
         return repr(item)
     if "tuple" in item:
-        return f"({_shown(item['tuple'], full=full)[1:-1]})"
+        return f"({_shown(item['tuple'])[1:-1]})"
     if "function" in item:
         return str(item["function"]).replace(":", ".")
     if "settings" not in item:
         return "an array of other values" if "array" in item else str(item)
     name = str(item.get("class", item.get("object")))
-    settings = [f"{key}={_shown(value, full=full)}" for key, value in item["settings"].items()]
-    return f"{name if full else name.split(':')[-1].split('.')[-1]}({', '.join(settings)})"
+    settings = [f"{key}={_shown(value)}" for key, value in item["settings"].items()]
+    ours = name.startswith("proxyprox.")
+    return f"{name.partition(':')[2] if ours else name}({', '.join(settings)})"
 
 
 # -- which problem ---------------------------------------------------------------------------------
@@ -700,39 +673,34 @@ SETTINGS = ("batch_size", "repeatable", "l2", "noise")
 
 
 def identity(
-    problem: Any, w0: Any, seed: int | None, value: Callable[[], Any], gradient: Any | None
+    problem: Any, w0: Any, seed: int | None, value: Callable[[], Any], gradient: Any
 ) -> Tree:
     """Return, as JSON data, what a run is about; costly, as data may be large.
 
     ``value`` returns the loss at w0 and ``gradient`` is the proxy's (None where none is used):
     both are asked of losses without a fingerprint, which cannot be told apart otherwise.
     """
-    parts = {"objective": problem.objective, "proxy": problem.proxy}
-    marks = {name: fingerprint(loss) for name, loss in parts.items()}
-    return {
-        "rng": seed,
-        "penalty": describe(problem.penalty),
-        **marks,
-        "settings": {
-            name: {key: describe(getattr(loss, key)) for key in SETTINGS if hasattr(loss, key)}
-            for name, loss in parts.items()
-        },
-        "value": value() if marks["objective"] is None else None,
-        "slope": _slope(gradient, w0) if marks["proxy"] is None and gradient is not None else None,
-    }
+    about: Tree = {"rng": seed, "penalty": describe(problem.penalty), "settings": {}}
+    for name in ("objective", "proxy"):
+        loss = getattr(problem, name)
+        about[name] = fingerprint(loss)
+        known = {key: describe(getattr(loss, key)) for key in SETTINGS if hasattr(loss, key)}
+        about["settings"][name] = known
+    asked = about["proxy"] is None and gradient is not None
+    about["value"] = value() if about["objective"] is None else None
+    about["slope"] = _slope(gradient, w0) if asked else None
+    return about
 
 
 def _slope(gradient: Callable[[Any], Any], w0: Any) -> list[float] | None:
     """Return the norm of a gradient and its product with a direction that has no symmetries."""
-    try:
-        with np.errstate(all="ignore"):
-            slope = to_numpy(gradient(w0)).astype(np.float64).reshape(-1)
-            along = np.cos(np.arange(1.0, slope.size + 1))
-            found = [float(np.linalg.norm(slope)), float(slope @ along)]
-    except Exception:
-        # The first step will meet it again, and report it.
-        return None
-    return found if np.isfinite(found).all() else None
+    # The first step will meet an error or a number that is not finite again, and report it.
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):
+        slope = to_numpy(gradient(w0)).astype(np.float64).reshape(-1)
+        along = np.cos(np.arange(1.0, slope.size + 1))
+        found = [float(np.linalg.norm(slope)), float(slope @ along)]
+        return found if np.isfinite(found).all() else None
+    return None
 
 
 def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> list[str]:
@@ -742,27 +710,29 @@ def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> l
     """
     found = differences("penalty", saved["penalty"], now["penalty"])
     for name in ("objective", "proxy"):
-        before, after = saved["settings"][name], now["settings"][name]
+        before, after = (tree["settings"][name] for tree in (saved, now))
         named = []
-        for key in after.keys() & before.keys():
+        for key in before.keys() & after.keys():
             named += differences(f"{name}.{key}", before[key], after[key])
-        if not named and None not in (saved[name], now[name]) and saved[name] != now[name]:
+        if not named and _differ(saved[name], now[name]):
             named = [f"the {name}'s data is not that of the saved run"]
         found += named
-    if same_start:
-        # Sums of the same data may be taken in another order on another machine.
-        if _differ(saved["slope"], now["slope"], 1e-9 if "64" in dtype else 1e-3):
-            found.append("the proxy's gradient at w0 is not that of the saved run")
-        if _differ([saved["value"]], [now["value"]], 1e-9):
-            found.append(f"the loss at w0 was {saved['value']!r}, now {now['value']!r}")
-    if None not in (saved["rng"], now["rng"]) and saved["rng"] != now["rng"]:
+    # Sums of the same data may be taken in another order on another machine.
+    slack = 1e-9 if "64" in dtype else 1e-3
+    if same_start and _differ(saved["slope"], now["slope"], slack):
+        found.append("the proxy's gradient at w0 is not that of the saved run")
+    if same_start and _differ(saved["value"], now["value"], 1e-9):
+        found.append(f"the loss at w0 was {saved['value']!r}, now {now['value']!r}")
+    if _differ(saved["rng"], now["rng"]):
         found.append(f"rng was {saved['rng']!r}, now {now['rng']!r}")
     return found
 
 
-def _differ(was: list[Any] | None, now: list[Any] | None, slack: float) -> bool:
-    """Tell whether two lists of numbers differ by more than a share of the first ones."""
-    if was is None or now is None or None in (*was, *now):
+def _differ(was: Any, now: Any, slack: float = 0.0) -> bool:
+    """Tell whether two known things differ; numbers by more than a share of the first ones."""
+    if was is None or now is None or was == now:
         return False
-    allowed = slack * max(abs(was[0]), abs(now[0]))
-    return any(abs(one - other) > allowed for one, other in zip(was, now, strict=True))
+    if not slack:
+        return True
+    was, now = np.atleast_1d(was), np.atleast_1d(now)
+    return bool((np.abs(was - now) > slack * max(abs(was[0]), abs(now[0]))).any())

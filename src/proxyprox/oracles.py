@@ -10,8 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector, all_finite, copied, norm, square
-from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    all_finite,
+    copied,
+    copied_tree,
+    isolated,
+    norm,
+    square,
+)
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem

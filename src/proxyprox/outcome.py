@@ -24,6 +24,8 @@ from proxyprox.oracles import value_for_report
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
 
+Array = Any
+
 # A loss that has grown by twice its size at the start is far above it.
 FAR = 2.0
 # Steps whose typical length has doubled, from the first quarter to the last, became longer.
@@ -56,11 +58,10 @@ CAME_BACK = 0.5
 # Below this share of ‖x_0‖ a run has not moved, but for rounding.
 MOVED = {"float32": 1e-3, "float64": 1e-6}
 LARGEST = 1e300
-VECTORS = ("start", "start_gradient", "point", "gradient")
 
 
-class Answer(NamedTuple):
-    """One answer of the target, in numbers.
+class Answers(NamedTuple):
+    """The target's answers in numbers, a column each.
 
     ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖; ``slope`` and ``start_slope`` are ⟨g_k, u⟩ and
     ⟨g_0, u⟩ for the direction u from x_0 to x_k; ``along`` is the change of the loss by the
@@ -68,41 +69,46 @@ class Answer(NamedTuple):
     change of the penalty since x_0.
     """
 
-    norm: float
-    distance: float
-    slope: float
-    start_slope: float
-    along: float
-    varied: float
-    penalty: float
+    norm: Array
+    distance: Array
+    slope: Array
+    start_slope: Array
+    along: Array
+    varied: Array
+    penalty: Array
 
     @property
-    def line(self) -> float:
+    def line(self) -> Array:
         """The change since x_0 by the trapezoidal rule on the straight line."""
         return self.distance * (self.slope + self.start_slope) / 2 + self.penalty
 
     @property
-    def path(self) -> float:
+    def path(self) -> Array:
         """The change since x_0 by the trapezoidal rule along the path."""
         return self.along + self.penalty
 
     @property
-    def parts(self) -> float:
+    def parts(self) -> Array:
         """The size of what the change is the sum of."""
-        slopes = abs(self.slope) + abs(self.start_slope)
-        return self.distance * slopes / 2 + abs(self.penalty)
+        slopes = np.abs(self.slope) + np.abs(self.start_slope)
+        return self.distance * slopes / 2 + np.abs(self.penalty)
 
     def higher(self, share: float) -> bool:
         """Tell whether the line and the path both say, clearly, that the loss is above x_0's."""
-        clear = self.path > share * (self.varied + abs(self.penalty)) or self.path > self.line / 2
-        return self.line > share * self.parts and self.path > 0 and clear
+        clear = self.path > share * (self.varied + np.abs(self.penalty))
+        clear |= self.path > self.line / 2
+        return bool(np.all((self.line > share * self.parts) & (self.path > 0) & clear))
+
+
+NO_ROWS = np.empty((0, len(Answers._fields)))
 
 
 @dataclass
 class GradientPath:
     """The target's answers along a run: the first few, the last few, and sums over all.
 
-    ``exact`` tells whether every answer was a full gradient.
+    ``exact`` tells whether every answer was a full gradient; ``first`` and ``last`` have a row for
+    each answer, with the columns of :class:`Answers`.
     """
 
     start: Vector | None = None
@@ -110,8 +116,8 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    first: list[Answer] = field(default_factory=list)
-    last: list[Answer] = field(default_factory=list)
+    first: Array = field(default_factory=NO_ROWS.copy)
+    last: Array = field(default_factory=NO_ROWS.copy)
 
     def add(self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool) -> None:
         """Enter the answer at a point; the point's array may not change later."""
@@ -121,38 +127,39 @@ class GradientPath:
         if self.start is None:
             self.start, self.start_gradient = point, gradient
         else:
-            before, way = self.last[-1], point - self.start
+            before, way = Answers(*self.last[-1]), point - self.start
             distance = norm(way)
-            slope = _product(gradient, way, distance)
-            start_slope = _product(self.start_gradient, way, distance)
-            change = _product(self.gradient + gradient, point - self.point) / 2
+            if distance > 0:
+                slope = dot(gradient, way / distance)
+                start_slope = dot(self.start_gradient, way / distance)
+            change = dot(self.gradient + gradient, point - self.point) / 2
             along, varied = before.along + change, before.varied + abs(change)
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(self.start))
                 # A point outside the penalty's domain says nothing of a rise.
                 added = added if math.isfinite(added) else -LARGEST
         numbers = norm(gradient), distance, slope, start_slope, along, varied, added
-        answer = Answer(*map(_bounded, numbers))
+        # A checkpoint holds finite numbers; infinities that cancelled out say nothing.
+        row = np.nan_to_num(numbers, posinf=math.inf, neginf=-math.inf).clip(-LARGEST, LARGEST)
         self.point, self.gradient = point, gradient
-        if len(self.first) < FIRST:
-            self.first = [*self.first, answer]
-        self.last = [*self.last[1 - LAST :], answer]
+        self.first = np.vstack([self.first, row])[:FIRST]
+        self.last = np.vstack([self.last, row])[-LAST:]
 
-    def finding(self, answer: Vector, last: Vector, moved: np.ndarray[Any, Any]) -> Finding | None:
+    @np.errstate(over="ignore", invalid="ignore")
+    def finding(self, answer: Vector, last: Vector, moved: Array) -> Finding | None:
         """Return what the gradients say against an answer, the last iterate or an average of them.
 
         ``moved`` are the lengths of the steps.
         """
-        if self.start is None or len(self.last) < 2 or not self.last[-1].distance > 0:
+        if self.start is None or len(self.last) < 2 or not self._last(1).distance[0] > 0:
             return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            way, average = answer - self.start, bool((answer != last).any())
-            distance, here = norm(way), norm(self.start)
-            pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
-        late = [one for one in self.last[-max(4, len(moved) // 4) :] if one.distance > 0]
-        newest = self.last[-1:] if self.exact else late
-        size, now = self._size(), _median(newest, "norm")
-        away = max(self.last[-1].distance, _median(newest, "distance"))
+        way, average = answer - self.start, bool((answer != last).any())
+        distance, here = norm(way), norm(self.start)
+        pull = dot(self.start_gradient, way / distance) if distance > 0 else 0.0
+        late = self._last(max(4, len(moved) // 4), moved_only=True)
+        newest = self._last(1) if self.exact else late
+        size, now = self.first_size(), np.median(newest.norm)
+        away = max(self._last(1).distance[0], np.median(newest.distance))
         dtype = dtype_name(answer)
         # A gradient that is zero but for rounding says nothing of where it leads.
         if not (distance > MOVED[dtype] * here and now * away > (10 * PRECISION[dtype]) ** 2):
@@ -164,20 +171,20 @@ class GradientPath:
         steps, grown = len(moved), now >= GROWN * size
         status = Status.GREW if grown else Status.ABOVE_START
         # Steps to and fro across the minimum pass near the start at every other point.
-        near = min(one.distance for one in self.last[-2:])
+        near = self._last(2).distance.min()
         rises = (average or distance >= CAME_BACK * near) and (
             self._rises(steps) or self._explodes(late, steps)
         )
         back = not average and distance < CAME_BACK * away
         if rises or (not back and self._shoots_up(steps)):
             # An average of the iterates lies nearer: with one curvature its loss rose by less.
-            nearer = _median(late, "slope") * distance / away
+            nearer = np.median(late.slope) * distance / away
             if average and not (grown and nearer + pull > 0):
                 return None
-            rise = max(one.line for one in self.last[-2:])
+            rise = self._last(2).line.max()
             text = f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}."
             return Finding(status, text)
-        far = distance >= _median(late, "distance") / 4
+        far = distance >= np.median(late.distance) / 4
         if not average and far and self._bounces(late, moved):
             return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
         unit = max(here, 1.0)
@@ -186,87 +193,76 @@ class GradientPath:
             return Finding(Status.GREW, f"{seen}, and points further away still.")
         return None
 
+    @np.errstate(over="ignore", invalid="ignore")
     def fell(self) -> bool:
         """Tell whether the last answers show, clearly, that the loss fell."""
-        few = self.last[-4:]
-        clear = all(one.line < -CLEAR * one.parts and one.path < 0 for one in few)
-        return len(few) == 4 and clear and _median(few, "norm") < self._size() / 2
+        few = self._last(4)
+        clear = np.all((few.line < -CLEAR * few.parts) & (few.path < 0))
+        return bool(len(self.last) >= 4 and clear and np.median(few.norm) < self.first_size() / 2)
 
-    def as_tree(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-        tree = {name: getattr(self, name) for name in (*VECTORS, "exact")}
-        for name in ("first", "last"):
-            numbers = np.array(getattr(self, name), dtype=np.float64)
-            tree[name] = numbers.reshape(-1, len(Answer._fields))
-        return tree
-
-    @classmethod
-    def from_tree(cls, tree: Any, w0: Vector, steps: int) -> GradientPath | None:
-        """Return what :meth:`as_tree` returned, checked; None where nothing was followed."""
-        if tree is None:
-            return None
-        path = cls(exact=bool(tree["exact"]))
-        for name in VECTORS:
-            if steps or tree[name] is not None:
-                require_array(f"path.{name}", tree[name], w0)
-            setattr(path, name, tree[name])
+    def require_valid(self, w0: Vector, steps: int) -> None:
+        """Refuse what is not a path of so many steps from w0."""
+        for name in ("start", "start_gradient", "point", "gradient"):
+            if steps or getattr(self, name) is not None:
+                require_array(f"path.{name}", getattr(self, name), w0)
         for name, most in (("first", FIRST), ("last", LAST)):
-            like = np.empty((min(steps, most), len(Answer._fields)))
-            require_array(f"path.{name}", tree[name], like)
-            setattr(path, name, [Answer._make(row) for row in tree[name].tolist()])
-        return path
+            like = np.empty((min(steps, most), len(Answers._fields)))
+            require_array(f"path.{name}", getattr(self, name), like)
 
-    def _size(self) -> float:
+    def first_size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
-        if self.exact:
-            return self.first[0].norm
-        return min(_median(self.first, "norm"), max(one.norm for one in self.first[:2]))
+        norms = self.first[:, 0]
+        return float(norms[0] if self.exact else min(np.median(norms), norms[:2].max()))
+
+    def _last(self, count: int, *, moved_only: bool = False) -> Answers:
+        rows = Answers(*self.last[-count:].T)
+        return Answers(*self.last[-count:][rows.distance > 0].T) if moved_only else rows
 
     def _rises(self, steps: int) -> bool:
         """Tell whether the line and the path agree that the last exact answers lie higher."""
-        few = self.last[-max(2, min(8, steps // 4)) :]
-        rises = [one.line for one in self.last[-3:]]
+        rises = self._last(3).line
         # One more step as good as the last must not bring it below the start.
-        lasting = 2 * rises[-1] > min(rises[:-1])
-        return self.exact and steps > 2 and lasting and all(one.higher(CLEAR) for one in few)
+        lasting = self.exact and steps > 2 and 2 * rises[-1] > rises[:-1].min()
+        return lasting and self._last(max(2, min(8, steps // 4))).higher(CLEAR)
 
     def _shoots_up(self, steps: int) -> bool:
         """Tell whether few answers leave no doubt: the last exact one, or two sampled ones.
 
         Noise only lowers what the path says, as each step follows the noise of its gradient.
         """
+        few = self._last(1 if self.exact else 2)
         if self.exact:
-            one = self.last[-1]
-            return one.norm >= GROWN * self.first[0].norm and one.higher(OBVIOUS)
+            return few.norm[0] >= GROWN * self.first_size() and few.higher(OBVIOUS)
         if steps < 4:
             return False
-        size, few = max(one.norm for one in self.first[: steps // 2]), self.last[-3:]
-        growing = few[0].norm < few[1].norm < few[2].norm
-        return growing and all(one.norm >= GROWN * size and one.higher(OBVIOUS) for one in few[1:])
+        size, norms = self.first[: steps // 2, 0].max(), self._last(3).norm
+        growing = norms[0] < norms[1] < norms[2]
+        return growing and few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
 
-    def _explodes(self, late: list[Answer], steps: int) -> bool:
+    def _explodes(self, late: Answers, steps: int) -> bool:
         """Tell whether gradients, sampled or not, have grown and point away from the start."""
         grown, outward = EXPLODED if steps >= 16 else EXPLODED_SOON
-        size = self._size()
-        return (
-            len(late) >= 4
-            and _median(late, "norm") >= grown * size
-            and _median(late, "slope") >= outward * size
-            and _outward(late) >= MOSTLY
-            and _median(late, "line") > 0
-            and (not self.exact or self.last[-1].path > 0)
+        size = self.first_size()
+        return bool(
+            len(late.norm) >= 4
+            and np.median(late.norm) >= grown * size
+            and np.median(late.slope) >= outward * size
+            and np.mean(late.slope > 0) >= MOSTLY
+            and np.median(late.line) > 0
+            and (not self.exact or self._last(1).path[0] > 0)
         )
 
-    def _bounces(self, late: list[Answer], moved: np.ndarray[Any, Any]) -> bool:
+    def _bounces(self, late: Answers, moved: Array) -> bool:
         """Tell whether steps as long as the way go to and fro where slopes stay steep.
 
         Losses of bounded slope, such as the logistic one, diverge like this: their gradients
         cannot grow, and the trapezoidal rule is far off.
         """
-        steep = _median(late, "norm") >= self._size() * (0.8 if self.exact else 0.5)
-        long = moved[-len(late) :].mean() >= _median(late, "distance") / 2
-        above = np.mean([one.line > 0 for one in late]) >= (0.75 if self.exact else 0.5)
-        return bool(len(moved) >= 8 and steep and long and above and _outward(late) >= NEARLY_ALL)
+        steep = np.median(late.norm) >= self.first_size() * (0.8 if self.exact else 0.5)
+        long = moved[-len(late.norm) :].mean() >= np.median(late.distance) / 2
+        above = np.mean(late.line > 0) >= (0.75 if self.exact else 0.5)
+        outward = np.mean(late.slope > 0) >= NEARLY_ALL
+        return bool(len(moved) >= 8 and steep and long and above and outward)
 
 
 class Finding(NamedTuple):
@@ -320,10 +316,10 @@ def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float
     """Return the losses at both ends, and what is wrong with the function that gives them."""
     faults: list[str] = []
     first, last = value_for_report(problem, w0, faults), value_for_report(problem, w, faults)
+    if first is not None and math.isnan(first):
+        faults.append("it is NaN at the start")
     if faults:
         return None, f"The objective's value could not be used ({faults[0]}): check it."
-    if first is not None and math.isnan(first):
-        return None, "The objective's value is NaN at the start: check it, or start elsewhere."
     return (None if first is None or last is None else (first, last)), ""
 
 
@@ -385,27 +381,3 @@ def _mostly_failed(trace: Trace, rounding: float) -> bool:
     failed = np.array([row.held is False for row in trace], dtype=bool)
     failed &= moved > STILL * moved.max(initial=0.0)
     return bool((failed & ~(trace["residual"] <= rounding)).sum() > len(trace) / 2)
-
-
-def _product(x: Vector, y: Vector, over: float = 1.0) -> float:
-    """Return ⟨x, y⟩/over, which may be finite where the product itself is not."""
-    if over == 0:
-        return 0.0
-    product = dot(x, y) / over
-    if math.isfinite(product):
-        return product
-    sizes = norm(x), norm(y)
-    return dot(x / sizes[0], y / sizes[1]) * (sizes[1] / over) * sizes[0]
-
-
-def _bounded(number: float) -> float:
-    """Return a number that a checkpoint can hold; infinities that cancelled out say nothing."""
-    return 0.0 if math.isnan(number) else min(max(number, -LARGEST), LARGEST)
-
-
-def _median(answers: list[Answer], name: str) -> float:
-    return float(np.median([getattr(one, name) for one in answers]))
-
-
-def _outward(answers: list[Answer]) -> float:
-    return float(np.mean([one.slope > 0 for one in answers]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import message, positive, whole
+from proxyprox._util.validation import positive, whole
 
 
 @dataclass
@@ -109,9 +108,8 @@ def as_budget(budget: Any) -> Budget | None:
     """Accept a Budget, or a number that limits the target gradients."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
-        raise TypeError(message("budget", budget, "a Budget, or a number of target gradients"))
-    return Budget(target_gradients=whole("budget", budget))
+    remedy = "It is the number of target gradients; a Budget limits other things."
+    return Budget(target_gradients=whole("budget", budget, remedy=remedy))
 
 
 class StepRecord(NamedTuple):
@@ -161,12 +159,12 @@ class Trace:
         if column not in StepRecord._fields:
             raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
         entries = [getattr(row, column) for row in self.rows]
-        if column == "held":
-            # Of None, bool makes False: a masked entry is neither.
-            none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
-            return np.ma.array(flags, mask=none) if any(none) else flags
-        counts = ("k", "inner_steps", "target_gradients", "proxy_gradients")
-        return np.array(entries, dtype=int if column in counts else float)
+        if column != "held":
+            counts = ("k", "inner_steps", "target_gradients", "proxy_gradients")
+            return np.array(entries, dtype=int if column in counts else float)
+        # Of None, bool makes False: a masked entry is neither.
+        none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
+        return np.ma.array(flags, mask=none) if any(none) else flags
 
     def to_array(self) -> np.ndarray[Any, Any]:
         """Return all columns as one float64 matrix."""

@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint, oracles
-from proxyprox._util.arrays import Vector, all_finite, copied, norm, same_point
-from proxyprox._util.isolation import copied_tree, is_ours, isolated
+from proxyprox._util.arrays import (
+    Vector,
+    all_finite,
+    copied,
+    copied_tree,
+    is_ours,
+    isolated,
+    norm,
+    same_point,
+)
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
@@ -316,7 +324,6 @@ class Run:
             detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         moved = self.trace["displacement"]
-        first = self._path.first
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
@@ -332,7 +339,7 @@ class Run:
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=self._path.finding(self.w, self._state.w, moved),
             fell=self._path.fell(),
-            first_gradient=first[0].norm if first else math.nan,
+            first_gradient=float(self._path.first[0, 0]) if self.steps else math.nan,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -393,7 +400,7 @@ class Run:
             "known": [list(pair) for pair in known],
             "memory": self._memory,
             "average": self._average,
-            "path": self._path.as_tree(),
+            "path": vars(self._path),
         }
         return {
             "kind": "Run",
@@ -565,9 +572,8 @@ class Run:
         steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
         if sorted(steps) != list(faults.blocked):
             raise ValueError("the blocked steps are not a list of steps")
-        path = GradientPath.from_tree(arrays["path"], like, state.k)
-        if path is None:
-            raise ValueError("the gradients' path is missing")
+        path = GradientPath(**arrays["path"])
+        path.require_valid(like, state.k)
 
         def commit() -> None:
             self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share

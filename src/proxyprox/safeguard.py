@@ -33,8 +33,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, dot, dtype_name, norm
-from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.arrays import Vector, copied_tree, dot, dtype_name, isolated, norm
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
 from proxyprox.inner.base import NonFiniteError

@@ -77,29 +77,26 @@ def scipy_method(
         objective = FunctionObjective(
             lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
         )
-        reached, converged = tol is None, False
+        converged = False
 
         def after(step: Step) -> bool:
-            nonlocal reached, converged
-            small = tol is not None and norm(step.gradients[0]) <= tol
-            reached = reached or small
+            nonlocal converged
+            converged = tol is not None and norm(step.gradients[0]) <= tol
             asked = callback is not None and bool(callback(np.array(step.w)))
-            converged = small and not asked
-            return small or asked
+            return converged or asked
 
         # SciPy's option wins over the defaults; a budget alone is an end, too.
         steps = options.get("steps") if maxiter is None else maxiter
         if steps is None and options.get("budget") is None:
             steps = 100
-        settings = {**options, "steps": steps}
+        settings = {**options, "steps": steps, "method": method, "callback": after}
         problem, start = Problem(objective, proxy, penalty), np.asarray(x0, dtype=np.float64)
-        result = minimize(problem, start, method=method, callback=after, **settings)
-        text = result.message
+        result = minimize(problem, start, **settings)
         if converged:
             reason = f"The gradient's norm is within tol = {tol:g}."
-            text = text.replace(Status.STOPPED_BY_CALLBACK.value, reason)
-        result = replace(result, message=text)
-        success = result.success and reached
+            text = result.message.replace(Status.STOPPED_BY_CALLBACK.value, reason)
+            result = replace(result, message=text)
+        success = result.success and (tol is None or converged)
         return scipy.optimize.OptimizeResult(
             x=result.w,
             fun=float(fun(result.w.copy(), *args)),

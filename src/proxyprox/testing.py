@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copied, from_numpy, norm, to_numpy
-from proxyprox._util.isolation import copied_tree
+from proxyprox._util.arrays import Vector, copied, copied_tree, from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import Subproblem, needs_of

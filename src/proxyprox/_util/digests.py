@@ -6,6 +6,7 @@ import contextlib
 import dis
 import functools
 import hashlib
+import inspect
 import os
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
@@ -37,21 +38,14 @@ def data_digest(X: Any) -> str:
     X : array, DataFrame or CSR matrix
         Inputs; their precision and memory layout do not matter.
     """
-    parts: list[Any]
     if scipy.sparse.issparse(X):
-        kind, X = "csr", X if X.has_sorted_indices else X.sorted_indices()
-        parts = [X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data.astype(np.float64)]
-    else:
-        kind, X = "dense", np.asarray(X)
-        try:
-            parts = [np.ascontiguousarray(X, dtype=np.float64)]
-        except (TypeError, ValueError):
-            # Text, which a Pipeline makes numbers of.
-            parts = [repr(X.tolist()).encode()]
-    found = hashlib.blake2b(repr((kind, *X.shape)).encode(), digest_size=8)
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        return digest(X.sorted_indices().astype(np.float64))[:16]
+    X = np.asarray(X)
+    try:
+        return digest(X.astype(np.float64, copy=False))[:16]
+    except (TypeError, ValueError):
+        # Text, which a Pipeline makes numbers of.
+        return digest(repr(X.tolist()))[:16]
 
 
 def fingerprint(loss: Any) -> str | None:
@@ -75,7 +69,7 @@ def digest(*items: Any) -> str:
         if scipy.sparse.issparse(item):
             rows = item.tocsr()
             state.update(f"sparse {rows.shape}".encode())
-            arrays = [rows.data, rows.indices, rows.indptr]
+            arrays = [rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)]
         elif not arrays:
             state.update(f"{type(item).__name__} {item!r};".encode())
         for array in map(to_numpy, arrays):
@@ -130,21 +124,13 @@ def _code_parts(item: Any, seen: set[int]) -> Iterator[Any]:
 
 def _surroundings(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the variables that a function reads from around it and never sets, by name."""
-    code = function.__code__
-    read, written = _names(code, "LOAD_GLOBAL"), _names(code, "STORE_GLOBAL", "STORE_DEREF")
-    around = {name: function.__globals__.get(name) for name in read}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not set yet
-            around[name] = cell.cell_contents
-    for name in sorted(around.keys() - written):
-        value = around[name]
-        if isinstance(value, FunctionType) and value.__module__ != function.__module__:
-            value = value.__qualname__
-        yield name, value
-
-
-def _names(code: CodeType, *operations: str) -> set[str]:
-    """Return the names that operations of a function, or of those inside it, refer to."""
-    found = {str(op.argval) for op in dis.get_instructions(code) if op.opname in operations}
-    inside = (part for part in code.co_consts if isinstance(part, CodeType))
-    return found.union(*(_names(part, *operations) for part in inside))
+    with contextlib.suppress(ValueError):  # one of them is not set yet
+        seen = inspect.getclosurevars(function)
+        around = {**seen.globals, **seen.nonlocals}
+        operations = dis.get_instructions(function)
+        changed = {op.argval for op in operations if op.opname in ("STORE_GLOBAL", "STORE_DEREF")}
+        for name in sorted(around.keys() - changed):
+            value = around[name]
+            if isinstance(value, FunctionType) and value.__module__ != function.__module__:
+                value = value.__qualname__
+            yield name, value

@@ -80,8 +80,6 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             if older is not None:
-                with contextlib.suppress(OSError, AttributeError):  # not ours to give, or Windows
-                    os.chown(temporary, older.st_uid, older.st_gid)
                 with contextlib.suppress(OSError):  # some file systems have no permissions
                     os.chmod(temporary, stat.S_IMODE(older.st_mode))
             os.fsync(file.fileno())
@@ -92,7 +90,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(final.parent)
+    _sync_folder(final.parent)
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -138,23 +136,15 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
     atomic_write_bytes(path, text.encode("utf-8"))
 
 
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make renames and removals in `folder` survive a power cut, where the system allows it.
-
-    Parameters
-    ----------
-    folder : path-like
-        An existing folder.
-    """
-    try:
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut, where the system allows it."""
+    # Windows opens no folders, and some network file systems refuse.
+    with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders; its renames are journalled already.
-        return
-    try:
-        with contextlib.suppress(OSError):  # some network file systems refuse
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _beside(final: Path, ending: str) -> Path:
@@ -235,20 +225,19 @@ class locked:  # noqa: N801 - used like a function
             final = Path(os.path.realpath(self._path))
             file = final / ".lock" if final.is_dir() else _beside(final, "lock")
             _, thread = _locks.get(file, (None, None))
-            if thread is not None and self._again and thread == threading.get_ident():
-                return
-            if thread is not None:
+            if thread is None:
+                _locks[file] = _acquire(file, self._path), threading.get_ident()
+                self._file = file
+            elif not (self._again and thread == threading.get_ident()):
                 raise _in_use(self._path, "this process already")
-            _locks[file] = _acquire(file, self._path), threading.get_ident()
-            self._file = file
 
     @protected
     def __exit__(self, *error: object) -> None:
         with critical():
             file, self._file = self._file, None
-            descriptor, _ = (None, None) if file is None else _locks.pop(file, (None, None))
-            if file is None or descriptor is None:
+            if file is None or file not in _locks:
                 return
+            descriptor, _ = _locks.pop(file)
             # Removed before it is unlocked, or the next process's file would be removed; Windows
             # removes no open file, and the next process will do it.
             with contextlib.suppress(OSError):
@@ -257,12 +246,12 @@ class locked:  # noqa: N801 - used like a function
             os.close(descriptor)
 
 
-# The lock files held by this process: descriptor (None where there are no locks) and thread.
-_locks: dict[Path, tuple[int | None, int]] = {}
+# The lock files held by this process: descriptor and thread.
+_locks: dict[Path, tuple[int, int]] = {}
 
 
-def _acquire(file: Path, path: str) -> int | None:
-    """Return the descriptor that holds the lock; None where the file system has no locks."""
+def _acquire(file: Path, path: str) -> int:
+    """Return the descriptor that holds the lock."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         try:
@@ -272,15 +261,8 @@ def _acquire(file: Path, path: str) -> int | None:
             os.close(descriptor)
             raise _in_use(path, owner or "another process") from None
         except OSError as error:
-            os.close(descriptor)
-            file.unlink(missing_ok=True)
-            warnings.warn(
-                f"the file system of {path!r} has no locks ({error.strerror}): nothing prevents a "
-                "second process from writing there at the same time.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-            return None
+            text = f"the file system of {path!r} has no locks ({error.strerror}): let no other "
+            warnings.warn(f"{text}process write there at the same time.", stacklevel=3)
         if _is_at(descriptor, file):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {platform.node()}".encode())
@@ -318,8 +300,7 @@ def _in_use(path: str, owner: str) -> LockedError:
 def _close_in_child() -> None:
     """Close a parent's locks in a child made by fork, which would hold them after its end."""
     for descriptor, _ in _locks.values():
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
     _locks.clear()
 
 

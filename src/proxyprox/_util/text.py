@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 
@@ -31,19 +30,8 @@ def printable(text: str) -> str:
     >>> print(printable("\x1b[31mred"))
     \x1b[31mred
     """
-    return _UNSEEN.sub(_escaped, str(text).replace("\r\n", "\n"))
-
-
-def escape_html(text: str) -> str:
-    """Return text for a page: its own characters, no elements, nothing that changes direction."""
-    return html.escape(printable(text))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
-    )
+    text = str(text).replace("\r\n", "\n")
+    return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def without_formula(cell: object) -> object:

@@ -32,14 +32,9 @@ CAPABILITIES = {
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.
 LARGEST_WHOLE = 2**53
-# What to do with an array that holds no real numbers, by the kind of its dtype.
-INSTEAD = {
-    "c": "Take its real part, or real and imaginary part as two columns.",
-    "M": "Subtract a date and divide by np.timedelta64(1, 'D').",
-    "m": "Divide it by np.timedelta64(1, 'D').",
-    "O": "Convert it first: array.astype(float).",
-    **dict.fromkeys("UST", "Convert it first: array.astype(float) if the text is numbers."),
-}
+# The smallest positive and the largest finite float.
+TINY, HUGE = 5e-324, sys.float_info.max
+AS_NUMBERS = "Convert it to real numbers first."
 
 
 class Words(str):
@@ -68,30 +63,28 @@ def scalar(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
-    most = math.inf if allow_inf else sys.float_info.max
-    return _number(argument, value, allowed, remedy, lambda x: 0 < x <= most)
+    return _number(argument, value, allowed, remedy, TINY, math.inf if allow_inf else HUGE)
 
 
 def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it is a finite number ≥ 0."""
-    allowed = "a finite number, zero or more"
-    return _number(argument, value, allowed, remedy, lambda x: 0 <= x < math.inf)
+    return _number(argument, value, "a finite number, zero or more", remedy, 0.0, HUGE)
 
 
 def fraction(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
-    return _number(argument, value, "a number in (0, 1]", remedy, lambda x: 0 < x <= 1)
+    return _number(argument, value, "a number in (0, 1]", remedy, TINY, 1.0)
 
 
 def _number(
-    argument: str, value: Any, allowed: str, remedy: str, fits: Callable[[float], bool]
+    argument: str, value: Any, allowed: str, remedy: str, least: float, most: float
 ) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(message(argument, value, allowed, remedy))
-    with contextlib.suppress(OverflowError):
-        if fits(float(value)):
-            return float(value)
-    raise ValueError(message(argument, value, allowed, remedy))
+    number: Any = value
+    if not least <= number <= most or HUGE < number < math.inf:
+        raise ValueError(message(argument, value, allowed, remedy))
+    return float(number)
 
 
 def whole(
@@ -102,10 +95,9 @@ def whole(
     exact = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not exact:
         raise TypeError(message(argument, value, allowed, remedy))
-    if value > most:
-        allowed += f" and at most {most:,}"
     if not least <= value <= most:
-        raise ValueError(message(argument, value, allowed, remedy))
+        limit = f" and at most {most:,}" if value > most else ""
+        raise ValueError(message(argument, value, allowed + limit, remedy))
     return int(value)
 
 
@@ -153,10 +145,11 @@ def listed(argument: str, value: Any, allowed: str) -> list[Any]:
 def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
     """Return ``value`` as a finite square matrix of float32 or float64."""
     matrix = real_array(argument, value, "a square matrix of numbers")
-    rows, columns = (*matrix.shape, 0, 0)[:2]
-    fits = matrix.ndim == 2 and rows == columns > 0 and size in (None, rows)
-    allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
-    return _finite(argument, matrix, allowed, fits=fits)
+    rows = matrix.shape[0] if matrix.ndim else 0
+    if matrix.shape != (rows, rows) or rows == 0 or size not in (None, rows):
+        allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
+        raise _wrong_shape(argument, matrix, allowed)
+    return require_finite(argument, floating(argument, matrix))
 
 
 def vector(argument: str, value: Any, size: int | None = None) -> Vector:
@@ -165,19 +158,16 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
     Lists and integers become float64; arrays of other libraries stay what they are.
     """
     array = real_array(argument, value, "a one-dimensional array of numbers")
-    fits = array.ndim == 1 and array.shape[0] > 0 and size in (None, array.shape[0])
-    length = f"of length {size or '1 or more'}"
-    allowed = length if array.ndim == 1 else f"a one-dimensional array {length}"
-    return _finite(argument, array, allowed, "Flatten it." if array.ndim > 1 else "", fits=fits)
+    if array.ndim != 1 or array.shape[0] == 0 or size not in (None, array.shape[0]):
+        allowed = f"a one-dimensional array of length {size or '1 or more'}"
+        raise _wrong_shape(argument, array, allowed, "Flatten it." if array.ndim > 1 else "")
+    return require_finite(argument, floating(argument, array))
 
 
-def _finite(argument: str, array: Any, allowed: str, remedy: str = "", *, fits: bool) -> Any:
-    if not fits:
-        got = Words(f"an array of shape {tuple(array.shape)}")
-        raise ValueError(message(argument, got, allowed, remedy))
-    array = floating(argument, array)
-    require_finite(argument, array)
-    return array
+def _wrong_shape(argument: str, array: Any, allowed: str, remedy: str = "") -> ValueError:
+    shape = getattr(array, "shape", None)
+    got = array if shape is None else Words(f"an array of shape {tuple(shape)}")
+    return ValueError(message(argument, got, allowed, remedy))
 
 
 def instance(argument: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
@@ -194,35 +184,35 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
     Nothing is converted that is not a number already: no text, dates, complex or masked entries.
     """
     given = value = unmasked(argument, value)
-    if scipy.sparse.issparse(value):
-        remedy = "Pass it dense: .toarray()."
-        raise TypeError(message(argument, Words("a sparse matrix"), allowed, remedy))
     if is_array_api_obj(value) and not is_numpy_array(value):
         return _tensor(argument, value, allowed)
     try:
+        if scipy.sparse.issparse(value):
+            raise TypeError("It is sparse. Pass it dense: .toarray()")
         # As a plain array: matrices have other products.
         value = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(message(argument, given, allowed)) from error
-    if not is_numpy_array(given):
-        value = _of_objects(argument, value, given, allowed)
+        if value.dtype.kind == "O" and not is_numpy_array(given) and value.ndim:
+            # A table's columns may differ; text that looks like numbers is not converted.
+            for entry in value.flat:
+                if not isinstance(entry, (numbers.Real, np.bool_)):
+                    raise TypeError(f"It holds {short(entry)}")
+            value = value.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(message(argument, given, allowed, f"{error}.")) from error
     if value.dtype.kind not in "biuf":
-        remedy = INSTEAD.get(value.dtype.kind, "") if value.ndim else ""
         if is_numpy_array(given):
-            raise _other_dtype(argument, value.dtype, remedy)
-        raise TypeError(message(argument, given, allowed, remedy))
+            raise _other_dtype(argument, value.dtype, AS_NUMBERS)
+        raise TypeError(message(argument, given, allowed, AS_NUMBERS if value.ndim else ""))
     return value.astype(value.dtype.newbyteorder("="), copy=False)
 
 
 def _tensor(argument: str, value: Any, allowed: str) -> Any:
     """Return a dense tensor of real numbers without its graph: nothing goes back into data."""
-    if "complex" in str(value.dtype):
-        raise _other_dtype(argument, value.dtype, INSTEAD["c"])
-    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
-        remedy = "Pass it dense, or as a scipy.sparse matrix."
-        raise TypeError(message(argument, Words(f"layout {value.layout}"), allowed, remedy))
-    if str(getattr(value, "device", "")) == "meta":
-        raise TypeError(message(argument, Words("a tensor without data (meta)"), allowed))
+    layout, device = (str(getattr(value, name, "")) for name in ("layout", "device"))
+    dense = layout in ("", "torch.strided") and device != "meta"
+    if not dense or "complex" in str(value.dtype):
+        got = Words(f"a tensor of {value.dtype}, layout {layout}, on {device}")
+        raise TypeError(message(argument, got, f"{allowed}, real and dense"))
     return value.detach() if getattr(value, "requires_grad", False) else value
 
 
@@ -235,19 +225,6 @@ def unmasked(argument: str, value: Any) -> Any:
         remedy = "Drop those rows, or fill the entries: array.filled(...)."
         raise ValueError(message(argument, got, "an array without masked entries", remedy))
     return np.asarray(value.data)
-
-
-def _of_objects(argument: str, array: Any, given: Any, allowed: str) -> Any:
-    """Return objects as numbers where every one is a number: a table's columns may differ."""
-    if array.dtype.kind != "O" or array.ndim == 0:
-        return array
-    for value in array.flat:
-        if not isinstance(value, (numbers.Real, np.bool_)):
-            raise TypeError(message(argument, given, allowed, f"It holds {short(value)}."))
-    try:
-        return array.astype(np.float64)
-    except (OverflowError, ValueError) as error:
-        raise ValueError(message(argument, given, allowed, f"{error}.")) from error
 
 
 def short(value: Any, most: int = 40) -> str:
@@ -274,30 +251,26 @@ def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
 
 def require_point(argument: str, w: Any, size: int) -> None:
     """Refuse what is no vector of so many parameters; cheap enough for every call."""
-    shape = getattr(w, "shape", None)
-    if shape != (size,):
-        got = w if shape is None else Words(f"an array of shape {tuple(shape)}")
-        raise ValueError(message(argument, got, f"a one-dimensional array of length {size}"))
+    if getattr(w, "shape", None) != (size,):
+        raise _wrong_shape(argument, w, f"a one-dimensional array of length {size}")
 
 
 def to_plain(argument: str, value: Any) -> Any:
     """Return a tensor as a NumPy array and an unmasked array as its data; the rest as it is."""
     value = unmasked(argument, value)
-    if not hasattr(value, "detach"):
-        return value
     try:
-        return to_numpy(value)
+        return to_numpy(value) if hasattr(value, "detach") else value
     except (TypeError, RuntimeError) as error:
         got = Words(f"a tensor of dtype {value.dtype} and layout {value.layout}")
         allowed = "an array, or a dense tensor of a dtype that NumPy has"
         raise TypeError(message(argument, got, allowed)) from error
 
 
-def require_finite(argument: str, array: Any) -> None:
-    """Refuse an array that holds NaN or an infinity, saying how many and where the first is."""
+def require_finite(argument: str, array: Any) -> Any:
+    """Return an array without NaN and infinities; otherwise say how many and where the first is."""
     bad = ~np.isfinite(to_numpy(array))
     if not bad.any():
-        return
+        return array
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     where = first[0] if len(first) == 1 else first
     got = f"{int(bad.sum())} NaN or infinite entries (the first at {where})"

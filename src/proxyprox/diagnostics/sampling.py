@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
-from proxyprox._util.arrays import Vector, all_finite, copied, to_numpy
-from proxyprox._util.isolation import copied_tree, isolated
+from proxyprox._util.arrays import Vector, all_finite, copied, copied_tree, isolated, to_numpy
 from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.oracles import MeteredProxy, Query, as_gradient, price

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, norm
-from proxyprox._util.isolation import isolated
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolated, norm
 from proxyprox._util.validation import has, whole
 from proxyprox.problems.protocols import Penalty
 from proxyprox.stopping import Criterion, Progress

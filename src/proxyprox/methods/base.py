@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copied
-from proxyprox._util.isolation import copied_tree, is_ours
+from proxyprox._util.arrays import Vector, copied, copied_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copied_tree, dot, isolated
 from proxyprox._util.digests import combined
-from proxyprox._util.isolation import copied_tree, isolated
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian

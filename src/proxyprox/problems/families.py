@@ -21,7 +21,7 @@ import scipy.sparse
 import scipy.special
 
 from proxyprox._util.arrays import from_numpy, namespace, to_numpy
-from proxyprox._util.validation import INSTEAD, Words, listed, message, short, unmasked
+from proxyprox._util.validation import AS_NUMBERS, Words, listed, message, short, unmasked
 
 Array = Any
 
@@ -542,7 +542,7 @@ def label_array(y: Any, argument: str = "y") -> Array:
     values = values.view(np.ndarray)
     values = _of_one_kind(argument, values) if values.dtype.kind == "O" else values
     if values.dtype.kind not in "biufUST":
-        got, remedy = Words(f"dtype {values.dtype}"), INSTEAD.get(values.dtype.kind, "")
+        got, remedy = Words(f"dtype {values.dtype}"), AS_NUMBERS
         raise TypeError(message(argument, got, "labels that are numbers or text", remedy))
     return values
 
@@ -580,7 +580,7 @@ def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
 def _numbers(y: Array, allowed: str) -> Array:
     y = label_array(y)
     if y.dtype.kind not in "biuf":
-        got, remedy = Words(f"dtype {y.dtype}"), INSTEAD["U"]
+        got, remedy = Words(f"dtype {y.dtype}"), AS_NUMBERS
         raise TypeError(message("y", got, f"numeric, {allowed}", remedy))
     with np.errstate(over="ignore"):
         targets = y.astype(np.float64)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector
-from proxyprox._util.isolation import with_copies
+from proxyprox._util.arrays import Matrix, Vector, with_copies
 from proxyprox._util.validation import message
 from proxyprox.problems.protocols import Batch
 

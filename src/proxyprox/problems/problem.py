@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from proxyprox._util.arrays import Vector
-from proxyprox._util.isolation import isolated
+from proxyprox._util.arrays import Vector, isolated
 from proxyprox._util.validation import Words, message, offers, require
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
-from proxyprox._util.validation import INSTEAD, Words, message
+from proxyprox._util.validation import AS_NUMBERS, Words, message
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
 
@@ -152,7 +152,7 @@ def _label_vector(y: Any) -> Array | None:
         values = values.ravel()
     if values.dtype.kind == "c":
         # The first words are scikit-learn's, which its own checks of estimators look for.
-        raise ValueError(f"Complex data not supported: y must be real. {INSTEAD['c']}")
+        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
     if values.ndim != 1:
         return None
     return values if values.dtype.kind == "O" else label_array(values)

@@ -19,9 +19,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import validation as check
+from proxyprox._util.arrays import copied_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
-from proxyprox._util.isolation import copied_tree
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design

@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from proxyprox._util.isolation import copied_tree
+from proxyprox._util.arrays import copied_tree
 from proxyprox._util.validation import Words, message, offers, takes
 
 # A list of tensors, one for each parameter.
