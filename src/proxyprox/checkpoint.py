@@ -137,13 +137,13 @@ def resume(path: str | os.PathLike[str], run: Any) -> None:
     """Fill a freshly built run of the same call from a file."""
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
-    with naming(path):
+    with name_file_in_errors(path):
         saved = read(path)
         run.load_state_dict(saved.tree(like=next(arrays, None), classes=record_classes(fresh)))
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_file_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in every CheckpointError which file it is about."""
     try:
         yield
@@ -152,7 +152,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def structure() -> Iterator[None]:
+def refuse_damage() -> Iterator[None]:
     """Turn whatever a damaged or hostile tree can raise into one kind of error."""
     try:
         yield
@@ -167,15 +167,15 @@ def structure() -> Iterator[None]:
 
 def require_kind(tree: Any, kind: str) -> None:
     """Refuse a lone run's state where a safeguarded one's is wanted, and the other way round."""
-    with structure():
+    with refuse_damage():
         found = tree["kind"]
         if found not in ("Run", "Guarded"):
             raise ValueError("it holds no run")
     if found != kind:
-        raise other_run([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
+        raise other_run_error([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
 
 
-def other_run(differences: list[str]) -> CheckpointError:
+def other_run_error(differences: list[str]) -> CheckpointError:
     """Return the error for a state of another run."""
     return CheckpointError(
         f"it belongs to another run: {'; '.join(differences)}. "
@@ -255,7 +255,7 @@ def require_count(name: str, value: Any, kind: type = int, most: float = math.in
         raise ValueError(f"{name} is {value!r}, not a {kind.__name__} from 0 to {most}")
 
 
-def restored_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
+def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
     """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
     kinds = {type(fresh.bit_generator).__name__: type(fresh.bit_generator)}
     for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
@@ -503,7 +503,7 @@ class Saved(NamedTuple):
         self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Sequence[type] = ()
     ) -> Tree:
         """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
-        with structure():
+        with refuse_damage():
             decoder = _Decoder(like, classes)
             # The states before the last are of no use, but what they added to lists is.
             for payload in self.payloads[:-1] if keys is None else ():
@@ -515,7 +515,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     """Read a file's frames, with one kind of error for all that can be wrong with it."""
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
-    with structure():
+    with refuse_damage():
         data = memoryview(Path(path).read_bytes())
         begin = bytes(data[: len(HEADER)])
         if begin != HEADER and begin.startswith((b"PK\x03\x04", HEADER[:-2])):
@@ -703,7 +703,7 @@ def _slope(gradient: Callable[[Any], Any], w0: Any) -> list[float] | None:
     return None
 
 
-def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> list[str]:
+def identity_differences(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> list[str]:
     """Return in words what differs; what either side does not know is not compared.
 
     Values and gradients are taken at the start: without ``same_start`` they say nothing.

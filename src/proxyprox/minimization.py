@@ -20,9 +20,9 @@ from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, res
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD
 from proxyprox.oracles import Step, answer_query
-from proxyprox.outcome import judged
+from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, as_budget, counted
+from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
 from proxyprox.setup import DEFAULT_METHOD, planned_steps, require_countable
@@ -216,11 +216,13 @@ def _resume_and_run(
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
     status, guarded = result.status, isinstance(driven, SafeguardedRun)
-    result = judged(result, run.problem, start, measured=run.step_size.measures, guarded=guarded)
+    result = judge_outcome(
+        result, run.problem, start, measured=run.step_size.measures, guarded=guarded
+    )
     idle = status.success and result.steps == resumed
     if saver is not None and resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"
-        how = already if idle else f" after {counted(resumed, 'step')}"
+        how = already if idle else f" after {count_words(resumed, 'step')}"
         text = f"{result.message} Resumed from {os.fspath(saver.path)!r}{how}."
         result = replace(result, message=text)
     return result

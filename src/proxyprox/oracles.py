@@ -14,9 +14,9 @@ from proxyprox._util.arrays import (
     Matrix,
     Vector,
     all_finite,
-    copied,
-    copied_tree,
-    isolated,
+    copy_array,
+    copy_tree,
+    isolate,
     norm,
     square,
 )
@@ -42,7 +42,7 @@ class MeteredProxy:
     """
 
     def __init__(self, proxy: Any, ledger: Ledger, *, by_content: bool = False) -> None:
-        self.proxy = isolated(proxy)
+        self.proxy = isolate(proxy)
         self.by_content = by_content
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
@@ -73,10 +73,10 @@ class MeteredProxy:
             if point is w and not self.by_content:
                 return gradient
             if self.by_content and point.shape == w.shape and bool((point == w).all()):
-                return copied(gradient)
+                return copy_array(gradient)
         self.ledger.proxy_gradients += 1
         gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
-        pair = (copied(w), copied(gradient)) if self.by_content else (w, gradient)
+        pair = (copy_array(w), copy_array(gradient)) if self.by_content else (w, gradient)
         self.remembered = [*self.remembered[1 - KEPT :], pair]
         return self._note_fault(w, gradient)
 
@@ -158,8 +158,8 @@ class Query:
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
-        points = tuple(copied(point) for point in self.points)
-        return Query(self.batch_for_user(self.batch), points, copied_tree(self.halves), self.exact)
+        points = tuple(copy_array(point) for point in self.points)
+        return Query(self.batch_for_user(self.batch), points, copy_tree(self.halves), self.exact)
 
     @property
     def purchase(self) -> Purchase:
@@ -168,7 +168,7 @@ class Query:
 
     def batch_for_user(self, batch: Any) -> Any:
         """Return a batch for user code; the batch of everything is the user's own already."""
-        return batch if self.exact else copied_tree(batch)
+        return batch if self.exact else copy_tree(batch)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Step:
 
 def answer_query(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
     """Return the answers and, where the batch came in two halves, those of the halves."""
-    objective = isolated(objective)
+    objective = isolate(objective)
 
     def gradient(w: Vector, batch: Any) -> Vector:
         return objective.gradient(w, query.batch_for_user(batch))
@@ -223,7 +223,7 @@ def check_answers(
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
-        turn = getattr(isolated(objective), "gradient_from", None)
+        turn = getattr(isolate(objective), "gradient_from", None)
         if turn is None:
             name = type(objective).__name__
             raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
@@ -235,7 +235,7 @@ def check_answers(
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
     return tuple(
-        copied(as_gradient("the target's gradient", answer, point))
+        copy_array(as_gradient("the target's gradient", answer, point))
         for answer, point in zip(gradients, query.points, strict=True)
     )
 
@@ -247,7 +247,7 @@ def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     # The copy knows what is remembered; what it remembers besides is its own.
     proxy = copy.copy(phi.proxy)
     proxy.by_content = True
-    return Subproblem(proxy, copied(phi.linear), copied(phi.centre), phi.eta, phi.penalty)
+    return Subproblem(proxy, copy_array(phi.linear), copy_array(phi.centre), phi.eta, phi.penalty)
 
 
 def step_record(
@@ -293,7 +293,7 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         paid["cost"] = 0.0
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
-        given = batch if exact else copied_tree(batch)
+        given = batch if exact else copy_tree(batch)
         samples = len(given) if hasattr(given, "__len__") else 1
         if count is not None:
             samples = int(count(given))

@@ -19,10 +19,10 @@ from proxyprox import checkpoint, oracles
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
-    copied,
-    copied_tree,
+    copy_array,
+    copy_tree,
     is_ours,
-    isolated,
+    isolate,
     norm,
     same_point,
 )
@@ -32,9 +32,9 @@ from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
 from proxyprox.oracles import MeteredProxy, Query, Step
-from proxyprox.outcome import GradientPath, by_gradients
+from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
-from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
+from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
 from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, starting_point
 from proxyprox.stepsizes.base import Observation
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
@@ -72,7 +72,7 @@ class Faults:
 
     def summary(self, steps: int) -> str:
         """Return what was met, where and how often, as a sentence."""
-        often = f"{len(self.blocked):,} of {counted(steps, 'step')}"
+        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
         return f"That was so in {often}; in the last of them {self.words}."
 
 
@@ -187,16 +187,16 @@ class Run:
     def w(self) -> Vector:
         """The answer so far, a copy: the last iterate, or the average that was asked for."""
         if self._average is not None:
-            return copied(self._average)
+            return copy_array(self._average)
         w = self.method.answer(self._state)
         if isinstance(self.averaging, Adaptive):
             w = self.step_size.answer(self._step_size_state, w)
-        return copied(w)
+        return copy_array(w)
 
     @property
     def start(self) -> Vector:
         """The starting point, a copy."""
-        return copied(self._w0)
+        return copy_array(self._w0)
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
@@ -287,7 +287,7 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         record = oracles.step_record(k, eta, self._solved, self.ledger)
         path, exact = copy.copy(self._path), query.batch is None or query.exact
-        penalty = isolated(self.problem.penalty)
+        penalty = isolate(self.problem.penalty)
         path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
@@ -299,10 +299,10 @@ class Run:
         self._pending, self._request, self._share, self._average = None, None, share, average
         self.trace.append(record)
         phi = None if self._solved is None else self._solved[0]
-        gradients = tuple(copied(answer) for answer in answers.gradients)
+        gradients = tuple(copy_array(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
         return Step(
-            record, copied(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
+            record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
@@ -315,7 +315,7 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return by_gradients(self.result_before_verdict(status, detail))
+        return judge_by_gradients(self.result_before_verdict(status, detail))
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
@@ -328,8 +328,8 @@ class Run:
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
-            w=copied(self.w),
-            last=copied(self._state.w),
+            w=copy_array(self.w),
+            last=copy_array(self._state.w),
             status=status,
             message=f"{status.value}{' ' + detail if detail else ''}",
             steps=self.steps,
@@ -404,7 +404,7 @@ class Run:
         }
         return {
             "kind": "Run",
-            **copied_tree(copies),
+            **copy_tree(copies),
             "share": self._share,
             "pending": None if self._pending is None else {"batch": self._pending.batch},
             "rng": self._rng.bit_generator.state,
@@ -433,7 +433,7 @@ class Run:
         checkpoint.require_kind(tree, "Run")
         about = tree.get("identity")
         identity = None if about is None else self._problem_identity(counted=False)
-        with checkpoint.structure():
+        with checkpoint.refuse_damage():
             stop = self._stop_rule_of(tree)
             now = {**self.config(), "stop": checkpoint.describe(stop)}
             found = [
@@ -448,12 +448,12 @@ class Run:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
                     dtype = now["dtype"]
-                    found += checkpoint.other_identity(
+                    found += checkpoint.identity_differences(
                         about, identity, dtype=dtype, same_start=same
                     )
         if found:
-            raise checkpoint.other_run(found)
-        with checkpoint.structure():
+            raise checkpoint.other_run_error(found)
+        with checkpoint.refuse_damage():
             commit = self._validate(tree)
         # All is well: only now is the run changed.
         if stop != self.stop:
@@ -515,11 +515,11 @@ class Run:
         like = w0
         with contextlib.suppress(ValueError):  # the problem does not know its size
             like = starting_point(problem, None) if w0 is None else w0
-        with checkpoint.naming(path):
+        with checkpoint.name_file_in_errors(path):
             saved = checkpoint.read(path)
             checkpoint.require_kind(saved.tree(["kind"]), "Run")
             begun = saved.tree(["config", "w0"], like=like)
-            with checkpoint.structure():
+            with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
@@ -540,7 +540,7 @@ class Run:
     def _validate(self, tree: dict[str, Any]) -> Callable[[], None]:
         """Check a state of this configuration; return what puts the run into it."""
         names = ("w0", "state", "step_size", "known", "memory", "average", "path")
-        arrays = copied_tree({name: tree[name] for name in names})
+        arrays = copy_tree({name: tree[name] for name in names})
         state, average, like = arrays["state"], arrays["average"], self._w0
         checkpoint.conform("state", state, self._state)
         checkpoint.conform("step_size", arrays["step_size"], self._step_size_state)
@@ -566,7 +566,7 @@ class Run:
         checkpoint.require_count("share", share, float)
         if share > 1 or (pending is not None and set(pending) != {"batch"}):
             raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
-        rng = checkpoint.restored_rng(tree["rng"], self._rng)
+        rng = checkpoint.restore_rng(tree["rng"], self._rng)
         faults = tree["faults"]
         checkpoint.conform("faults", faults, Faults())
         steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
@@ -610,7 +610,7 @@ class Run:
         """
         if self._identity is None:
             proxy, known = self._proxy, self._proxy.remembered
-            oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
+            oracle = proxy if counted and not self.steps else isolate(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
                 lambda: oracles.value_for_report(self.problem, self._w0),
@@ -655,9 +655,9 @@ class Run:
         split = getattr(self.problem.objective, "halves", None)
         halves = None
         # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
-        batch = batch if exact else copied_tree(batch)
+        batch = batch if exact else copy_tree(batch)
         if split is not None and self.step_size.measures:
-            halves = copied_tree(split(batch if exact else copied_tree(batch)))
+            halves = copy_tree(split(batch if exact else copy_tree(batch)))
         self._pending = Query(batch, points, halves, exact)
 
     def price(self, query: Query) -> dict[str, float]:
@@ -706,7 +706,7 @@ class Run:
         # A user's method may write into what it is given, and keep what it returns.
         state = method.tell(copy_for(method, self._state), copy_for(method, own), step)
         if copies:
-            state = copied_tree(state)
+            state = copy_tree(state)
             self._require_state(state, k)
         return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
 

@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copied_tree, dot, dtype_name, isolated, norm
+from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
-from proxyprox.result import Budget, Result, Status, counted
+from proxyprox.result import Budget, Result, Status, count_words
 from proxyprox.run import Run
 
 # Standard errors by which an arm must trail to be dropped before the end.
@@ -83,7 +83,7 @@ class Check:
     @property
     def finding(self) -> str:
         """What was found, in words."""
-        held_out = counted(self.batches, "batch", "batches")
+        held_out = count_words(self.batches, "batch", "batches")
         if abs(self.gap) <= self.rounding:
             equal = f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding"
             return f"{equal} ({held_out})"
@@ -350,7 +350,7 @@ class SafeguardedRun:
         checkpoint.require_kind(tree, "Guarded")
         rival = self._sgd
         assert rival is not None
-        with checkpoint.structure():
+        with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
             dropped, proxy = tree["dropped_at"], tree["proxy"]
             slope, reason = tree["slope"], tree["reason"]
@@ -364,7 +364,7 @@ class SafeguardedRun:
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
-            rng = checkpoint.restored_rng(tree["rng"], self._rng)
+            rng = checkpoint.restore_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])
         if tree["rival"] is not None:
@@ -502,7 +502,7 @@ class SafeguardedRun:
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
             if self._typical_batch is not None:
-                batch = copied_tree(self.problem.objective.sample(self._rng))
+                batch = copy_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
             if self._lacking(purchases) is not None:
                 break
@@ -541,7 +541,7 @@ class SafeguardedRun:
         seen, counts = np.unique(np.concatenate(self._batches), return_counts=True)
         weights = getattr(objective, "sample_weight", None)
         counts = counts if weights is None else counts * weights[seen]
-        loss, penalty = isolated(objective.rows(seen, sample_weight=counts)), self.problem.penalty
+        loss, penalty = isolate(objective.rows(seen, sample_weight=counts)), self.problem.penalty
         try:
             return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
         except (NonFiniteError, ValueError):
@@ -575,7 +575,7 @@ class SafeguardedRun:
             gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
         gap = float(np.mean(gaps))
         if self.problem.penalty is not None:
-            penalty = isolated(self.problem.penalty)
+            penalty = isolate(self.problem.penalty)
             gap += float(penalty.value(a)) - float(penalty.value(b))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
@@ -583,7 +583,7 @@ class SafeguardedRun:
         """Return the choice in words."""
         if self._dropped_at is not None:
             better = " ERM on the rows seen did better still." if chosen == "ERM" else ""
-            dropped = counted(self._dropped_at, "step")
+            dropped = count_words(self._dropped_at, "step")
             return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
         if not self._checks:
             return "The proxy's answer is returned: nothing was compared on held-out samples."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copied
+from proxyprox._util.arrays import Vector, copy_array
 from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
@@ -92,7 +92,7 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise ValueError(message("w0", None, "a starting point", remedy))
         for part in (problem.objective, problem.proxy):
             if hasattr(part, "zeros"):
-                return copied(part.zeros())
+                return copy_array(part.zeros())
         w0 = np.zeros(size)
     start = checked_vector("w0", w0, size)
     for part in (problem.objective, problem.proxy):
@@ -105,7 +105,7 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
-    return copied(start)
+    return copy_array(start)
 
 
 def _check_method(method: Any, problem: Problem) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolated, norm
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolate, norm
 from proxyprox._util.validation import has, whole
 from proxyprox.problems.protocols import Penalty
 from proxyprox.stopping import Criterion, Progress
@@ -55,7 +55,7 @@ class Subproblem:
         self.linear = linear
         self.centre = centre
         self.eta = eta
-        self.penalty = isolated(penalty)
+        self.penalty = isolate(penalty)
         self.pull = 1 / eta
         self._centre_value: float | None = None
 

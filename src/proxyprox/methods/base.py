@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copied, copied_tree, is_ours
+from proxyprox._util.arrays import Vector, copy_array, copy_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
@@ -29,7 +29,7 @@ from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 
 def copy_for(part: Any, tree: Any) -> Any:
     """Return a tree for a part of a run: a copy for a user's, which may write into it."""
-    return tree if is_ours(part) else copied_tree(tree)
+    return tree if is_ours(part) else copy_tree(tree)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class OuterStep:
     def restart(self) -> Restart | None:
         """Where to start instead, if the step-size rule undoes the last step."""
         restart = self._rule.restart(self.learnt)
-        return copied_tree(restart) if self._copies else restart
+        return copy_tree(restart) if self._copies else restart
 
     def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
         """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion.
@@ -113,12 +113,12 @@ class OuterStep:
         Without ``eta`` the step-size rule decides; it may try smaller ones where it has to.
         """
         if self._copies:
-            linear, centre = copied(linear), copied(centre)
+            linear, centre = copy_array(linear), copy_array(centre)
         if eta is None:
             w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
         else:
             w = self._solve(linear, centre, eta)
-        return copied(w) if self._copies else w
+        return copy_array(w) if self._copies else w
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import copied_tree
+from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
@@ -569,7 +569,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         except ValueError:
             # Labels of one class only.
             return uniform
-        X = self.X if criterion in CRITERIA.values() else copied_tree(self.X)
+        X = self.X if criterion in CRITERIA.values() else copy_tree(self.X)
         scores = np.asarray(criterion(model, X), dtype=np.float64)
         if scores.shape != (self.rows,) or not np.isfinite(scores).all() or (scores < 0).any():
             got = f"scores of shape {scores.shape} from {scores.min():g}"
