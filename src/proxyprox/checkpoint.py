@@ -137,13 +137,13 @@ def resume(path: str | os.PathLike[str], run: Any) -> None:
     """Fill a freshly built run of the same call from a file."""
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
-    with naming(path):
+    with name_file_in_errors(path):
         saved = read(path)
         run.load_state_dict(saved.tree(like=next(arrays, None), classes=record_classes(fresh)))
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_file_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in every CheckpointError which file it is about."""
     try:
         yield
@@ -152,7 +152,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def structure() -> Iterator[None]:
+def refuse_damage() -> Iterator[None]:
     """Turn whatever a damaged or hostile tree can raise into one kind of error."""
     try:
         yield
@@ -167,15 +167,15 @@ def structure() -> Iterator[None]:
 
 def require_kind(tree: Any, kind: str) -> None:
     """Refuse a lone run's state where a safeguarded one's is wanted, and the other way round."""
-    with structure():
+    with refuse_damage():
         found = tree["kind"]
         if found not in ("Run", "Guarded"):
             raise ValueError("it holds no run")
     if found != kind:
-        raise other_run([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
+        raise other_run_error([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
 
 
-def other_run(differences: list[str]) -> CheckpointError:
+def other_run_error(differences: list[str]) -> CheckpointError:
     """Return the error for a state of another run."""
     return CheckpointError(
         f"it belongs to another run: {'; '.join(differences)}. "
@@ -255,7 +255,7 @@ def require_count(name: str, value: Any, kind: type = int, most: float = math.in
         raise ValueError(f"{name} is {value!r}, not a {kind.__name__} from 0 to {most}")
 
 
-def restored_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
+def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
     """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
     kinds = {type(fresh.bit_generator).__name__: type(fresh.bit_generator)}
     for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
@@ -503,7 +503,7 @@ class Saved(NamedTuple):
         self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Sequence[type] = ()
     ) -> Tree:
         """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
-        with structure():
+        with refuse_damage():
             decoder = _Decoder(like, classes)
             # The states before the last are of no use, but what they added to lists is.
             for payload in self.payloads[:-1] if keys is None else ():
@@ -515,7 +515,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     """Read a file's frames, with one kind of error for all that can be wrong with it."""
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
-    with structure():
+    with refuse_damage():
         data = memoryview(Path(path).read_bytes())
         begin = bytes(data[: len(HEADER)])
         if begin != HEADER and begin.startswith((b"PK\x03\x04", HEADER[:-2])):
@@ -624,7 +624,7 @@ def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
             return make(rebuild(data[kind], classes))
     if "class" not in data:
         raise CheckpointError(
-            f"it cannot be loaded on its own: {_shown(data)} can only be given anew. Build the "
+            f"it cannot be loaded on its own: {_text_of(data)} can only be given anew. Build the "
             "run with the same arguments and use minimize(..., checkpoint=path) to resume it."
         )
     settings = {str(name): rebuild(value, classes) for name, value in data["settings"].items()}
@@ -644,24 +644,24 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
         if "function" in now and was.get("function") == now["function"]:
             # Every version of Python writes instructions in its own way.
             same = was.get("python") == now.get("python") is not None
-            return [f"{name} was another function than now: {_shown(now)}"] if same else []
-    return [f"{name} was {_shown(was)}, now {_shown(now)}"]
+            return [f"{name} was another function than now: {_text_of(now)}"] if same else []
+    return [f"{name} was {_text_of(was)}, now {_text_of(now)}"]
 
 
-def _shown(item: Any) -> str:
+def _text_of(item: Any) -> str:
     """Return a described setting as a user would write it; a user's own classes in full."""
     if isinstance(item, list):
-        return f"[{', '.join(map(_shown, item))}]"
+        return f"[{', '.join(map(_text_of, item))}]"
     if not isinstance(item, dict):
         return repr(item)
     if "tuple" in item:
-        return f"({_shown(item['tuple'])[1:-1]})"
+        return f"({_text_of(item['tuple'])[1:-1]})"
     if "function" in item:
         return str(item["function"]).replace(":", ".")
     if "settings" not in item:
         return "an array of other values" if "array" in item else str(item)
     name = str(item.get("class", item.get("object")))
-    settings = [f"{key}={_shown(value)}" for key, value in item["settings"].items()]
+    settings = [f"{key}={_text_of(value)}" for key, value in item["settings"].items()]
     ours = name.startswith("proxyprox.")
     return f"{name.partition(':')[2] if ours else name}({', '.join(settings)})"
 
@@ -703,7 +703,7 @@ def _slope(gradient: Callable[[Any], Any], w0: Any) -> list[float] | None:
     return None
 
 
-def other_identity(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> list[str]:
+def identity_differences(saved: Tree, now: Tree, *, dtype: str, same_start: bool) -> list[str]:
     """Return in words what differs; what either side does not know is not compared.
 
     Values and gradients are taken at the start: without ``same_start`` they say nothing.

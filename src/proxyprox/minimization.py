@@ -20,9 +20,9 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.methods import SGD
 from proxyprox.oracles import Query, Step, answered
-from proxyprox.outcome import judged
+from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, as_budget, counted
+from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
 from proxyprox.setup import DEFAULT_METHOD, planned, require_accounts
@@ -221,7 +221,7 @@ def _resume_and_run(
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
     idle = result.status.success and result.steps == resumed
-    result = judged(
+    result = judge_outcome(
         result,
         run.problem,
         start,
@@ -233,7 +233,7 @@ def _resume_and_run(
         ended = f"Resumed from {path!r}, it was finished already: no step was added."
         result = replace(result, message=f"{result.message} {ended}")
     elif saver is not None and resumed:
-        began = f"Resumed from {os.fspath(saver.path)!r} after {counted(resumed, 'step')}."
+        began = f"Resumed from {os.fspath(saver.path)!r} after {count_words(resumed, 'step')}."
         result = replace(result, message=f"{result.message} {began}")
     return result
 

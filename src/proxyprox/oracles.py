@@ -14,9 +14,9 @@ from proxyprox._util.arrays import (
     Matrix,
     Vector,
     all_finite,
-    copied,
-    copied_tree,
-    isolated,
+    copy_array,
+    copy_tree,
+    isolate,
     norm,
     square,
 )
@@ -42,7 +42,7 @@ class MeteredProxy:
     """
 
     def __init__(self, proxy: Any, ledger: Ledger, *, by_content: bool = False) -> None:
-        self.proxy = isolated(proxy)
+        self.proxy = isolate(proxy)
         self.by_content = by_content
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
@@ -82,7 +82,7 @@ class MeteredProxy:
         for point, gradient in self._known:
             if self.by_content:
                 if point.shape == w.shape and bool((point == w).all()):
-                    return copied(gradient)
+                    return copy_array(gradient)
             elif point is w:
                 return gradient
         return None
@@ -107,7 +107,9 @@ class MeteredProxy:
 
     def remember(self, w: Vector, gradient: Vector) -> None:
         """Keep a gradient for the next time it is asked for."""
-        self._known.append((copied(w), copied(gradient)) if self.by_content else (w, gradient))
+        self._known.append(
+            (copy_array(w), copy_array(gradient)) if self.by_content else (w, gradient)
+        )
         if len(self._known) > KEPT:
             del self._known[0]
 
@@ -189,8 +191,8 @@ class Query:
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
-        points = tuple(copied(point) for point in self.points)
-        return Query(self.handed(self.batch), points, copied_tree(self.halves), self.exact)
+        points = tuple(copy_array(point) for point in self.points)
+        return Query(self.handed(self.batch), points, copy_tree(self.halves), self.exact)
 
     @property
     def purchase(self) -> Purchase:
@@ -199,7 +201,7 @@ class Query:
 
     def handed(self, batch: Any) -> Any:
         """Return a batch for user code; the batch of everything is the user's own already."""
-        return batch if self.exact else copied_tree(batch)
+        return batch if self.exact else copy_tree(batch)
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class Step:
 
 def answered(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
     """Return the answers and, where the batch came in two halves, those of the halves."""
-    objective = isolated(objective)
+    objective = isolate(objective)
 
     def gradient(w: Vector, batch: Any) -> Vector:
         return objective.gradient(w, query.handed(batch))
@@ -254,7 +256,7 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
-        turn = getattr(isolated(objective), "gradient_from", None)
+        turn = getattr(isolate(objective), "gradient_from", None)
         if turn is None:
             raise TypeError(
                 f"observations need an objective with gradient_from(w, batch, observations), "
@@ -268,7 +270,7 @@ def received(objective: Any, query: Query, gradients: Any, observations: Any) ->
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
     return tuple(
-        copied(checked_gradient("the target's gradient", answer, point))
+        copy_array(checked_gradient("the target's gradient", answer, point))
         for answer, point in zip(gradients, query.points, strict=True)
     )
 
@@ -277,7 +279,7 @@ def subproblem_copied(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
         return None
-    linear, centre = copied(phi.linear), copied(phi.centre)
+    linear, centre = copy_array(phi.linear), copy_array(phi.centre)
     return Subproblem(phi.proxy.twin(), linear, centre, phi.eta, phi.penalty)
 
 
@@ -327,7 +329,7 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         paid["cost"] = 0.0
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
-        given = batch if exact else copied_tree(batch)
+        given = batch if exact else copy_tree(batch)
         if count is not None:
             samples = int(count(given))
         else:

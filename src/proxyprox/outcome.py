@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copied, dot, dtype_name, norm
+from proxyprox._util.arrays import Vector, copy_array, dot, dtype_name, norm
 from proxyprox.checkpoint import require_array
 from proxyprox.oracles import reported_value
 from proxyprox.problems import Problem
@@ -122,7 +122,7 @@ class GradientPath:
     def add(self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool) -> None:
         """Enter the answer at a point; the point's array may not change later."""
         self.exact = self.exact and exact
-        gradient = copied(gradient)  # an objective may answer the next question in its buffer
+        gradient = copy_array(gradient)  # an objective may answer the next question in its buffer
         distance = slope = start_slope = along = varied = added = 0.0
         if self.start is None:
             self.start, self.start_gradient = point, gradient
@@ -272,7 +272,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def by_gradients(result: Result) -> Result:
+def judge_by_gradients(result: Result) -> Result:
     """Return the result of a run without values, its status and message corrected by gradients."""
     found = result.doubt
     if found is None or not (result.status.success or result.status is Status.RUNNING):
@@ -283,7 +283,7 @@ def by_gradients(result: Result) -> Result:
     return replace(result, status=found.status, message=f"{text} {result.message}")
 
 
-def judged(
+def judge_outcome(
     result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
 ) -> Result:
     """Return the result with the losses at its two ends, its status corrected by the evidence.

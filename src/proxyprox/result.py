@@ -272,7 +272,7 @@ class Result:
             "Hessian": paid.proxy_hessians,
             "closed-form solve": paid.proxy_solves,
         }
-        used = ", ".join(counted(count, name) for name, count in counts.items() if count)
+        used = ", ".join(count_words(count, name) for name, count in counts.items() if count)
         rule = self._inner_rule() if self.stop and len(self.trace) else ""
         lines = [self.message]
         if self.values is not None:
@@ -280,8 +280,8 @@ class Result:
             lines.append(f"  loss          {first:.6g} at the start, {last:.6g} at the end")
         lines += [
             f"  outer steps   {self.steps:,}{rule}",
-            f"  target paid   {counted(paid.target_gradients, 'gradient')}, "
-            f"{counted(paid.target_samples, 'sample')}",
+            f"  target paid   {count_words(paid.target_gradients, 'gradient')}, "
+            f"{count_words(paid.target_samples, 'sample')}",
             f"  proxy used    {used or 'nothing'}",
             f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
         ]
@@ -296,10 +296,12 @@ class Result:
         verdicts = [row.held for row in self.trace if row.held is not None]
         if not verdicts:
             return " (no inner rule)"
-        of = "" if len(verdicts) == len(self.trace) else f" of {counted(len(verdicts), 'solve')}"
+        of = (
+            "" if len(verdicts) == len(self.trace) else f" of {count_words(len(verdicts), 'solve')}"
+        )
         return f" (inner rule held in {sum(verdicts):,}{of})"
 
 
-def counted(count: int, name: str, plural: str = "") -> str:
+def count_words(count: int, name: str, plural: str = "") -> str:
     """Return a count with its noun, in the singular or the plural (by default with an s)."""
     return f"{count:,} {name if count == 1 else plural or name + 's'}"

@@ -18,10 +18,10 @@ from proxyprox import checkpoint
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
-    copied,
-    copied_tree,
+    copy_array,
+    copy_tree,
     is_ours,
-    isolated,
+    isolate,
     norm,
     same_point,
 )
@@ -41,9 +41,9 @@ from proxyprox.oracles import (
     reported_value,
     subproblem_copied,
 )
-from proxyprox.outcome import GradientPath, by_gradients
+from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
-from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, counted
+from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
 from proxyprox.setup import DEFAULT_METHOD, admit, require_problem, starting_point
 from proxyprox.stepsizes.base import Observation, Restart, Solve, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
@@ -82,7 +82,7 @@ class Faults:
 
     def summary(self, steps: int) -> str:
         """Return what was met, where and how often, as a sentence."""
-        often = f"{len(self.blocked):,} of {counted(steps, 'step')}"
+        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
         return f"That was so in {often}; in the last of them {self.words}."
 
     def require_valid(self, steps: int) -> None:
@@ -184,9 +184,9 @@ class Run:
             Ledger() if isinstance(proxy, Zero) else self.ledger,
             by_content=not (is_ours(method) and is_ours(self.inner)),
         )
-        self._state = method.init(parts.w0 if is_ours(method) else copied(parts.w0), problem)
+        self._state = method.init(parts.w0 if is_ours(method) else copy_array(parts.w0), problem)
         self._step_size_state = self.step_size.init(
-            parts.w0 if is_ours(self.step_size) else copied(parts.w0),
+            parts.w0 if is_ours(self.step_size) else copy_array(parts.w0),
             problem,
             uses_proxy=method.uses_proxy,
         )
@@ -220,16 +220,16 @@ class Run:
     def w(self) -> Vector:
         """The answer so far, a copy: the last iterate, or the average that was asked for."""
         if self._average is not None:
-            return copied(self._average)
+            return copy_array(self._average)
         w = self.method.answer(self._state)
         if isinstance(self.averaging, Adaptive):
             w = self.step_size.answer(self._step_size_state, w)
-        return copied(w)
+        return copy_array(w)
 
     @property
     def start(self) -> Vector:
         """The starting point, a copy."""
-        return copied(self._w0)
+        return copy_array(self._w0)
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
@@ -328,7 +328,7 @@ class Run:
         record = recorded(k, eta, self._solved, self.ledger)
         path = copy.copy(self._path)
         exact = query.batch is None or query.exact
-        penalty = isolated(self.problem.penalty)
+        penalty = isolate(self.problem.penalty)
         path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
         solved = True if self._solved is None else self._solved[2](self._solved[1])
         held = solved if record.held is None else record.held
@@ -339,9 +339,9 @@ class Run:
         self._pending, self._request, self._share, self._average = None, None, share, average
         self.trace.append(record)
         phi = None if self._solved is None else self._solved[0]
-        gradients = tuple(copied(answer) for answer in answers.gradients)
+        gradients = tuple(copy_array(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
-        return Step(record, copied(state.w), self.w, gradients, subproblem_copied(phi), ledger)
+        return Step(record, copy_array(state.w), self.w, gradients, subproblem_copied(phi), ledger)
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -353,7 +353,7 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return by_gradients(self.unjudged(status, detail))
+        return judge_by_gradients(self.unjudged(status, detail))
 
     def unjudged(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
@@ -367,8 +367,8 @@ class Run:
         solves = self.method.uses_proxy or self.problem.penalty is not None
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
-            w=copied(self.w),
-            last=copied(self._state.w),
+            w=copy_array(self.w),
+            last=copy_array(self._state.w),
             status=status,
             message=f"{status.value}{' ' + detail if detail else ''}",
             steps=self.steps,
@@ -443,7 +443,7 @@ class Run:
         }
         return {
             "kind": "Run",
-            **copied_tree(copies),
+            **copy_tree(copies),
             "share": self._share,
             "pending": None if self._pending is None else {"batch": self._pending.batch},
             "rng": self._rng.bit_generator.state,
@@ -472,7 +472,7 @@ class Run:
         checkpoint.require_kind(tree, "Run")
         about = tree.get("identity")
         identity = None if about is None else self._problem_identity(counted=False)
-        with checkpoint.structure():
+        with checkpoint.refuse_damage():
             stop = self._stop_rule_of(tree)
             now = {**self.config(), "stop": checkpoint.describe(stop)}
             found = [
@@ -486,12 +486,12 @@ class Run:
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
-                    found += checkpoint.other_identity(
+                    found += checkpoint.identity_differences(
                         about, identity, dtype=now["dtype"], same_start=same
                     )
         if found:
-            raise checkpoint.other_run(found)
-        with checkpoint.structure():
+            raise checkpoint.other_run_error(found)
+        with checkpoint.refuse_damage():
             commit = self._validate(tree)
         # All is well: only now is the run changed.
         if stop != self.stop:
@@ -550,11 +550,11 @@ class Run:
         """
         file_path("path", path)
         require_problem(problem)
-        with checkpoint.naming(path):
+        with checkpoint.name_file_in_errors(path):
             saved = checkpoint.read(path)
             checkpoint.require_kind(saved.tree(["kind"]), "Run")
             begun = saved.tree(["config", "w0"], like=_array_like(problem, w0))
-            with checkpoint.structure():
+            with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
@@ -577,7 +577,7 @@ class Run:
     def _validate(self, tree: dict[str, Any]) -> Callable[[], None]:
         """Check a state of this configuration; return what puts the run into it."""
         names = ("w0", "state", "step_size", "known", "memory", "average", "path")
-        arrays = copied_tree({name: tree[name] for name in names})
+        arrays = copy_tree({name: tree[name] for name in names})
         state, average, like = arrays["state"], arrays["average"], self._w0
         checkpoint.conform("state", state, self._state)
         checkpoint.conform("step_size", arrays["step_size"], self._step_size_state)
@@ -604,7 +604,7 @@ class Run:
         checkpoint.require_count("share", share, float)
         if share > 1 or (pending is not None and set(pending) != {"batch"}):
             raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
-        rng = checkpoint.restored_rng(tree["rng"], self._rng)
+        rng = checkpoint.restore_rng(tree["rng"], self._rng)
         faults = tree["faults"]
         checkpoint.conform("faults", faults, Faults())
         faults.require_valid(state.k)
@@ -647,7 +647,7 @@ class Run:
         """
         if self._identity is None:
             proxy, known = self._proxy, self._proxy.snapshot()
-            oracle = proxy if counted and not self.steps else isolated(self.problem.proxy)
+            oracle = proxy if counted and not self.steps else isolate(self.problem.proxy)
             self._identity = checkpoint.identity(
                 self.problem, self._w0, self._seed,
                 lambda: reported_value(self.problem, self._w0),
@@ -663,7 +663,7 @@ class Run:
         if is_ours(self.method):
             request = self.method.ask(self._state)
         else:
-            request = copied_tree(self.method.ask(copied_tree(self._state)))
+            request = copy_tree(self.method.ask(copy_tree(self._state)))
         if not isinstance(request, Request) or not request.points:
             name = f"{type(self.method).__name__}.ask(state)"
             raise TypeError(message(name, request, "a Request with at least one point"))
@@ -694,9 +694,9 @@ class Run:
         split = getattr(self.problem.objective, "halves", None)
         halves = None
         # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
-        batch = batch if exact else copied_tree(batch)
+        batch = batch if exact else copy_tree(batch)
         if split is not None and self.step_size.measures:
-            halves = copied_tree(split(batch if exact else copied_tree(batch)))
+            halves = copy_tree(split(batch if exact else copy_tree(batch)))
         self._pending = Query(batch, points, halves, exact)
 
     def price(self, query: Query) -> dict[str, float]:
@@ -714,14 +714,14 @@ class Run:
         # A user's solver may write into its arguments and reuse the array it returns.
         ours = is_ours(self.inner)
         given = phi if ours else subproblem_copied(phi)
-        start = centre if ours else copied(centre)
+        start = centre if ours else copy_array(centre)
         try:
             solved = self.inner.solve(given, start, stop, self._memory, self._rng)
         except NonFiniteError:
             self._unsolved = True
             raise
         self._solved = (phi, solved.progress, stop)
-        return solved.w if ours else copied(solved.w)
+        return solved.w if ours else copy_array(solved.w)
 
     def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
         """Return the states of the method and of the step size after a step."""
@@ -739,20 +739,20 @@ class Run:
                 smoothness=self._proxy.smoothness,
             )
             if not is_ours(rule):
-                seen, learnt = copied_tree(seen), copied_tree(learnt)
+                seen, learnt = copy_tree(seen), copy_tree(learnt)
             learnt = rule.observe(learnt, seen)
         assert self._request is not None
         own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
         state = self._state
         if not is_ours(self.method):
             # A user's method may write into what it is given, and keep what it returns.
-            own, state = copied_tree(own), copied_tree(state)
+            own, state = copy_tree(own), copy_tree(state)
         step = _OuterStep(
             rule, learnt, k, self._proxy, self._rng, self._solve, copies=not is_ours(self.method)
         )
         state = self.method.tell(state, own, step)
         if not is_ours(self.method):
-            state = copied_tree(state)
+            state = copy_tree(state)
             self._require_state(state, k)
         return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
 
@@ -821,17 +821,17 @@ class _OuterStep:
     def restart(self) -> Restart | None:
         """Where to start instead, if the rule undoes the last step."""
         restart = self._rule.restart(self.learnt)
-        return copied_tree(restart) if self._copies else restart
+        return copy_tree(restart) if self._copies else restart
 
     def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
         """Minimise the subproblem with the run's solver and criterion."""
         if self._copies:
-            linear, centre = copied(linear), copied(centre)
+            linear, centre = copy_array(linear), copy_array(centre)
         if eta is None:
             w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
         else:
             w = self._solve(linear, centre, eta)
-        return copied(w) if self._copies else w
+        return copy_array(w) if self._copies else w
 
 
 def _array_like(problem: Problem, w0: Vector | None) -> Vector | None:

@@ -34,13 +34,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copied_tree, dot, dtype_name, isolated, norm
+from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import Words, has, message
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import SGD
 from proxyprox.oracles import Purchase, Query, Step, answered, price
-from proxyprox.result import Budget, Ledger, Result, Status, counted
+from proxyprox.result import Budget, Ledger, Result, Status, count_words
 from proxyprox.run import Run, Snapshot
 from proxyprox.subproblem import NonFiniteError
 
@@ -84,7 +84,7 @@ class Check:
     @property
     def finding(self) -> str:
         """What was found, in words."""
-        held_out = counted(self.batches, "batch", "batches")
+        held_out = count_words(self.batches, "batch", "batches")
         if abs(self.gap) <= self.rounding:
             return (
                 f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding "
@@ -128,7 +128,7 @@ class Evidence:
 def verdict(chosen: str, dropped_at: int | None, reason: str, *, compared: bool) -> str:
     """Return the choice in words."""
     if dropped_at is not None:
-        lead = f"The proxy was dropped after {counted(dropped_at, 'step')}: {reason}."
+        lead = f"The proxy was dropped after {count_words(dropped_at, 'step')}: {reason}."
         return lead + (" ERM on the rows seen did better still." if chosen == "ERM" else "")
     if not compared:
         return "The proxy's answer is returned: nothing was compared on held-out samples."
@@ -163,7 +163,7 @@ def held_out_gap(
         gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
     gap = float(np.mean(gaps))
     if penalty is not None:
-        own = isolated(penalty)
+        own = isolate(penalty)
         gap += float(own.value(a)) - float(own.value(b))
     return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
 
@@ -190,7 +190,7 @@ def minimiser_on_rows(
     seen, counts = np.unique(np.concatenate(batches), return_counts=True)
     weights = getattr(objective, "sample_weight", None)
     counts = counts if weights is None else counts * weights[seen]
-    loss = isolated(objective.rows(seen, sample_weight=counts))
+    loss = isolate(objective.rows(seen, sample_weight=counts))
     try:
         return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
     except (NonFiniteError, ValueError):
@@ -490,7 +490,7 @@ class SafeguardedRun:
         checkpoint.require_kind(tree, "Guarded")
         rival = self._sgd
         assert rival is not None
-        with checkpoint.structure():
+        with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
             dropped, proxy, slope, reason = (
                 tree[name] for name in ("dropped_at", "proxy", "slope", "reason")
@@ -505,7 +505,7 @@ class SafeguardedRun:
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", NAN, NAN, 0, NAN))
-            rng = checkpoint.restored_rng(tree["rng"], self._rng)
+            rng = checkpoint.restore_rng(tree["rng"], self._rng)
         before = self._answer.state_dict(problem=False)
         self._answer.load_state_dict(tree["run"])
         if tree["rival"] is not None:
@@ -631,7 +631,7 @@ class SafeguardedRun:
             # Of exact gradients there is but one, whatever smaller batches there may be.
             batch = None
             if self._typical_batch is not None:
-                batch = copied_tree(self.problem.objective.sample(self._rng))
+                batch = copy_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
             if not self._allowance.affords(purchases):
                 break

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copied
+from proxyprox._util.arrays import Vector, copy_array
 from proxyprox._util.validation import Words, has, message, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Adaptive, Averaging, Geometric, Last, Uniform
@@ -101,14 +101,14 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise ValueError(message("w0", None, "a starting point", remedy))
         for part in (problem.objective, problem.proxy):
             if hasattr(part, "zeros"):
-                return copied(part.zeros())
+                return copy_array(part.zeros())
         w0 = np.zeros(size)
     start = checked_vector("w0", w0, size)
     for part in (problem.objective, problem.proxy):
         if hasattr(part, "zeros"):
             _require_same_library(start, part.zeros())
     # A copy: the user's array may change, the run's must not.
-    return copied(start)
+    return copy_array(start)
 
 
 def _require_same_library(w0: Vector, zeros: Vector) -> None:

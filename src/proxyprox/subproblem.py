@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolated, norm
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolate, norm
 from proxyprox.problems.protocols import Penalty
 from proxyprox.stopping import Progress
 
@@ -50,7 +50,7 @@ class Subproblem:
         self.linear = linear
         self.centre = centre
         self.eta = eta
-        self.penalty = isolated(penalty)
+        self.penalty = isolate(penalty)
         self.pull = 1 / eta
         self._centre_value: float | None = None
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copied, copied_tree, from_numpy, norm, to_numpy
+from proxyprox._util.arrays import Vector, copy_array, copy_tree, from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import needs_of
@@ -180,7 +180,7 @@ def _watch(method: Method) -> Any:
     changes: set[str] = set()
 
     def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
-        before = copied_tree((state, answers))
+        before = copy_tree((state, answers))
         after = type(method).tell(self, state, answers, step)
         for what, old, new in zip(
             ("its state", "the answers"), before, (state, answers), strict=True
@@ -349,23 +349,23 @@ def check_objective(
     for needed in ("sample", "gradient"):
         _require(has(objective, needed), f"{name} has no {needed}(…).")
     batch = objective.sample(rng)
-    gradient = _gradient(name, lambda point: objective.gradient(point, copied_tree(batch)), w)
+    gradient = _gradient(name, lambda point: objective.gradient(point, copy_tree(batch)), w)
     if getattr(objective, "repeatable", True):
         _require(
-            _same(objective.gradient(copied(w), copied_tree(batch)), gradient),
+            _same(objective.gradient(copy_array(w), copy_tree(batch)), gradient),
             f"{name}.gradient gives two answers for one batch at one point. Draw all randomness in "
             "sample(rng), or set repeatable = False.",
         )
-    halves = objective.halves(copied_tree(batch)) if has(objective, "halves") else None
+    halves = objective.halves(copy_tree(batch)) if has(objective, "halves") else None
     if halves is not None:
-        mean = sum(objective.gradient(copied(w), half) for half in halves) / 2
+        mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
         _require(
             norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300),
             f"{name}.halves: the mean of the two halves' gradients is not the batch's gradient.",
         )
     for count in ("samples", "cost"):
         if has(objective, count):
-            number = getattr(objective, count)(copied_tree(batch))
+            number = getattr(objective, count)(copy_tree(batch))
             right = isinstance(number, (int, float, np.number)) and bool(number >= 0)
             _require(right, f"{name}.{count}(batch) is {number!r}, not a number ≥ 0.")
     if not has(objective, "everything"):
@@ -378,7 +378,7 @@ def check_objective(
     full = _gradient(name, exact, w)
     _check_derivatives(name, objective, exact, w, rng)
     if batches:
-        drawn = [objective.gradient(copied(w), objective.sample(rng)) for _ in range(batches)]
+        drawn = [objective.gradient(copy_array(w), objective.sample(rng)) for _ in range(batches)]
         sample = np.stack([to_numpy(g) for g in drawn]) - to_numpy(full)
         error = sample.std(0, ddof=1) / math.sqrt(batches)
         bias = np.abs(sample.mean(0))
@@ -424,17 +424,17 @@ def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None 
     name, rng = type(proxy).__name__, np.random.default_rng(rng)
     for needed in ("value", "gradient"):
         _require(has(proxy, needed), f"{name} has no {needed}(w).")
-    first, again = float(proxy.value(copied(w))), float(proxy.value(copied(w)))
+    first, again = float(proxy.value(copy_array(w))), float(proxy.value(copy_array(w)))
     _require(first == again, f"{name}.value gives two answers at one point: {first} and {again}.")
     gradient = _gradient(name, proxy.gradient, w)
-    same = _same(proxy.gradient(copied(w)), gradient)
+    same = _same(proxy.gradient(copy_array(w)), gradient)
     _require(same, f"{name}.gradient(w) gives two answers at one point.")
     _check_derivatives(name, proxy, proxy.gradient, w, rng)
 
 
 def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vector:
     """Return a gradient that is an array like w, and did not change w."""
-    given = copied(w)
+    given = copy_array(w)
     found = gradient(given)
     _require(
         type(found) is type(w) and found.shape == w.shape and found.dtype == w.dtype,
@@ -442,7 +442,7 @@ def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vec
     )
     _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
     _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
-    return copied(found)
+    return copy_array(found)
 
 
 def _kind(array: Any) -> str:
@@ -458,21 +458,21 @@ def _check_derivatives(
     """Compare what a loss offers with differences of what it offers besides, along directions."""
     single = w.dtype.itemsize == 4
     step, slack = (1e-2, 2e-2) if single else (1e-5, 1e-4)
-    hessian = loss.hessian(copied(w)) if has(loss, "hessian") else None
+    hessian = loss.hessian(copy_array(w)) if has(loss, "hessian") else None
     for _ in range(3):
         v = from_numpy(rng.normal(size=w.shape[0]), w)
         h = step * max(1.0, norm(w)) / norm(v)
         ahead, behind = gradient(w + h * v), gradient(w - h * v)
-        curved, rate = (ahead - behind) / (2 * h), float(gradient(copied(w)) @ v)
+        curved, rate = (ahead - behind) / (2 * h), float(gradient(copy_array(w)) @ v)
         if has(loss, "value"):
             slope = (float(loss.value(w + h * v)) - float(loss.value(w - h * v))) / (2 * h)
-            size = max(abs(slope), abs(rate), slack * norm(gradient(copied(w))) * norm(v))
+            size = max(abs(slope), abs(rate), slack * norm(gradient(copy_array(w))) * norm(v))
             _require(
                 abs(slope - rate) <= slack * size + 1e-9,
                 f"{name}.gradient is not that of value: along a random direction value changes by "
                 f"{slope:.6g}, the gradient says {rate:.6g}.",
             )
-        products = {"hvp": loss.hvp(copied(w), copied(v))} if has(loss, "hvp") else {}
+        products = {"hvp": loss.hvp(copy_array(w), copy_array(v))} if has(loss, "hvp") else {}
         if hessian is not None:
             products["hessian"] = hessian @ v
         for what, product in products.items():
@@ -494,7 +494,7 @@ def _check_derivatives(
                 high, f"{name}.strong_convexity is {mu:.6g}, but the curvature is {along:.6g}."
             )
         if has(loss, "solve_shifted") and hessian is not None:
-            x = loss.solve_shifted(copied(v), 0.7)
+            x = loss.solve_shifted(copy_array(v), 0.7)
             left = hessian @ x + x / 0.7 - v
             right = norm(left) <= slack * norm(v)
             _require(right, f"{name}.solve_shifted(v, η) does not solve (∇²L̂ + I/η) x = v.")
@@ -549,8 +549,8 @@ def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
     rng = np.random.default_rng(5)
     linear, centre = rng.normal(size=(2, 6)) / 4
     phi = Subproblem(proxy, linear, centre, 0.8, penalty)
-    before = copied(linear), copied(centre)
-    start = copied(centre)
+    before = copy_array(linear), copy_array(centre)
+    start = copy_array(centre)
     tight = Relative(1e-6) | Residual(1e-9)
     sampled = "sample" in needs_of(solver)
     memory: dict[str, Any] = {}

@@ -105,7 +105,7 @@ def zeros_like(x: Vector) -> Vector:
     return namespace(x).zeros_like(x)
 
 
-def copied(x: Vector) -> Vector:
+def copy_array(x: Vector) -> Vector:
     """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
     if is_numpy_array(x):
         return x.copy()
@@ -210,7 +210,7 @@ def is_ours(part: Any) -> bool:
     return type(part).__module__.startswith("proxyprox.")
 
 
-def isolated(part: Any) -> Any:
+def isolate(part: Any) -> Any:
     """Return a loss or a penalty that gets copies of vectors, with all else that it offers."""
     return part if part is None or is_ours(part) else Isolated(part)
 
@@ -249,16 +249,16 @@ class _Copying:
         self.__wrapped__ = function
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        handed = [_vector_copied(argument) for argument in arguments]
-        named = {name: _vector_copied(argument) for name, argument in named.items()}
-        return _vector_copied(self.__wrapped__(*handed, **named))
+        handed = [_copy_vector(argument) for argument in arguments]
+        named = {name: _copy_vector(argument) for name, argument in named.items()}
+        return _copy_vector(self.__wrapped__(*handed, **named))
 
 
-def _vector_copied(x: Any) -> Any:
-    return copied(x) if is_array_api_obj(x) and x.ndim == 1 else x
+def _copy_vector(x: Any) -> Any:
+    return copy_array(x) if is_array_api_obj(x) and x.ndim == 1 else x
 
 
-def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
+def copy_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
     """Return a copy of the arrays in a batch or a state, however nested; what was one stays one.
 
     Objects of unknown classes are shared.
@@ -268,20 +268,20 @@ def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
     done = {} if done is None else done
     if isinstance(x, dict):
         twin = copy.copy(x)
-        twin.update((key, copied_tree(item, done)) for key, item in x.items())
+        twin.update((key, copy_tree(item, done)) for key, item in x.items())
         return twin
     if isinstance(x, tuple):
-        items = [copied_tree(item, done) for item in x]
+        items = [copy_tree(item, done) for item in x]
         return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, list):
-        return [copied_tree(item, done) for item in x]
+        return [copy_tree(item, done) for item in x]
     if getattr(x, "requires_grad", False):
         # Its graph is the user's.
         return x
     if is_array_api_obj(x):
         if id(x) not in done:
             # The order of a matrix stays: products with it differ in the last bit.
-            done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copied(x)
+            done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copy_array(x)
         return done[id(x)]
     if scipy.sparse.issparse(x) or hasattr(x, "iloc") or isinstance(x, (set, bytearray)):
         return x.copy()
@@ -289,6 +289,6 @@ def copied_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
         same: Any = copy.copy(x)
         for field in dataclasses.fields(x):
             if hasattr(x, field.name):
-                object.__setattr__(same, field.name, copied_tree(getattr(x, field.name), done))
+                object.__setattr__(same, field.name, copy_tree(getattr(x, field.name), done))
         return same
     return x

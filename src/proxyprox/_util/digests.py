@@ -55,7 +55,7 @@ def fingerprint(loss: Any) -> str | None:
     return None if given is None else str(given)
 
 
-def combined(kind: str, losses: Any, *settings: Any) -> str | None:
+def combined_fingerprint(kind: str, losses: Any, *settings: Any) -> str | None:
     """Return the fingerprint of a loss made of others, if each of them has one."""
     parts = [fingerprint(loss) for loss in losses]
     return None if None in parts else digest(kind, *parts, *settings)

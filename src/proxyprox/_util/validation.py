@@ -134,7 +134,7 @@ def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
     return value
 
 
-def listed(argument: str, value: Any, allowed: str) -> list[Any]:
+def as_list(argument: str, value: Any, allowed: str) -> list[Any]:
     """Return the entries of a list, a tuple or another collection that is no text."""
     with contextlib.suppress(TypeError):
         if not isinstance(value, (str, bytes)):
@@ -183,7 +183,7 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
 
     Nothing is converted that is not a number already: no text, dates, complex or masked entries.
     """
-    given = value = unmasked(argument, value)
+    given = value = without_mask(argument, value)
     if is_array_api_obj(value) and not is_numpy_array(value):
         return _tensor(argument, value, allowed)
     try:
@@ -216,7 +216,7 @@ def _tensor(argument: str, value: Any, allowed: str) -> Any:
     return value.detach() if getattr(value, "requires_grad", False) else value
 
 
-def unmasked(argument: str, value: Any) -> Any:
+def without_mask(argument: str, value: Any) -> Any:
     """Return the data of a masked array, refusing one that has entries to be ignored."""
     if not isinstance(value, np.ma.MaskedArray):
         return value
@@ -257,7 +257,7 @@ def require_point(argument: str, w: Any, size: int) -> None:
 
 def to_plain(argument: str, value: Any) -> Any:
     """Return a tensor as a NumPy array and an unmasked array as its data; the rest as it is."""
-    value = unmasked(argument, value)
+    value = without_mask(argument, value)
     try:
         return to_numpy(value) if hasattr(value, "detach") else value
     except (TypeError, RuntimeError) as error:

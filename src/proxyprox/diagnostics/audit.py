@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox._util.validation import generator, has, listed, message, one_of, positive, whole
+from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
 from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
@@ -141,7 +141,7 @@ def audit(
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
     rng, start, points = generator(rng), starting_point(problem, w0), whole("points", points)
-    ledger, given = Ledger(), listed("others", others, "a list of further proxies")
+    ledger, given = Ledger(), as_list("others", others, "a list of further proxies")
     others = tuple(Problem(problem.objective, other).proxy for other in given)
     proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
     target = MeteredTarget(problem.objective, ledger, whole("batches", batches, least=4), rng)

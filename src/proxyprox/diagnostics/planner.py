@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple
 
 from proxyprox import theory
-from proxyprox._util.validation import flag, instance, listed, message, positive
+from proxyprox._util.validation import as_list, flag, instance, message, positive
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics.rehearsal import rehearse, step_words
 from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
@@ -186,7 +186,7 @@ def plan(
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits, problem = as_budget(budget), audit.recommended
-    factors = [positive("factors", f) for f in listed("factors", factors, "a list of numbers")]
+    factors = [positive("factors", f) for f in as_list("factors", factors, "a list of numbers")]
     refused = audit.leaning is Verdict.DO_NOT_USE
     notes = [audit.sentence] if refused else []
     if flag("guaranteed", guaranteed) and refused:

@@ -47,7 +47,7 @@ import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
 from proxyprox import theory
-from proxyprox._util.validation import instance, listed, positive, square_matrix, whole
+from proxyprox._util.validation import as_list, instance, positive, square_matrix, whole
 
 Matrix = np.ndarray[Any, Any]
 
@@ -178,7 +178,7 @@ def rehearse(
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
     else:
-        given = [P] if isinstance(P, np.ndarray) else listed("P", P, "a matrix, or a list of them")
+        given = [P] if isinstance(P, np.ndarray) else as_list("P", P, "a matrix, or a list of them")
         matrices = [square_matrix("P", each, len(model.A)) for each in given]
         for eta in np.geomspace(1e-2, 1e7, 64) / H:
             try:
@@ -307,7 +307,7 @@ def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float
     (0.1, True)
     """
     target = square_matrix("target", target)
-    given = listed("proxies", proxies, "a list of matrices")
+    given = as_list("proxies", proxies, "a list of matrices")
     matrices = [square_matrix("proxies", P, len(target)) for P in given]
     size = float(np.linalg.norm(target, 2))
     sizes = [float(np.linalg.norm(P, 2)) for P in matrices]

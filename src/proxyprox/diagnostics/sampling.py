@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
-from proxyprox._util.arrays import Vector, all_finite, copied, copied_tree, isolated, to_numpy
+from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, isolate, to_numpy
 from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
 from proxyprox.oracles import MeteredProxy, Query, checked_gradient, price
 from proxyprox.result import Ledger
@@ -197,14 +197,14 @@ class MeteredTarget:
     def __init__(
         self, objective: Any, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> None:
-        self.objective = isolated(objective)
+        self.objective = isolate(objective)
         self.ledger = ledger
         self.seconds: list[float] = []
-        first = copied_tree(self.objective.sample(rng))
+        first = copy_tree(self.objective.sample(rng))
         # An objective whose batch is everything has no noise to measure.
         self.exact = first is None and has(self.objective, "everything")
         more = 0 if self.exact else count - 1
-        self.batches = [first, *(copied_tree(self.objective.sample(rng)) for _ in range(more))]
+        self.batches = [first, *(copy_tree(self.objective.sample(rng)) for _ in range(more))]
         self._batches_paid = False
 
     def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
@@ -241,7 +241,7 @@ class MeteredTarget:
         # Overflow at a trial point raises the error below; a warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
             given = getattr(self.objective, name)(*arguments)
-            answer = copied(checked_gradient(f"the target's {name}", given, query.points[0]))
+            answer = copy_array(checked_gradient(f"the target's {name}", given, query.points[0]))
             self.seconds.append(time.perf_counter() - begun)
             self.ledger.target_seconds += self.seconds[-1]
             if not all_finite(answer):
@@ -253,7 +253,7 @@ def proxy_noise(
     proxy: MeteredProxy, w: Vector, count: int, confidence: float, rng: np.random.Generator
 ) -> Interval:
     """Return ρ², the variance of the proxy's sampled gradients; zero where it samples nothing."""
-    batches = [copied_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
+    batches = [copy_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
     if batches[0] is None:
         return Interval(0.0, 0.0, 0.0)
     return noise_level(stack_rows(proxy.gradient(w, batch) for batch in batches), confidence)

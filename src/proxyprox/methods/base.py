@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copied_tree, is_ours
+from proxyprox._util.arrays import Vector, copy_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, StepSize
@@ -254,6 +254,6 @@ def _corrected(
     if is_ours(correction):
         memory = correction(difference, before, state.memory, state.k)
         return memory, estimate_of(correction, memory)
-    copies = copied_tree(difference), copied_tree(before), copied_tree(state.memory)
-    memory = copied_tree(correction(*copies, state.k))
-    return memory, copied_tree(estimate_of(correction, copied_tree(memory)))
+    copies = copy_tree(difference), copy_tree(before), copy_tree(state.memory)
+    memory = copy_tree(correction(*copies, state.k))
+    return memory, copy_tree(estimate_of(correction, copy_tree(memory)))

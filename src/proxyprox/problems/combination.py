@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copied_tree, dot, isolated
-from proxyprox._util.digests import combined
-from proxyprox._util.validation import has, listed, message, nonnegative, positive, require
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, isolate
+from proxyprox._util.digests import combined_fingerprint
+from proxyprox._util.validation import as_list, has, message, nonnegative, positive, require
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
@@ -44,7 +44,7 @@ class Combination:
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._tilt, self._mu, self._centre = tilt, mu, centre
         # What is called is handed copies where it is a user's own.
-        self._called = tuple(isolated(part) for part in self.parts)
+        self._called = tuple(isolate(part) for part in self.parts)
         first = self.parts[0]
         for name in SUMMED:
             offered = all(has(part, name) for part in self.parts)
@@ -88,7 +88,7 @@ class Combination:
     def fingerprint(self) -> str | None:
         """Return a text that only equal losses share, or None if a part has none."""
         terms = self._tilt, self._mu, self._centre
-        return combined(type(self).__name__, self.parts, *self.weights, *terms)
+        return combined_fingerprint(type(self).__name__, self.parts, *self.weights, *terms)
 
     def hessian_terms(self) -> list[tuple[float, Any]]:
         """Return numbers and losses whose Hessians make up this one's."""
@@ -195,8 +195,8 @@ class MixedProxy(Combination):
     """
 
     def __init__(self, proxies: Sequence[Any], weights: Sequence[float]) -> None:
-        proxies = listed("proxies", proxies, "a list of proxies")
-        weights = listed("weights", weights, "a list of numbers, one for each proxy")
+        proxies = as_list("proxies", proxies, "a list of proxies")
+        weights = as_list("weights", weights, "a list of numbers, one for each proxy")
         checked = [nonnegative("weights", weight) for weight in weights]
         if len(checked) != len(proxies) or not any(checked):
             allowed = f"one for each of the {len(proxies)} proxies, not all zero"
@@ -287,7 +287,7 @@ class PairedLoss(Combination):
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         # Label and teacher on the same rows, as copies; all rows are cheap.
-        return [batch, copied_tree(batch), ()]
+        return [batch, copy_tree(batch), ()]
 
     def _sum(self, terms: Sequence[Any]) -> Any:
         return self.correction(*terms)

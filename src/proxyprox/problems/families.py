@@ -21,7 +21,7 @@ import scipy.sparse
 import scipy.special
 
 from proxyprox._util.arrays import from_numpy, namespace, to_numpy
-from proxyprox._util.validation import AS_NUMBERS, Words, listed, message, short, unmasked
+from proxyprox._util.validation import AS_NUMBERS, Words, as_list, message, short, without_mask
 
 Array = Any
 
@@ -495,7 +495,7 @@ def check_classes(classes: Any | None, y: Any | None, *, binary: bool) -> tuple[
         y = label_array(y)
         values = np.unique(_numbers(y, "a class for every row") if y.dtype.kind == "f" else y)
     else:
-        given = listed("classes", unmasked("classes", classes), f"a tuple of {allowed}")
+        given = as_list("classes", without_mask("classes", classes), f"a tuple of {allowed}")
         values = label_array(np.fromiter(given, dtype=object), "classes")
     found = tuple(values.tolist())
     for coding in ((0, 1), (-1, 1)):
@@ -514,7 +514,7 @@ def check_classes(classes: Any | None, y: Any | None, *, binary: bool) -> tuple[
 
 def label_array(y: Any, argument: str = "y") -> Array:
     """Return labels as an array of numbers, booleans or text, whatever they came in."""
-    values = unmasked(argument, y)
+    values = without_mask(argument, y)
     if scipy.sparse.issparse(values):
         got, remedy = Words("a sparse matrix"), "Pass it dense and flat: .toarray().ravel()."
         raise TypeError(message(argument, got, "an array of labels", remedy))

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Matrix, Vector, copied, dot, from_numpy, namespace, to_numpy
+from proxyprox._util.arrays import Matrix, Vector, copy_array, dot, from_numpy, namespace, to_numpy
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import (
     Words,
@@ -551,7 +551,7 @@ class GLM:
             if self._weights is not None:
                 curvature = curvature * self._weights
         # A copy: the caller may change its array in place.
-        self._curved = (copied(w), curvature)
+        self._curved = (copy_array(w), curvature)
         return curvature
 
     def _ridge(self, w: Vector) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from proxyprox._util.arrays import Vector, isolated
+from proxyprox._util.arrays import Vector, isolate
 from proxyprox._util.validation import Words, message, offers, require
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty
@@ -102,8 +102,8 @@ class Problem:
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
-        total = float(isolated(self.objective).value(w))
-        return total if self.penalty is None else total + isolated(self.penalty).value(w)
+        total = float(isolate(self.objective).value(w))
+        return total if self.penalty is None else total + isolate(self.penalty).value(w)
 
 
 def _as_loss(role: str, given: Any) -> Any:

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import copied_tree
+from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import locked
 from proxyprox._util.text import printable
@@ -616,7 +616,7 @@ class LabelBudget:
             model = self.fit()
         except ValueError:
             return np.full(self.rows, 1 / self.rows)
-        X = self.X if criterion in CRITERIA.values() else copied_tree(self.X)
+        X = self.X if criterion in CRITERIA.values() else copy_tree(self.X)
         return probabilities(criterion(model, X), self.rows, self.floor)
 
     def _record(self, entries: Sequence[Entry]) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
 from proxyprox._util.text import printable
-from proxyprox._util.validation import file_path, listed, message
+from proxyprox._util.validation import as_list, file_path, message
 
 Format = Literal["csv", "parquet", "svmlight", "npz"]
 Name = str | None
@@ -333,7 +333,7 @@ def _choose_features(
     shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
     if isinstance(features, str):
         raise ValueError(f"features={features!r} is one string: give a list of column names.")
-    chosen = () if features is None else listed("features", features, "a list of column names")
+    chosen = () if features is None else as_list("features", features, "a list of column names")
     asked = [("label", label), ("sample_weight", sample_weight)]
     asked = [pair for pair in asked if pair[1] is not None]
     seen = set[str]()

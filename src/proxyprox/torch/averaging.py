@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._util.validation import fraction, listed, message
+from proxyprox._util.validation import as_list, fraction, message
 from proxyprox.torch.inner import copy_tensors
 
 
@@ -38,7 +38,7 @@ class WeightAverage:
     """
 
     def __init__(self, params: Iterable[Any], decay: float) -> None:
-        self.params = listed("params", params, "the parameters, as model.parameters() gives them")
+        self.params = as_list("params", params, "the parameters, as model.parameters() gives them")
         if not self.params or not all(isinstance(p, torch.Tensor) for p in self.params):
             raise TypeError(message("params", self.params, "one tensor or more"))
         self.decay = fraction("decay", decay)

@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from proxyprox._util.arrays import copied_tree
+from proxyprox._util.arrays import copy_tree
 from proxyprox._util.validation import Words, message, offers, takes
 
 # A list of tensors, one for each parameter.
@@ -172,17 +172,17 @@ class Proxy:
     def partial(self, batch: Any, params: Tensors) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         clear(params)
-        return self._backward(copied_tree(batch), params, 1.0)
+        return self._backward(copy_tree(batch), params, 1.0)
 
     def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        self._backward(copied_tree(batch), params, -weight)
+        self._backward(copy_tree(batch), params, -weight)
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
         with torch.no_grad():
             if batch is not None:
-                return scalar(self.loss_of(copied_tree(batch)))
+                return scalar(self.loss_of(copy_tree(batch)))
             parts = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
             return sum(n * value for n, value in parts) / sum(n for n, _ in parts)
 
