@@ -94,7 +94,7 @@ class Quadratic:
 
     def hessian(self, w: Vector) -> Matrix:
         """Return ``P``, as an array of the caller's own."""
-        return arrays.copied(self.P)
+        return arrays.copy_array(self.P)
 
     def solve_shifted(self, v: Vector, eta: float) -> Vector:
         """Return ``(P + I/η)⁻¹ v``; the inverse is formed once for each η.
