@@ -216,12 +216,11 @@ def walk(tree: Any) -> Iterator[Any]:
     """Yield every node of a tree."""
     yield tree
     names = field_names(type(tree))
-    parts: Iterable[Any] = tree if isinstance(tree, (list, tuple)) else ()
     if names is not None:
-        parts = (getattr(tree, name) for name in names)
+        tree = [getattr(tree, name) for name in names]
     elif isinstance(tree, dict):
-        parts = tree.values()
-    for part in parts:
+        tree = list(tree.values())
+    for part in tree if isinstance(tree, (list, tuple)) else ():
         yield from walk(part)
 
 
@@ -518,13 +517,13 @@ def read(path: str | os.PathLike[str]) -> Saved:
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
         begin = bytes(data[: len(HEADER)])
-        if begin != HEADER and begin.startswith((b"PK\x03\x04", HEADER[:-2])):
+        if not begin.startswith((b"PK\x03\x04", HEADER[:-2])):
+            raise ValueError("no checkpoint begins like this")
+        if begin != HEADER:
             raise CheckpointError(
                 "it was written by another version of proxyprox. Finish the run with that "
                 "version, or start again with another path."
             )
-        if begin != HEADER:
-            raise ValueError("no checkpoint begins like this")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
         while at + HEAD.size <= len(data):
@@ -585,8 +584,7 @@ def describe(item: Any) -> Any:
 
     Of an object that is no dataclass, the plain values among its public attributes count.
     """
-    if isinstance(item, np.generic):
-        return item.item()
+    item = item.item() if isinstance(item, np.generic) else item
     if isinstance(item, PLAIN):
         return item
     if is_array_api_obj(item):
@@ -604,13 +602,13 @@ def describe(item: Any) -> Any:
     if hasattr(item, "__name__"):
         return {"function": class_name(item)}
     if is_dataclass(item):
-        kind, names = "class", [part.name for part in fields(item) if part.init]
+        kind, settings = "class", {x.name: getattr(item, x.name) for x in fields(item) if x.init}
     else:
         kind, plain = "object", (*PLAIN, tuple, np.generic, np.ndarray)
         public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
-        names = [k for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)]
-    settings = {name: describe(getattr(item, name)) for name in names}
-    return {kind: class_name(type(item)), "settings": settings}
+        settings = {k: v for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)}
+    described = {name: describe(value) for name, value in settings.items()}
+    return {kind: class_name(type(item)), "settings": described}
 
 
 def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
