@@ -89,7 +89,7 @@ def test_another_process_is_refused_and_a_killed_one_loses_nothing(tmp_path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         assert process.stdout.readline()
-        with pytest.raises(OSError, match="is being written by another process"):
+        with pytest.raises(OSError, match="is being written by process"):
             LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path)
         process.kill()
     budget = LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path)
