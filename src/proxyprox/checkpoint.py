@@ -216,12 +216,11 @@ def walk(tree: Any) -> Iterator[Any]:
     """Yield every node of a tree."""
     yield tree
     names = field_names(type(tree))
-    parts: Iterable[Any] = tree if isinstance(tree, (list, tuple)) else ()
     if names is not None:
-        parts = (getattr(tree, name) for name in names)
+        tree = [getattr(tree, name) for name in names]
     elif isinstance(tree, dict):
-        parts = tree.values()
-    for part in parts:
+        tree = list(tree.values())
+    for part in tree if isinstance(tree, (list, tuple)) else ():
         yield from walk(part)
 
 
@@ -518,13 +517,13 @@ def read(path: str | os.PathLike[str]) -> Saved:
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
         begin = bytes(data[: len(HEADER)])
-        if begin != HEADER and begin.startswith((b"PK\x03\x04", HEADER[:-2])):
+        if not begin.startswith((b"PK\x03\x04", HEADER[:-2])):
+            raise ValueError("no checkpoint begins like this")
+        if begin != HEADER:
             raise CheckpointError(
                 "it was written by another version of proxyprox. Finish the run with that "
                 "version, or start again with another path."
             )
-        if begin != HEADER:
-            raise ValueError("no checkpoint begins like this")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
         while at + HEAD.size <= len(data):
@@ -585,8 +584,7 @@ def describe(item: Any) -> Any:
 
     Of an object that is no dataclass, the plain values among its public attributes count.
     """
-    if isinstance(item, np.generic):
-        return item.item()
+    item = item.item() if isinstance(item, np.generic) else item
     if isinstance(item, PLAIN):
         return item
     if is_array_api_obj(item):
@@ -604,13 +602,13 @@ def describe(item: Any) -> Any:
     if hasattr(item, "__name__"):
         return {"function": class_name(item)}
     if is_dataclass(item):
-        kind, names = "class", [part.name for part in fields(item) if part.init]
+        kind, settings = "class", {x.name: getattr(item, x.name) for x in fields(item) if x.init}
     else:
         kind, plain = "object", (*PLAIN, tuple, np.generic, np.ndarray)
         public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
-        names = [k for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)]
-    settings = {name: describe(getattr(item, name)) for name in names}
-    return {kind: class_name(type(item)), "settings": settings}
+        settings = {k: v for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)}
+    described = {name: describe(value) for name, value in settings.items()}
+    return {kind: class_name(type(item)), "settings": described}
 
 
 def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
@@ -624,7 +622,7 @@ def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
             return make(rebuild(data[kind], classes))
     if "class" not in data:
         raise CheckpointError(
-            f"it cannot be loaded on its own: {_shown(data)} can only be given anew. Build the "
+            f"it cannot be loaded on its own: {_text_of(data)} can only be given anew. Build the "
             "run with the same arguments and use minimize(..., checkpoint=path) to resume it."
         )
     settings = {str(name): rebuild(value, classes) for name, value in data["settings"].items()}
@@ -644,24 +642,24 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
         if "function" in now and was.get("function") == now["function"]:
             # Every version of Python writes instructions in its own way.
             same = was.get("python") == now.get("python") is not None
-            return [f"{name} was another function than now: {_shown(now)}"] if same else []
-    return [f"{name} was {_shown(was)}, now {_shown(now)}"]
+            return [f"{name} was another function than now: {_text_of(now)}"] if same else []
+    return [f"{name} was {_text_of(was)}, now {_text_of(now)}"]
 
 
-def _shown(item: Any) -> str:
+def _text_of(item: Any) -> str:
     """Return a described setting as a user would write it; a user's own classes in full."""
     if isinstance(item, list):
-        return f"[{', '.join(map(_shown, item))}]"
+        return f"[{', '.join(map(_text_of, item))}]"
     if not isinstance(item, dict):
         return repr(item)
     if "tuple" in item:
-        return f"({_shown(item['tuple'])[1:-1]})"
+        return f"({_text_of(item['tuple'])[1:-1]})"
     if "function" in item:
         return str(item["function"]).replace(":", ".")
     if "settings" not in item:
         return "an array of other values" if "array" in item else str(item)
     name = str(item.get("class", item.get("object")))
-    settings = [f"{key}={_shown(value)}" for key, value in item["settings"].items()]
+    settings = [f"{key}={_text_of(value)}" for key, value in item["settings"].items()]
     ours = name.startswith("proxyprox.")
     return f"{name.partition(':')[2] if ours else name}({', '.join(settings)})"
 

@@ -249,12 +249,12 @@ class _Copying:
         self.__wrapped__ = function
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        handed = [_vector_copied(argument) for argument in arguments]
-        named = {name: _vector_copied(argument) for name, argument in named.items()}
-        return _vector_copied(self.__wrapped__(*handed, **named))
+        handed = [_copy_vector(argument) for argument in arguments]
+        named = {name: _copy_vector(argument) for name, argument in named.items()}
+        return _copy_vector(self.__wrapped__(*handed, **named))
 
 
-def _vector_copied(x: Any) -> Any:
+def _copy_vector(x: Any) -> Any:
     return copy_array(x) if is_array_api_obj(x) and x.ndim == 1 else x
 
 
