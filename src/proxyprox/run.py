@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox import checkpoint, oracles
+import proxyprox.oracles as oracles
+from proxyprox import checkpoint
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
