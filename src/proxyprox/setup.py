@@ -32,7 +32,7 @@ def complete_parts(
 ) -> tuple[Vector, Any, Criterion, str, str]:
     """Return w0, the inner solver, its criterion and why those two, after checking that all fit."""
     require_problem(problem)
-    _check_signatures(problem)
+    check_signatures(problem)
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
@@ -58,7 +58,7 @@ def require_problem(problem: Any) -> None:
 CALLS = {
     "objective": {
         "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
-        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",),
+        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
     },
     "proxy": {
@@ -69,7 +69,7 @@ CALLS = {
 }  # fmt: skip
 
 
-def _check_signatures(problem: Problem) -> None:
+def check_signatures(problem: Problem) -> None:
     """Refuse functions of other arguments before a gradient is paid for."""
     for role, calls in CALLS.items():
         part = getattr(problem, role)

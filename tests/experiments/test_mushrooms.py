@@ -169,7 +169,7 @@ def test_own_set(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
     [
         (["--no-download"], "downloading is switched off"),
         (["--dataset", "mushroms"], "Did you mean 'mushrooms'?"),
-        (["--dataset", "../x"], "not the name of a data set"),
+        (["--dataset", "../x"], "not a known data set"),
     ],
 )
 def test_absent_set_is_one_message(

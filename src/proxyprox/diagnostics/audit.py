@@ -20,7 +20,7 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
-from proxyprox.setup import require_problem, starting_point
+from proxyprox.setup import check_signatures, require_problem, starting_point
 
 __all__ = ["audit"]
 
@@ -132,6 +132,7 @@ def audit(
     """
     begun = time.perf_counter()
     require_problem(problem)
+    check_signatures(problem)
     if isinstance(problem.proxy, Zero):
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
     asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
