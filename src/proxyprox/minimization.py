@@ -96,7 +96,7 @@ def minimize(
         Where to begin; zeros if the problem knows its size.
     method : Method, optional
         The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``,
-        which measures its step size on the way.
+        which measures its step size during the run.
     steps : int, optional
         Outer steps to take.
     budget : Budget or int, optional

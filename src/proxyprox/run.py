@@ -93,7 +93,7 @@ class Run:
 
     The target may be a person, a robot or a hospital; :func:`~proxyprox.minimize` is the loop for
     a target that is a function. The state is explicit: a run saved at any moment, even between a
-    question and its answer, goes on bit for bit.
+    question and its answer, resumes bit for bit.
 
     Parameters
     ----------
@@ -634,7 +634,7 @@ class Run:
     def _points(self, request: Request) -> tuple[Vector, ...]:
         """Return the points of a request, and the one that the step-size rule compares with."""
         points = tuple(request.points)
-        before = self.step_size.compares(self._step_size_state, self.steps)
+        before = self.step_size.comparison_point(self._step_size_state, self.steps)
         if before is None or any(same_point(before, point) for point in points[1:]):
             return points
         return (*points, before)
@@ -709,7 +709,7 @@ class Run:
         if copies:
             state = copy_tree(state)
             self._require_state(state, k)
-        return state, rule.moved(step.learnt, k, state.w) if rule.measures else step.learnt
+        return state, rule.end_step(step.learnt, k, state.w) if rule.measures else step.learnt
 
     def _require_state(self, state: Any, k: int) -> None:
         name = f"the state that {type(self.method).__name__}.tell returns"

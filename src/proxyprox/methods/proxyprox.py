@@ -28,7 +28,7 @@ class ProxyProx(CorrectedMethod):
     ----------
     eta : float, callable, StepSize or "auto"
         Step size η > 0, or a function of the outer step. The theory allows ``η ≤ 1/(4δ)``.
-        "auto" measures it on the way, with 10 % more target gradients at no new samples; see
+        "auto" measures it during the run, with 10 % more target gradients at no new samples; see
         :mod:`proxyprox.stepsizes.auto`.
     correction : Correction
         How ``g_k − ∇L̂(w_k)`` is estimated; :class:`~proxyprox.corrections.Plain` is the paper's.

@@ -1,7 +1,7 @@
 r"""The rule behind ``eta="auto"``.
 
 The convex corollary of the paper wants ``η = min{1/(4δ), B/(σ√K)}``. Here everything in it is
-measured on the way:
+measured during the run:
 
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\;
           \frac{1.2\,\|\bar w_k - w_0\|}{\sqrt{k\,r_k v_k}}\Big\}
@@ -189,7 +189,7 @@ class AutoState:
     estimate: Vector | None = None
     previous: Vector | None = None
     previous_anchor: Vector | None = None
-    # Set by observe, used by solve and moved of the same step.
+    # Set by observe, used by solve and end_step of the same step.
     asked: Vector | None = None
     anchor: Vector | None = None
     gap: Vector | None = None
@@ -215,7 +215,7 @@ class AutoStep(StepSize):
         """Return η of the step in progress; NaN before anything was observed."""
         return state.eta if state.eta > 0 else math.nan
 
-    def compares(self, state: AutoState, k: int) -> Vector | None:
+    def comparison_point(self, state: AutoState, k: int) -> Vector | None:
         """Return the point before at the steps that measure a secant."""
         # Exact gradients are all of one batch: the point before has been answered already.
         if not state.secants or state.exact or k == 0:
@@ -257,7 +257,7 @@ class AutoStep(StepSize):
         if not eta > 0:
             eta = state.eta
         elif not without_proxy:
-            # Powers of two: solvers that keep a factor of ∇²L̂ + I/η seldom need a new one.
+            # Powers of two: solvers that keep a factor of ∇²L̂ + I/η rarely need a new one.
             eta = 2.0 ** round(math.log2(eta))
         if not seen.noise:
             # Kept only where the next batch's noise will be read off it.
@@ -297,7 +297,7 @@ class AutoStep(StepSize):
             state.delta = max(state.delta, state.peak)
         return solve(linear, centre, state.eta), state
 
-    def moved(self, state: AutoState, k: int, w: Vector) -> AutoState:
+    def end_step(self, state: AutoState, k: int, w: Vector) -> AutoState:
         """Enter the step to w."""
         state = copy.copy(state)
         # A method that does not know of restarts has stepped from the point it asked about.

@@ -72,8 +72,8 @@ class Restart:
 class StepSize:
     """How long the outer steps are. A subclass defines :meth:`eta` and what else it needs.
 
-    A run calls, at every outer step and in this order: :meth:`compares` before it asks the target,
-    :meth:`observe` with the answer, :meth:`solve` for the subproblem, :meth:`moved` at the end.
+    A run calls, at every outer step and in this order: :meth:`comparison_point` before it asks the target,
+    :meth:`observe` with the answer, :meth:`solve` for the subproblem, :meth:`end_step` at the end.
     No method changes the state that it is given; those that update it return a new one.
 
     Attributes
@@ -120,12 +120,12 @@ class StepSize:
         """Return η of outer step k; NaN where it is not known before the target has answered."""
         raise NotImplementedError(f"{type(self).__name__} must define eta(state, k)")
 
-    def compares(self, state: Any, k: int) -> Vector | None:
+    def comparison_point(self, state: Any, k: int) -> Vector | None:
         """Return the point before, if the batch of step k should be evaluated there as well."""
         return None
 
     def may_compare(self, state: Any) -> bool:
-        """Tell whether :meth:`compares` will ever return a point."""
+        """Tell whether :meth:`comparison_point` will ever return a point."""
         return False
 
     def observe(self, state: Any, seen: Observation) -> Any:
@@ -146,7 +146,7 @@ class StepSize:
         """Solve the subproblem of step k; a rule may try another η where it has no solution."""
         return solve(linear, centre, self.eta(state, k)), state
 
-    def moved(self, state: Any, k: int, w: Vector) -> Any:
+    def end_step(self, state: Any, k: int, w: Vector) -> Any:
         """Return the state after step k has led to w."""
         return state
 
