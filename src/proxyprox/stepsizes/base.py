@@ -72,8 +72,8 @@ class Restart:
 class StepSize:
     """How long the outer steps are. A subclass defines :meth:`eta` and what else it needs.
 
-    A run calls, at every outer step and in this order: :meth:`comparison_point` before it asks the target,
-    :meth:`observe` with the answer, :meth:`solve` for the subproblem, :meth:`end_step` at the end.
+    A run calls, at every outer step and in this order: :meth:`comparison_point` before it asks the
+    target, :meth:`observe` with the answer, :meth:`solve` for the subproblem, and :meth:`end_step`.
     No method changes the state that it is given; those that update it return a new one.
 
     Attributes
