@@ -177,7 +177,7 @@ def test_marks_and_blanks_are_no_answers(pool):
     numbers = LabelBudget(ProxyRidge(), X, budget=10)
     numbers.tell(numbers.ask()[:2], np.array([np.nan, -1.0]))
     assert (numbers.spent, len(numbers.declined)) == (1, 1)
-    with pytest.raises(ValueError, match="regressor needs finite numbers"):
+    with pytest.raises(ValueError, match="labels must be numbers"):
         numbers.tell(numbers.ask()[:2], [1.0, "two"])
     assert numbers.spent == 1
 
@@ -278,13 +278,10 @@ def test_labels_paid_for_survive_an_error(unscaled, where):
         return np.zeros(len(rows), dtype=int)  # one class: no fit
 
     budget = LabelBudget(QUICK, X, budget=40, batch_size=10)
-    with pytest.raises((RuntimeError, ValueError)) as caught:
+    with pytest.raises((RuntimeError, ValueError)):
         budget.run(oracle)
     paid = 40 if where == "fit" else 20
     assert len(budget.labels) == paid
-    assert caught.value.labels == budget.labels
-    assert f"The {paid} labels" in caught.value.__notes__[0]
-    assert len(caught.value.__notes__) == 1
 
 
 def test_column_names_are_kept(unscaled, tmp_path):

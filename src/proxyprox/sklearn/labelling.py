@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import json
 import math
 import os
@@ -90,18 +89,6 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
     return whole
 
 
-@contextmanager
-def labels_on_error(labels: Mapping[int, Any]) -> Iterator[None]:
-    """Attach the labels that were paid for to any error."""
-    try:
-        yield
-    except BaseException as error:
-        if labels and not hasattr(error, "labels"):
-            vars(error)["labels"] = dict(labels)
-            error.add_note(f"The {len(labels)} labels bought so far are in this error's 'labels'.")
-        raise
-
-
 # -- which rows ---------------------------------------------------------------------------------
 
 
@@ -143,7 +130,7 @@ def criterion_of(given: Any) -> Criterion | None:
 
 # -- the journal --------------------------------------------------------------------------------
 
-# The entries as JSON, like the lines of version 0.1: the first is {"about": settings}, the others
+# The entries are JSON: the first is {"about": settings}, the others
 # {"draw": rows, "weights": weights} and {"row": row, "label": label}.
 TABLE = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL, "
@@ -167,23 +154,19 @@ class Journal:
     Parameters
     ----------
     path : Path
-        The file. If it is a journal of version 0.1 (JSON lines), it stays as it is, and its entries
-        are copied once to a database whose name is the file's with ".sqlite" behind.
+        The file.
     settings : mapping
-        What must agree for the entries to be usable, as JSON values; "data" and "columns", which
-        files of version 0.1 may lack, only where both sides have them.
+        What must agree for the entries to be usable, as JSON values.
     take : callable
-        Counts an entry of the file, or raises ValueError.
+        Counts an entry of the file.
     """
 
     def __init__(
         self, path: Path, settings: Mapping[str, Any], take: Callable[[Entry], None]
     ) -> None:
-        old = path.read_bytes() if path.is_file() else b""
-        lines: list[bytes] = []
-        if old.startswith(b'{"about"'):
-            # A last line without its end never counted.
-            lines, path = old.split(b"\n")[:-1], path.with_name(f"{path.name}.sqlite")
+        if path.is_file() and path.read_bytes().startswith(b'{"about"'):
+            text = f"{path} is a journal of version 0.1, which this version cannot read: label"
+            raise JournalError(f"{text} again into another file, or export its labels with 0.1.")
         self.path, self._place = path, Path(os.path.realpath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         key = os.getpid(), self._place
@@ -196,7 +179,7 @@ class Journal:
                 raise JournalError(f"The journal of labels {error}") from error
             path.touch()
             with self._transaction() as database:
-                self._begin(database, lines, json.loads(json.dumps(settings)), take)
+                self._begin(database, json.loads(json.dumps(settings)), take)
             self._held = opened.pop_all()
         _OPEN[key] = self
         atexit.register(self.close)
@@ -226,61 +209,44 @@ class Journal:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
             text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
-            raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
+            raise JournalError(f"{text} ({error}): {REMEDY}.") from error
 
-    def _begin(
-        self, database: Any, lines: Any, settings: Entry, take: Callable[[Entry], None]
-    ) -> None:
-        """Make the table and copy the lines of version 0.1 to it, or take what is in it."""
+    def _begin(self, database: Any, settings: Entry, take: Callable[[Entry], None]) -> None:
+        """Make the table, or take what is in it."""
         tables = database.execute("SELECT name, sql FROM sqlite_master").fetchall()
         if not tables:
             database.execute(TABLE)
         elif tables != [("entries", TABLE)]:
-            raise JournalError(f"{self.path} is not a journal of labels: choose another file.")
-        if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-            raise JournalError(f"{self.path} is damaged: restore a copy.")
+            raise JournalError(f"{self.path} is not a journal of labels: {REMEDY}.")
         kept = database.execute("SELECT number, entry, digest FROM entries").fetchall()
-        if any(digest != text_digest(f"{number} {text}") for number, text, digest in kept):
+        whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+        for place, (number, text, digest) in enumerate(kept, start=1):
+            whole = whole and number == place and digest == text_digest(f"{number} {text}")
+        if not whole:
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
-        texts = [text for _, text, _ in kept] if tables else lines
-        entry = "the settings"
-        try:
-            about, *entries = [json.loads(text) for text in texts] or [{"about": settings}]
-            differences = _differences(about["about"], settings)
-            paid = any("row" in entry for entry in entries)
-            if differences and not paid:
-                # Nothing was paid for yet: other settings cost nothing.
-                database.execute("DELETE FROM entries")
-                entries = []
-            for entry in () if differences else entries:
-                take(entry)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            text = f"{self.path} cannot be used at {entry!r:.80} ({error}): {REMEDY}."
-            raise JournalError(text) from None
-        if differences and paid:
+        about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
+        there = about["about"]
+        differences = [
+            f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
+            for name in there | settings
+            if there.get(name) != settings.get(name)
+        ]
+        if differences and any("row" in entry for entry in entries):
             text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
             raise JournalError(f"{text}: choose another file, or repeat its settings.")
-        if differences or not tables:
-            _insert(database, [{"about": settings}, *entries])
+        if differences:
+            # Nothing was paid for yet: other settings cost nothing.
+            database.execute("DELETE FROM entries")
+            _insert(database, [{"about": settings}])
+        for entry in () if differences else entries:
+            take(entry)
 
 
-REMEDY = "restore a copy, or remove that entry"
+REMEDY = "restore a copy, or choose another file"
 
 # The journals that a process holds: a forked one holds none.
 _OPEN: dict[tuple[int, Path], Journal] = {}
-
-
-def _differences(there: Entry, now: Entry) -> list[str]:
-    """Return in words what differs; the data and its columns count where both have them."""
-    return [
-        f"{name}: there {there.get(name)!r:.60}, now {now.get(name)!r:.60}"
-        for name in there | now
-        if there.get(name) != now.get(name)
-        and (name not in ("data", "columns") or name in there.keys() & now.keys())
-    ]
 
 
 def _insert(database: Any, entries: Sequence[Entry]) -> None:
@@ -294,22 +260,30 @@ def _insert(database: Any, entries: Sequence[Entry]) -> None:
 # -- answers ------------------------------------------------------------------------------------
 
 
-def answers_of(labels: Any, estimator: Any) -> list[Any]:
+def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
     """Return one label or several as plain values, None where there is no label."""
     if labels is None or isinstance(labels, (str, bytes)):
         labels = [labels]
     elif not isinstance(labels, (list, tuple)):
         labels = np.atleast_1d(np.asarray(labels)).tolist()
     classifier, mark = is_classifier(estimator), mark_of(getattr(estimator, "unlabelled", None))
+    kinds = (bool, int, float, str) if classifier else (bool, int, float)
+    allowed = "text or finite numbers" if classifier else "numbers: a regressor needs finite ones"
+    allowed += f" of the classes {classes}" if classes else ""
     found = []
     for label in labels:
         answer = label.item() if isinstance(label, np.generic) else label
-        declined = is_missing(answer) or (classifier and str(answer).strip() == "")
-        if classifier and not declined and is_mark(answer, mark):
-            declined = True
+        fits = isinstance(answer, kinds) and answer not in (math.inf, -math.inf)
+        if is_missing(answer) or (classifier and str(answer).strip() == ""):
+            answer = None
+        elif classifier and is_mark(answer, mark):
             text = f"The answer {mark!r} marks a row without a label. If not, set unlabelled=None."
             warnings.warn(text, UserWarning, stacklevel=3)
-        found.append(None if declined else answer)
+            answer = None
+        elif not fits or (classes and answer not in classes):
+            remedy = "Answer None if there is no label."
+            raise ValueError(message("labels", answer, allowed, remedy))
+        found.append(answer)
     return found
 
 
@@ -345,20 +319,18 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         File of all draws and answers, an SQLite database; every answer is on disk before it
         counts, and an existing file is resumed. One process has it at a time, until `close`, the
         end of a ``with`` block or of the process; another one is refused. In one process a newer
-        budget with the same path takes over. A journal of version 0.1 (JSON lines) stays as it
-        is: its answers are copied once to a file with ".sqlite" behind the name.
+        budget with the same path takes over.
     rng : int
         Seed of the draws.
     about : mapping, optional
         What else must agree for the answers of ``path`` to be usable, as JSON values. A digest of
-        X is among them, under the name "data"; an entry of that name takes its place and that of
-        the number of columns. An entry "classes" lists the labels that are allowed.
+        X is among them, under the name "data"; an entry of that name takes its place. An entry
+        "classes" lists the labels that are allowed.
 
     Attributes
     ----------
     labels : dict
-        The labels bought, by row number. An error in ``run`` or ``fit`` has them, too, as its
-        attribute of that name.
+        The labels bought, by row number; an error in ``run`` or ``fit`` loses none of them.
     declined : set of int
         Rows that were answered by None, NaN or, for classifiers, an empty string or the
         estimator's mark of unlabelled rows: they are not asked again and cost nothing.
@@ -395,10 +367,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         rng: int = 0,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        if path is not None:
-            check.file_path("path", path)
-        if about is not None:
-            check.instance("about", about, Mapping, "a mapping of names to values, or None")
+        about = {} if about is None else about
+        check.instance("about", about, Mapping, "a mapping of names to values, or None")
         self.estimator = estimator
         self.X = pool_of(X, estimator)
         self.rows = int(self.X.shape[0])
@@ -416,18 +386,17 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._open: list[int] = []
         self._fitted: Any = None
         self._seed = check.whole("rng", rng, 0)
-        self._classes = (about or {}).get("classes")
+        self._classes = about.get("classes")
         self._journal: Journal | None = None
         if path is not None:
-            kind = (
-                criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
+            kind = getattr(
+                criterion, "__name__", criterion if isinstance(criterion, str) else "own"
             )
             settings = {"rows": self.rows, "criterion": kind, "seed": self._seed}
-            settings |= {"floor": self.floor, **(about or {})}
+            settings |= {"floor": self.floor, **about}
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
-                settings["columns"] = int(np.prod(self.X.shape[1:]))
-            self._journal = Journal(Path(path), settings, lambda entry: self._record([entry]))
+            self._journal = Journal(check.file_path("path", path), settings, self._count)
         self.path = None if self._journal is None else self._journal.path
 
     def close(self) -> None:
@@ -468,7 +437,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             One for each, or None where there is no answer.
         """
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = answers_of(labels, last_step(self.estimator))
+        answers = answers_of(labels, last_step(self.estimator), self._classes)
         if len(numbers) != len(answers):
             allowed = f"one for each of the {len(numbers)} rows"
             raise ValueError(message("labels", f"{len(answers)} labels", allowed))
@@ -504,11 +473,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             Returns the labels of an array of row numbers.
         """
         check.require_takes("oracle", oracle, ("rows",))
-        with labels_on_error(self.labels):
-            while self.finished is None:
-                rows = self.ask()
-                self.tell(rows, oracle(np.array(rows)))
-            return self.fit()
+        while self.finished is None:
+            rows = self.ask()
+            self.tell(rows, oracle(np.array(rows)))
+        return self.fit()
 
     # -- what the labels say ------------------------------------------------------------------
 
@@ -520,8 +488,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
             y = np.array([self.labels[int(row)] for row in bought])
             weights = None if self.criterion is None else self.weights[bought]
-            with labels_on_error(self.labels):
-                self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights)
+            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights)
         return self._fitted
 
     def expected_gain(self, labels: int | None = None) -> float:
@@ -579,34 +546,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
-        for entry in entries:
-            self._check(entry)
         if self._journal is not None:
             self._journal.append(entries)
         for entry in entries:
             self._count(entry)
-
-    def _check(self, entry: Entry) -> None:
-        if "draw" in entry:
-            rows, weights = np.array(entry["draw"], dtype=int), np.array(entry["weights"], float)
-            in_pool = (rows >= 0) & (rows < self.rows)
-            if rows.shape != weights.shape or not in_pool.all() or not (weights > 0).all():
-                raise ValueError(f"a draw needs rows from 0 to {self.rows - 1} with a weight each")
-            return
-        row, label, among = entry["row"], entry["label"], ""
-        if row not in range(self.rows) or not self.weights[int(row)]:
-            raise ValueError(f"row {row!r:.60} was never drawn")
-        kind = "text or finite numbers"
-        fits = isinstance(label, (bool, int, float)) and abs(label) < math.inf
-        if not is_classifier(last_step(self.estimator)):
-            kind = "numbers: a regressor needs finite numbers"
-        elif isinstance(self._classes, (list, tuple)):
-            fits, among = label in self._classes, f" of the classes {self._classes}"
-        else:
-            fits = fits or isinstance(label, str)
-        if label is not None and not fits:
-            remedy = "Answer None if there is no label."
-            raise ValueError(message("labels", label, f"{kind}{among}", remedy))
 
     def _count(self, entry: Entry) -> None:
         if "draw" in entry:
