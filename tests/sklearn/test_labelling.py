@@ -257,7 +257,7 @@ def test_a_pool_that_cannot_be_fitted_is_refused_before_anything_is_bought(unsca
     X[7, 1] = np.nan
     with pytest.raises(ValueError, match="X contains NaN"):
         LabelBudget(QUICK, X, budget=40)
-    with pytest.raises(ValueError, match="rows and columns"):
+    with pytest.raises(ValueError, match="2D array"):
         LabelBudget(QUICK, X[:, 0], budget=40)
 
 

@@ -155,6 +155,8 @@ class Pool:
 
 def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     """Read rows; if no column is left to be a feature, the words of `show` are the features."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     from proxyprox.study.tables import DataError, read_cells, read_table
 
     if str(path) == "-":
@@ -182,7 +184,13 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     note += f" Left out: {_first(left)}." if left else ""
     if not features:
         texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
-        X, features = _words(texts, path)
+        vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
+        try:
+            X = vectorizer.fit_transform(texts)
+        except ValueError:
+            text = f"{path.name} has neither numbers nor words to learn from."
+            raise CommandError(text) from None
+        features = vectorizer.get_feature_names_out().tolist()
     elif show:
         note += f" The words of {_first(show)} are shown but not used; with all other columns in "
         note += "--ignore they are the features."
@@ -196,18 +204,6 @@ def _split(text: str) -> list[str]:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
-
-
-def _words(documents: list[str], path: Path) -> tuple[Any, list[str]]:
-    """Return how often words occur in texts, and the words."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
-    try:
-        X = vectorizer.fit_transform(documents)
-    except ValueError:
-        raise CommandError(f"{path.name} has neither numbers nor words to learn from.") from None
-    return X, vectorizer.get_feature_names_out().tolist()
 
 
 # -- the questions ------------------------------------------------------------------------------
@@ -261,8 +257,8 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
     """Return what was bought and what it is worth."""
     counts = Counter(map(str, bought.labels.values()))
     shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    noun, verb = ("label", "is") if bought.spent == 1 else ("labels", "are")
-    sentences = [f"{bought.spent} {noun} ({shares}) {verb} in {bought.path}."]
+    noun = "label" if bought.spent == 1 else "labels"
+    sentences = [f"{bought.spent} {noun} ({shares}) in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
         model, gain = bought.fit(), bought.expected_gain()

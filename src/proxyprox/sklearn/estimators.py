@@ -94,9 +94,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             X_proxy = inputs.proxy_rows(self, X_proxy)
             if rows is None:
                 inputs.warn_if_suspicious(X, X_proxy)
-        if others is not None and len(others[0]) != X.shape[1] + intercept:
-            allowed, remedy = "as in the last fit", "Set it back, or fit all rows at once."
-            raise ValueError(message("fit_intercept", "another value", allowed, remedy))
         moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         rows = inputs.append_rows(rows, X, y, weights, labelled)
         # As plain tuples, which every way of storing an estimator can store.
@@ -427,13 +424,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         """
         if sample_weight is not None:
             sample_weight = inputs.check_weights(sample_weight, X)
-        every = np.size(y)
         mark = inputs.mark_of(self.unlabelled)
         X, y, sample_weight = inputs.labelled_part(X, y, sample_weight, mark)
-        skipped = every - np.size(y)
-        if skipped and self._mark_is_assumed() and not getattr(self, "_marks_seen", False):
-            text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
-            warnings.warn(f"{text} {WHICH}", inputs.ProxyWarning, stacklevel=2)
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
@@ -444,12 +436,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         check_classification_targets(y)
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
-    def _mark_is_assumed(self) -> bool:
-        return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
-
     def _set_classes(self, y: Array, labelled: Array) -> None:
         classes = np.unique(y[labelled])
-        self._marks_seen = not labelled.all()
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
             text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
@@ -458,7 +446,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
         marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
         few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
-        if self._mark_is_assumed() and numeric and (few or negative or coded):
+        if self.unlabelled in inputs.ASSUMED and numeric and (few or negative or coded):
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
                 allowed = f"-1 or None where {seen}"

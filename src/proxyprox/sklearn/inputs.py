@@ -114,10 +114,21 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     for a y that is no list of labels; whoever validates it will say so.
     """
     y = check.to_plain("y", y)
-    values = _label_vector(y)
-    if values is None:
+    # numpy would turn the number -1 among strings into the string "-1".
+    mixed = isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y)
+    try:
+        values = np.asarray(y, dtype=object if mixed else None)
+    except ValueError:
         return y, None
-    kind, numeric = values.dtype.kind, values.dtype.kind in "biuf"
+    if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
+        values = values.ravel()
+    if values.dtype.kind == "c":
+        # The first words are scikit-learn's, which its own checks of estimators look for.
+        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
+    if values.ndim != 1:
+        return y, None
+    values = values if values.dtype.kind == "O" else label_array(values)
+    kind = values.dtype.kind
     missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
@@ -125,9 +136,6 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
             f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
             "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    if isinstance(mark, (str, bytes)) and numeric:
-        allowed = "a number or None where the labels are numbers"
-        raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
     marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
     labelled = ~(missing | marked)
     if kind != "O" and not missing.any():
@@ -138,24 +146,6 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     # A number that marks rows is kept, so that it can be asked whether it is a class.
     filled = np.where(missing if known.dtype.kind in "biuf" else ~labelled, known[0], values)
     return np.array(filled.tolist()), labelled
-
-
-def _label_vector(y: Any) -> Array | None:
-    """Return labels as a flat array of numbers, text or objects; None for what is none."""
-    # numpy would turn the number -1 among strings into the string "-1".
-    mixed = isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y)
-    try:
-        values = np.asarray(y, dtype=object if mixed else None)
-    except ValueError:
-        return None
-    if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
-        values = values.ravel()
-    if values.dtype.kind == "c":
-        # The first words are scikit-learn's, which its own checks of estimators look for.
-        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
-    if values.ndim != 1:
-        return None
-    return values if values.dtype.kind == "O" else label_array(values)
 
 
 def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, Any, Any]:
@@ -244,14 +234,11 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
         allowed = f"labels among {list(classes)}, or probabilities"
         raise ValueError(message("y_proxy", given[~known][0], allowed))
-    check.require_finite("y_proxy", given)
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
-    if answers.shape[1] != len(classes):
-        raise ValueError(message("y_proxy", shape, f"one column for each class of {classes}"))
-    sums = answers.sum(axis=1)
-    if (answers < 0).any() or not np.allclose(sums, 1.0, atol=1e-3):
-        got = Words(f"rows that sum to {np.min(sums):g} … {np.max(sums):g}")
-        raise ValueError(message("y_proxy", got, "probabilities that sum to one"))
+    fits = answers.shape[1] == len(classes) and (answers >= 0).all()
+    if not fits or not np.allclose(answers.sum(axis=1), 1.0, atol=1e-3):
+        allowed = f"probabilities that sum to one, a column for each class of {classes}"
+        raise ValueError(message("y_proxy", shape, allowed))
     return np.asarray(answers[:, kept], dtype=np.float64)
 
 

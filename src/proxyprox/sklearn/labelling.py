@@ -21,7 +21,6 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
-from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
@@ -55,8 +54,6 @@ def pool_of(X: Any, estimator: Any) -> Any:
         X = X.tocsr()
     elif not (hasattr(X, "iloc") and (piped or all(isinstance(name, str) for name in X.columns))):
         X = np.asarray(X)
-    if len(X.shape) != 2 and not piped:
-        raise ValueError(message("X", f"an array of shape {X.shape}", "rows and columns"))
     if isinstance(estimator, ProxyGLM):
         # What the fit would refuse is refused before anything is paid for.
         check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
@@ -67,9 +64,7 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
     """Return a clone fitted to the bought rows, with the rest of the pool as proxy."""
     whole = clone(estimator)
     if isinstance(whole, Pipeline):
-        for _, step in whole.steps[:-1]:
-            if step is None or isinstance(step, str):
-                continue
+        for step in [step for _, step in whole.steps[:-1] if hasattr(step, "fit")]:
             try:
                 step.fit(X)
             except (TypeError, ValueError):
@@ -140,9 +135,6 @@ TABLE = (
 
 class JournalError(ValueError):
     """A journal is closed, belongs to other data or settings, or holds what cannot be used."""
-
-    def __init__(self, text: str = "") -> None:
-        super().__init__(printable(text))
 
 
 class Journal:
