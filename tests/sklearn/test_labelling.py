@@ -128,7 +128,7 @@ def test_expected_gain_is_the_gain():
 def test_wrong_answers_are_refused(pool):
     X, _ = pool
     budget = LabelBudget(QUICK, X, budget=10)
-    with pytest.raises(ValueError, match="rows must be rows that were asked for"):
+    with pytest.raises(ValueError, match="rows must be rows asked for"):
         budget.tell(-1, 0)
     with pytest.raises(ValueError, match="one for each"):
         budget.tell(budget.ask()[:2], [1])

@@ -32,7 +32,7 @@ IDENTIFIER = re.compile(r"(.*[_ ])?(id|uuid|index|row|nr|no)", re.IGNORECASE)
 BACK, STOP = ("b", "back", "<"), ("", "q", "quit")
 HOW = (
     "Type a class, the beginning of its name or its number; b or < answers the last question "
-    "again, q or Enter alone stops."
+    "again, q or Enter alone stops; every answer is kept."
 )
 
 
@@ -94,19 +94,14 @@ def label(
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
     options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
-        try:
-            say(console.stderr(), pool.note)
-            if bought.spent:
-                say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
-            ask_and_tell(bought, pool, names)
-            export = export if bought.spent else None
-            if export is not None:
-                table = pool.table(bought.labels).encode("utf-8", "surrogateescape")
-                atomic_write_bytes(export, table)
-            found = summary(bought, export)
-        except KeyboardInterrupt:
-            text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
-            raise CommandError(f"{text}command resumes from there.", console.INTERRUPTED) from None
+        say(console.stderr(), pool.note)
+        if bought.spent:
+            say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
+        ask_and_tell(bought, pool, names)
+        export = export if bought.spent else None
+        if export is not None:
+            atomic_write_bytes(export, pool.table(bought.labels))
+        found = summary(bought, export)
     if as_json:
         console.emit(found)
     else:
@@ -134,7 +129,7 @@ class Pool:
         order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
         return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
 
-    def table(self, labels: dict[int, Any]) -> str:
+    def table(self, labels: dict[int, Any]) -> bytes:
         """Return the labelled rows as CSV, safe to open in a spreadsheet."""
         from proxyprox._util.text import without_formula
 
@@ -145,7 +140,7 @@ class Pool:
             lines.append([*cells, labels[row]])
         text = io.StringIO(newline="")
         csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
-        return text.getvalue()
+        return text.getvalue().encode("utf-8", "surrogateescape")
 
     def _features(self, row: int) -> list[float]:
         values = self.X[[row]]
@@ -188,12 +183,8 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
         try:
             X = vectorizer.fit_transform(texts)
         except ValueError:
-            text = f"{path.name} has neither numbers nor words to learn from."
-            raise CommandError(text) from None
+            raise CommandError(f"{path.name} has neither numbers nor words to use.") from None
         features = vectorizer.get_feature_names_out().tolist()
-    elif show:
-        note += f" The words of {_first(show)} are shown but not used; with all other columns in "
-        note += "--ignore they are the features."
     return Pool(X, features, cells, show, note)
 
 
@@ -224,8 +215,7 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
         found: list[Any] = []
         while len(found) != 1:
             # Not by a prompt of typer's, which puts a blank on standard output.
-            terminal.print(console.plain(f"{choices}: "), end="", soft_wrap=True)
-            line = sys.stdin.readline()
+            line = terminal.input(console.plain(f"{choices}: "), stream=sys.stdin)
             if not (line.endswith("\n") and sys.stdin.isatty()):
                 terminal.print()  # nobody has pressed Enter at a terminal
             found = meanings(line.strip(), classes)

@@ -94,6 +94,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             X_proxy = inputs.proxy_rows(self, X_proxy)
             if rows is None:
                 inputs.warn_if_suspicious(X, X_proxy)
+        if others is not None and len(others[0]) != X.shape[1] + intercept:
+            raise ValueError(message("fit_intercept", intercept, "as in the last fit"))
         moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         rows = inputs.append_rows(rows, X, y, weights, labelled)
         # As plain tuples, which every way of storing an estimator can store.
@@ -157,8 +159,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         reach = inference.quantile(level, self.n_labels_) * self.coef_std_
         if self.inference_note_:
-            text = f"The confidence intervals are infinite. {self.inference_note_}"
-            warnings.warn(text, UserWarning, stacklevel=2)
+            warnings.warn(f"The intervals are infinite. {self.inference_note_}", stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -252,8 +253,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         if not self.deviance_power:
             return float(super().score(X, y, sample_weight))
         if (y == y[0]).all():
-            remedy = "D² compares with their mean."
-            raise ValueError(message("y", y[0], "labels that differ between rows", remedy))
+            raise ValueError(message("y", y[0], "labels that differ: D² compares with their mean"))
         predicted, power = self.predict(X), self.deviance_power
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
@@ -379,12 +379,10 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             if first:
                 self._set_classes(y, labelled)
         elif inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
-            allowed = "without -1, which marks rows without a label"
-            remedy = "If -1 is a class, set unlabelled=None."
-            raise ValueError(message("classes", list(classes), allowed, remedy))
-        elif not first and not np.array_equal(np.unique(classes), self.classes_):
-            allowed = f"the classes of the first call, {self.classes_.tolist()}"
+            allowed = "without -1, which marks unlabelled rows unless unlabelled=None"
             raise ValueError(message("classes", list(classes), allowed))
+        elif not first and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(message("classes", list(classes), f"still {self.classes_.tolist()}"))
         else:
             self._store_classes(classes)
         if labelled.any():
@@ -440,8 +438,9 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         classes = np.unique(y[labelled])
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
-            text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
-            text += " a label, set unlabelled=''; if not, unlabelled=None."
+            text = (
+                f"y is '' in {empty} rows, which is taken for a class: set unlabelled='' or None."
+            )
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
         numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
         marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
@@ -512,8 +511,7 @@ class ProxyPoissonRegressor(ProxyRegressor):
         # Unequal weights: as many equal ones as would give a mean of the same variance.
         n = weights.sum() ** 2 / (weights**2).sum()
         high = float(np.fmax(found.high, -np.log1p(-level) / n))
-        text = f"All {len(y)} labelled counts are zero: the upper end is from the rule of three."
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(f"All {len(y)} labelled counts are zero: rule of three.", stacklevel=2)
         return Interval(found.estimate, 0.0, high)
 
 

@@ -349,12 +349,12 @@ def _blocks(rows: int, width: int) -> list[slice]:
 
 def _is_separated(loss: GLM, w: Array) -> bool:
     """Tell whether a classifier has every label right, so that larger weights fit still better."""
+    if not loss.family.classifier:
+        return False
     z, targets = predictors(loss.design, loss.family, w), targets_of(loss)
     if z.ndim == 1:
-        right = (z > 0) == (targets[:, 0] > 0.5)
-    else:
-        right = z.argmax(axis=1) == targets.argmax(axis=1)
-    return loss.family.classifier and bool(right.all())
+        return bool((np.where(targets[:, 0] > 0.5, z, -z) > 0).all())
+    return bool((z.argmax(axis=1) == targets.argmax(axis=1)).all())
 
 
 def _inverse(hessian: Array, rank: int) -> Array | None:

@@ -65,12 +65,11 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
+STEPS = {"cv": "cv", "converged": "converged"}
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
-    "n_steps": partial(
-        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
-    ),
+    "n_steps": partial(_word_or, STEPS, partial(check.whole, least=0)),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
     "average": check.flag,
@@ -88,8 +87,7 @@ ASSUMED = {"auto": -1}
 def mark_of(unlabelled: Any) -> Any:
     """Return the mark that an estimator's setting stands for."""
     if not (np.isscalar(unlabelled) or is_missing(unlabelled)):
-        allowed = 'a number, a text, None or "auto"'
-        raise ValueError(message("unlabelled", unlabelled, allowed))
+        raise ValueError(message("unlabelled", unlabelled, 'a number, a text, None or "auto"'))
     return ASSUMED.get(unlabelled, unlabelled)
 
 
@@ -154,8 +152,7 @@ def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, A
     if labelled is None or labelled.all():
         return X, labels, sample_weight
     if not labelled.any():
-        remedy = "Score on rows that have one; in a search, use fewer folds."
-        raise ValueError(message("y", "only rows without a label", "labels", remedy))
+        raise ValueError(message("y", "only rows without a label", "labels", "Use fewer folds."))
     rows = np.flatnonzero(labelled)
     weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
     return _safe_indexing(X, rows), np.asarray(labels).ravel()[rows], weights
@@ -232,13 +229,11 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.ndim == 1 and known.all():
         return np.asarray(np.eye(len(classes))[family.encode(given).astype(int)][:, kept])
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
-        allowed = f"labels among {list(classes)}, or probabilities"
-        raise ValueError(message("y_proxy", given[~known][0], allowed))
+        raise ValueError(message("y_proxy", given[~known][0], f"among {classes} or probabilities"))
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
     fits = answers.shape[1] == len(classes) and (answers >= 0).all()
     if not fits or not np.allclose(answers.sum(axis=1), 1.0, atol=1e-3):
-        allowed = f"probabilities that sum to one, a column for each class of {classes}"
-        raise ValueError(message("y_proxy", shape, allowed))
+        raise ValueError(message("y_proxy", shape, f"probabilities of {classes} that sum to one"))
     return np.asarray(answers[:, kept], dtype=np.float64)
 
 
@@ -314,8 +309,7 @@ def stack_rows(*blocks: Any) -> Any:
 def check_weights(sample_weight: Any, X: Any) -> Array:
     """Return weights of the rows, at most one where their sum might overflow."""
     if not isinstance(sample_weight, numbers.Number):
-        allowed = "one weight for each row"
-        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight, allowed))
+        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight))
     weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
@@ -353,10 +347,8 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     # Ten rows of one column may differ by more though they are alike.
     slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
     if shift > SHIFT or not 1 / slack <= ratio <= slack:
-        text = (
-            f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times that "
-            f"of X, and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
-        )
+        text = f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times X's,"
+        text += f" and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
         warnings.warn(text, ProxyWarning, stacklevel=4)
 
 

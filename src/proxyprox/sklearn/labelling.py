@@ -47,9 +47,8 @@ def pool_of(X: Any, estimator: Any) -> Any:
     model, piped = last_step(estimator), isinstance(estimator, Pipeline)
     # A search hands the proxy to the model that it tries.
     if not isinstance(getattr(model, "estimator", model), ProxyGLM):
-        remedy = "Put transformers before it by make_pipeline, or transform X first."
-        allowed = "one of this package's estimators, or a Pipeline that ends in one"
-        raise TypeError(message("estimator", type(model).__name__, allowed, remedy))
+        allowed = "one of this package's estimators, or make_pipeline(transformers, one of them)"
+        raise TypeError(message("estimator", type(model).__name__, allowed))
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     elif not (hasattr(X, "iloc") and (piped or all(isinstance(name, str) for name in X.columns))):
@@ -90,8 +89,7 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
 def uncertainty(estimator: Any, X: Any) -> Array:
     """Return the standard deviation of each row's label under the fitted classifier."""
     if not hasattr(estimator, "predict_proba"):
-        remedy = 'Use "leverage" for a regressor.'
-        raise TypeError(message("criterion", "uncertainty", "for a classifier", remedy))
+        raise TypeError(message("criterion", "uncertainty", '"leverage" for a regressor'))
     p = estimator.predict_proba(X)
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
 
@@ -149,13 +147,14 @@ class Journal:
         The file.
     settings : mapping
         What must agree for the entries to be usable, as JSON values.
-    take : callable
-        Counts an entry of the file.
+
+    Attributes
+    ----------
+    entries : list of dict
+        What the file holds at the beginning, without the settings.
     """
 
-    def __init__(
-        self, path: Path, settings: Mapping[str, Any], take: Callable[[Entry], None]
-    ) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         if path.is_file() and path.read_bytes().startswith(b'{"about"'):
             text = f"{path} is a journal of version 0.1, which this version cannot read: label"
             raise JournalError(f"{text} again into another file, or export its labels with 0.1.")
@@ -171,7 +170,7 @@ class Journal:
                 raise JournalError(f"The journal of labels {error}") from error
             path.touch()
             with self._transaction() as database:
-                self._begin(database, json.loads(json.dumps(settings)), take)
+                self.entries = self._begin(database, json.loads(json.dumps(settings)))
             self._held = opened.pop_all()
         _OPEN[key] = self
         atexit.register(self.close)
@@ -204,17 +203,14 @@ class Journal:
             text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
             raise JournalError(f"{text} ({error}): {REMEDY}.") from error
 
-    def _begin(self, database: Any, settings: Entry, take: Callable[[Entry], None]) -> None:
-        """Make the table, or take what is in it."""
-        tables = database.execute("SELECT name, sql FROM sqlite_master").fetchall()
-        if not tables:
+    def _begin(self, database: Any, settings: Entry) -> list[Entry]:
+        """Make the table, or return what is in it."""
+        if not database.execute("SELECT name FROM sqlite_master").fetchall():
             database.execute(TABLE)
-        elif tables != [("entries", TABLE)]:
-            raise JournalError(f"{self.path} is not a journal of labels: {REMEDY}.")
         kept = database.execute("SELECT number, entry, digest FROM entries").fetchall()
         whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
         for place, (number, text, digest) in enumerate(kept, start=1):
-            whole = whole and number == place and digest == text_digest(f"{number} {text}")
+            whole = whole and number == place and digest == text_digest(str(text))
         if not whole:
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
         about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
@@ -231,8 +227,7 @@ class Journal:
             # Nothing was paid for yet: other settings cost nothing.
             database.execute("DELETE FROM entries")
             _insert(database, [{"about": settings}])
-        for entry in () if differences else entries:
-            take(entry)
+        return [] if differences else entries
 
 
 REMEDY = "restore a copy, or choose another file"
@@ -242,11 +237,9 @@ _OPEN: dict[tuple[int, Path], Journal] = {}
 
 
 def _insert(database: Any, entries: Sequence[Entry]) -> None:
-    (last,) = database.execute("SELECT ifnull(max(number), 0) FROM entries").fetchone()
-    for number, entry in enumerate(entries, start=last + 1):
-        text = json.dumps(entry, allow_nan=False)
-        cells = (number, text, text_digest(f"{number} {text}"))
-        database.execute("INSERT INTO entries (number, entry, digest) VALUES (?, ?, ?)", cells)
+    texts = [json.dumps(entry, allow_nan=False) for entry in entries]
+    cells = [(text, text_digest(text)) for text in texts]
+    database.executemany("INSERT INTO entries (entry, digest) VALUES (?, ?)", cells)
 
 
 # -- answers ------------------------------------------------------------------------------------
@@ -269,12 +262,10 @@ def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
         if is_missing(answer) or (classifier and str(answer).strip() == ""):
             answer = None
         elif classifier and is_mark(answer, mark):
-            text = f"The answer {mark!r} marks a row without a label. If not, set unlabelled=None."
-            warnings.warn(text, UserWarning, stacklevel=3)
+            warnings.warn(f"{mark!r} marks an unlabelled row unless unlabelled=None.", stacklevel=3)
             answer = None
         elif not fits or (classes and answer not in classes):
-            remedy = "Answer None if there is no label."
-            raise ValueError(message("labels", answer, allowed, remedy))
+            raise ValueError(message("labels", answer, f"{allowed}, or None for no label"))
         found.append(answer)
     return found
 
@@ -388,7 +379,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             settings |= {"floor": self.floor, **about}
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
-            self._journal = Journal(check.file_path("path", path), settings, self._count)
+            self._journal = Journal(check.file_path("path", path), settings)
+            for entry in self._journal.entries:
+                self._count(entry)
         self.path = None if self._journal is None else self._journal.path
 
     def close(self) -> None:
@@ -431,12 +424,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
         answers = answers_of(labels, last_step(self.estimator), self._classes)
         if len(numbers) != len(answers):
-            allowed = f"one for each of the {len(numbers)} rows"
-            raise ValueError(message("labels", f"{len(answers)} labels", allowed))
+            raise ValueError(message("labels", labels, f"one for each of {len(numbers)} rows"))
         known = self.labels.keys() | self.declined | set(self._open)
         if strange := [row for row in numbers if row not in known]:
-            allowed = f"rows that were asked for, {self._open[:8]}"
-            raise ValueError(message("rows", strange[0], allowed))
+            raise ValueError(message("rows", strange[0], f"rows asked for, {self._open[:8]}"))
         pairs = zip(numbers, answers, strict=True)
         self._record([{"row": row, "label": label} for row, label in pairs])
 
