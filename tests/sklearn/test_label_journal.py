@@ -54,6 +54,9 @@ def test_other_data_is_refused(pool, tmp_path):
     bought(X, path)
     with pytest.raises(JournalError, match=r"rows: there 300, now 100"):
         LabelBudget(QUICK, X[:100], budget=10, path=path)
+    path.write_bytes(b'{"about": {}}\n')
+    with pytest.raises(JournalError, match=r"version 0\.1.*label again"):
+        LabelBudget(QUICK, X, budget=10, path=path)
     for content in (b"what is this\n", b"notes without an end", b'{"a": 1}\n', b"SQLite"):
         path.write_bytes(content)
         with pytest.raises(JournalError, match="not a journal"):

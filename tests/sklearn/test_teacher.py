@@ -159,10 +159,10 @@ def test_teachers_of_regressors(binary, kind):
     ("bad", "match"),
     [
         (np.zeros(5), "one answer for each"),
-        (np.full(700, 7), "labels among"),
+        (np.full(700, 7), "y_proxy must be among"),
         (np.full(700, 1.5), "sum to one"),
-        (np.full((700, 3), 1 / 3), "one column for each"),
-        (np.full(700, np.nan), "must be finite"),
+        (np.full((700, 3), 1 / 3), "y_proxy.*sum to one"),
+        (np.full(700, np.nan), "y_proxy.*sum to one"),
     ],
 )
 def test_wrong_answers_are_named(binary, bad, match):

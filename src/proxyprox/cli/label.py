@@ -32,7 +32,7 @@ IDENTIFIER = re.compile(r"(.*[_ ])?(id|uuid|index|row|nr|no)", re.IGNORECASE)
 BACK, STOP = ("b", "back", "<"), ("", "q", "quit")
 HOW = (
     "Type a class, the beginning of its name or its number; b or < answers the last question "
-    "again, q or Enter alone stops."
+    "again, q or Enter alone stops; every answer is kept."
 )
 
 
@@ -48,7 +48,7 @@ def label(
     ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
     answers: Annotated[Path | None, typer.Option(help="File of the answers.")] = None,
     export: Annotated[Path | None, typer.Option(help="CSV file for the labelled rows.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace any export.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     as_json: console.Json = False,
 ) -> None:
@@ -62,7 +62,7 @@ def label(
     identifiers such as a column id; if none is left, the words that you are shown are features.
 
     The answers are kept beside the data unless --answers names another file. --export replaces
-    what an earlier export of these answers wrote, anything else only with --overwrite.
+    an existing file only with --overwrite.
 
     Examples
     --------
@@ -79,34 +79,29 @@ def label(
     spreadsheet takes it for a formula; numbers stay as they are.
     """
     from proxyprox._util.digests import file_digest
+    from proxyprox._util.files import atomic_write_bytes
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     pool = read_pool(data, _split(show), _split(ignore))
-    # Version 0.1 put its answers in a file of JSON lines.
+    # Version 0.1 put its answers in a file of JSON lines, which is refused.
     new, old = (data.with_name(f"{data.name}.labels.{kind}") for kind in ("sqlite", "jsonl"))
     file = answers or (old if old.is_file() and not new.exists() else new)
-    check_files(data, file, export)
+    check_files(data, file, export, overwrite)
     about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
     options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
-        try:
-            if export is not None and not overwrite:
-                check_earlier_export(export, pool.table(bought.labels))
-            say(console.stderr(), pool.note)
-            if bought.spent:
-                say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
-            ask_and_tell(bought, pool, names)
-            export = export if bought.spent else None
-            if export is not None:
-                write_export(export, pool.table(bought.labels))
-            found = summary(bought, export)
-        except KeyboardInterrupt:
-            text = f"Interrupted. {bought.spent} answers are kept in {bought.path}: the same "
-            raise CommandError(f"{text}command resumes from there.", console.INTERRUPTED) from None
+        say(console.stderr(), pool.note)
+        if bought.spent:
+            say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
+        ask_and_tell(bought, pool, names)
+        export = export if bought.spent else None
+        if export is not None:
+            atomic_write_bytes(export, pool.table(bought.labels))
+        found = summary(bought, export)
     if as_json:
         console.emit(found)
     else:
@@ -134,7 +129,7 @@ class Pool:
         order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
         return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
 
-    def table(self, labels: dict[int, Any]) -> str:
+    def table(self, labels: dict[int, Any]) -> bytes:
         """Return the labelled rows as CSV, safe to open in a spreadsheet."""
         from proxyprox._util.text import without_formula
 
@@ -145,7 +140,7 @@ class Pool:
             lines.append([*cells, labels[row]])
         text = io.StringIO(newline="")
         csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
-        return text.getvalue()
+        return text.getvalue().encode("utf-8", "surrogateescape")
 
     def _features(self, row: int) -> list[float]:
         values = self.X[[row]]
@@ -155,6 +150,8 @@ class Pool:
 
 def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     """Read rows; if no column is left to be a feature, the words of `show` are the features."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     from proxyprox.study.tables import DataError, read_cells, read_table
 
     if str(path) == "-":
@@ -182,10 +179,12 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     note += f" Left out: {_first(left)}." if left else ""
     if not features:
         texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
-        X, features = _words(texts, path)
-    elif show:
-        note += f" The words of {_first(show)} are shown but not used; with all other columns in "
-        note += "--ignore they are the features."
+        vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
+        try:
+            X = vectorizer.fit_transform(texts)
+        except ValueError:
+            raise CommandError(f"{path.name} has neither numbers nor words to use.") from None
+        features = vectorizer.get_feature_names_out().tolist()
     return Pool(X, features, cells, show, note)
 
 
@@ -196,18 +195,6 @@ def _split(text: str) -> list[str]:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
-
-
-def _words(documents: list[str], path: Path) -> tuple[Any, list[str]]:
-    """Return how often words occur in texts, and the words."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
-    try:
-        X = vectorizer.fit_transform(documents)
-    except ValueError:
-        raise CommandError(f"{path.name} has neither numbers nor words to learn from.") from None
-    return X, vectorizer.get_feature_names_out().tolist()
 
 
 # -- the questions ------------------------------------------------------------------------------
@@ -228,8 +215,7 @@ def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
         found: list[Any] = []
         while len(found) != 1:
             # Not by a prompt of typer's, which puts a blank on standard output.
-            terminal.print(console.plain(f"{choices}: "), end="", soft_wrap=True)
-            line = sys.stdin.readline()
+            line = terminal.input(console.plain(f"{choices}: "), stream=sys.stdin)
             if not (line.endswith("\n") and sys.stdin.isatty()):
                 terminal.print()  # nobody has pressed Enter at a terminal
             found = meanings(line.strip(), classes)
@@ -261,8 +247,8 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
     """Return what was bought and what it is worth."""
     counts = Counter(map(str, bought.labels.values()))
     shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    noun, verb = ("label", "is") if bought.spent == 1 else ("labels", "are")
-    sentences = [f"{bought.spent} {noun} ({shares}) {verb} in {bought.path}."]
+    noun = "label" if bought.spent == 1 else "labels"
+    sentences = [f"{bought.spent} {noun} ({shares}) in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
         model, gain = bought.fit(), bought.expected_gain()
@@ -279,7 +265,7 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
         )
     sentences.append(bought.finished or "The same command resumes from here.")
     if exported is not None:
-        sentences.append(f"The labelled rows are in {exported}.")
+        sentences.append(f"The labelled rows are in {exported}; --overwrite replaces them.")
     elif bought.spent:
         sentences.append("For a table of the labelled rows: add --export labelled.csv.")
     return {
@@ -297,36 +283,13 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
 # -- files --------------------------------------------------------------------------------------
 
 
-def check_files(data: Path, answers: Path, export: Path | None) -> None:
+def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool) -> None:
     """Refuse files that would replace each other, or that cannot be written."""
-    if answers.resolve() == data.resolve():
-        raise CommandError(f"--answers must not be the rows' own file, {data}: name another.")
     if export is None:
         return
-    taken = (data, answers, answers.with_name(f"{answers.name}.sqlite"))
-    if export.resolve() in [path.resolve() for path in taken]:
+    if export.resolve() in (data.resolve(), answers.resolve()):
         raise CommandError(f"--export would replace the rows or the answers: {export}.")
     if export.is_dir() or not export.parent.is_dir():
         raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
-
-
-def check_earlier_export(target: Path, table: str) -> None:
-    """Refuse to replace a file that an earlier export of these answers cannot have written."""
-    text = target.read_text("utf-8", "surrogateescape") if target.is_file() else ""
-    # Answers are only added or corrected: lines of an earlier export are among those of now, but
-    # for the label at their end.
-    earlier, now = ({line.rsplit(",", 1)[0] for line in t.splitlines()} for t in (text, table))
-    if not earlier <= now:
-        what = f"{target}, which holds something other than rows labelled here"
-        raise CommandError(f"--export would replace {what}: name another file, or add --overwrite.")
-
-
-def write_export(target: Path, table: str) -> None:
-    """Write a table; the file appears whole or stays what it was."""
-    from proxyprox._util.files import atomic_write_bytes
-
-    try:
-        atomic_write_bytes(target, table.encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        text = f"--export cannot write {target}: {error.strerror}. All answers are kept."
-        raise CommandError(text, console.BAD_RUN) from error
+    if export.exists() and not overwrite:
+        raise CommandError(f"--export would replace {export}: add --overwrite, or name another.")

@@ -95,8 +95,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             if rows is None:
                 inputs.warn_if_suspicious(X, X_proxy)
         if others is not None and len(others[0]) != X.shape[1] + intercept:
-            allowed, remedy = "as in the last fit", "Set it back, or fit all rows at once."
-            raise ValueError(message("fit_intercept", "another value", allowed, remedy))
+            raise ValueError(message("fit_intercept", intercept, "as in the last fit"))
         moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         rows = inputs.append_rows(rows, X, y, weights, labelled)
         # As plain tuples, which every way of storing an estimator can store.
@@ -160,8 +159,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         reach = inference.quantile(level, self.n_labels_) * self.coef_std_
         if self.inference_note_:
-            text = f"The confidence intervals are infinite. {self.inference_note_}"
-            warnings.warn(text, UserWarning, stacklevel=2)
+            warnings.warn(f"The intervals are infinite. {self.inference_note_}", stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -255,8 +253,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         if not self.deviance_power:
             return float(super().score(X, y, sample_weight))
         if (y == y[0]).all():
-            remedy = "D² compares with their mean."
-            raise ValueError(message("y", y[0], "labels that differ between rows", remedy))
+            raise ValueError(message("y", y[0], "labels that differ: D² compares with their mean"))
         predicted, power = self.predict(X), self.deviance_power
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
@@ -382,12 +379,10 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             if first:
                 self._set_classes(y, labelled)
         elif inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
-            allowed = "without -1, which marks rows without a label"
-            remedy = "If -1 is a class, set unlabelled=None."
-            raise ValueError(message("classes", list(classes), allowed, remedy))
-        elif not first and not np.array_equal(np.unique(classes), self.classes_):
-            allowed = f"the classes of the first call, {self.classes_.tolist()}"
+            allowed = "without -1, which marks unlabelled rows unless unlabelled=None"
             raise ValueError(message("classes", list(classes), allowed))
+        elif not first and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(message("classes", list(classes), f"still {self.classes_.tolist()}"))
         else:
             self._store_classes(classes)
         if labelled.any():
@@ -427,13 +422,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         """
         if sample_weight is not None:
             sample_weight = inputs.check_weights(sample_weight, X)
-        every = np.size(y)
         mark = inputs.mark_of(self.unlabelled)
         X, y, sample_weight = inputs.labelled_part(X, y, sample_weight, mark)
-        skipped = every - np.size(y)
-        if skipped and self._mark_is_assumed() and not getattr(self, "_marks_seen", False):
-            text = f"score leaves out {skipped} rows as unlabelled, of a mark that fit did not see."
-            warnings.warn(f"{text} {WHICH}", inputs.ProxyWarning, stacklevel=2)
         return float(super().score(X, y, sample_weight))
 
     # -- internals --------------------------------------------------------------------------
@@ -444,21 +434,18 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         check_classification_targets(y)
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
-    def _mark_is_assumed(self) -> bool:
-        return isinstance(self.unlabelled, str) and self.unlabelled in inputs.ASSUMED
-
     def _set_classes(self, y: Array, labelled: Array) -> None:
         classes = np.unique(y[labelled])
-        self._marks_seen = not labelled.all()
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
-            text = f"y is '' in {empty} rows, which is taken for a class. If it marks rows without"
-            text += " a label, set unlabelled=''; if not, unlabelled=None."
+            text = (
+                f"y is '' in {empty} rows, which is taken for a class: set unlabelled='' or None."
+            )
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
         numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
         marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
         few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
-        if self._mark_is_assumed() and numeric and (few or negative or coded):
+        if self.unlabelled in inputs.ASSUMED and numeric and (few or negative or coded):
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
                 allowed = f"-1 or None where {seen}"
@@ -524,8 +511,7 @@ class ProxyPoissonRegressor(ProxyRegressor):
         # Unequal weights: as many equal ones as would give a mean of the same variance.
         n = weights.sum() ** 2 / (weights**2).sum()
         high = float(np.fmax(found.high, -np.log1p(-level) / n))
-        text = f"All {len(y)} labelled counts are zero: the upper end is from the rule of three."
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(f"All {len(y)} labelled counts are zero: rule of three.", stacklevel=2)
         return Interval(found.estimate, 0.0, high)
 
 

@@ -65,12 +65,11 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
+STEPS = {"cv": "cv", "converged": "converged"}
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
-    "n_steps": partial(
-        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
-    ),
+    "n_steps": partial(_word_or, STEPS, partial(check.whole, least=0)),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
     "average": check.flag,
@@ -88,8 +87,7 @@ ASSUMED = {"auto": -1}
 def mark_of(unlabelled: Any) -> Any:
     """Return the mark that an estimator's setting stands for."""
     if not (np.isscalar(unlabelled) or is_missing(unlabelled)):
-        allowed = 'a number, a text, None or "auto"'
-        raise ValueError(message("unlabelled", unlabelled, allowed))
+        raise ValueError(message("unlabelled", unlabelled, 'a number, a text, None or "auto"'))
     return ASSUMED.get(unlabelled, unlabelled)
 
 
@@ -114,10 +112,21 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     for a y that is no list of labels; whoever validates it will say so.
     """
     y = check.to_plain("y", y)
-    values = _label_vector(y)
-    if values is None:
+    # numpy would turn the number -1 among strings into the string "-1".
+    mixed = isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y)
+    try:
+        values = np.asarray(y, dtype=object if mixed else None)
+    except ValueError:
         return y, None
-    kind, numeric = values.dtype.kind, values.dtype.kind in "biuf"
+    if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
+        values = values.ravel()
+    if values.dtype.kind == "c":
+        # The first words are scikit-learn's, which its own checks of estimators look for.
+        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
+    if values.ndim != 1:
+        return y, None
+    values = values if values.dtype.kind == "O" else label_array(values)
+    kind = values.dtype.kind
     missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
@@ -125,9 +134,6 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
             f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
             "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    if isinstance(mark, (str, bytes)) and numeric:
-        allowed = "a number or None where the labels are numbers"
-        raise ValueError(message("unlabelled", mark, allowed, "Mark the rows by that number."))
     marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
     labelled = ~(missing | marked)
     if kind != "O" and not missing.any():
@@ -140,32 +146,13 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
     return np.array(filled.tolist()), labelled
 
 
-def _label_vector(y: Any) -> Array | None:
-    """Return labels as a flat array of numbers, text or objects; None for what is none."""
-    # numpy would turn the number -1 among strings into the string "-1".
-    mixed = isinstance(y, (list, tuple)) and any(isinstance(value, str) for value in y)
-    try:
-        values = np.asarray(y, dtype=object if mixed else None)
-    except ValueError:
-        return None
-    if values.ndim == 2 and values.size == len(values) and values.dtype.kind != "O":
-        values = values.ravel()
-    if values.dtype.kind == "c":
-        # The first words are scikit-learn's, which its own checks of estimators look for.
-        raise ValueError(f"Complex data not supported: y must be real. {AS_NUMBERS}")
-    if values.ndim != 1:
-        return None
-    return values if values.dtype.kind == "O" else label_array(values)
-
-
 def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, Any, Any]:
     """Return the rows that have a label, and refuse rows of which none has."""
     labels, labelled = read_labels(y, mark)
     if labelled is None or labelled.all():
         return X, labels, sample_weight
     if not labelled.any():
-        remedy = "Score on rows that have one; in a search, use fewer folds."
-        raise ValueError(message("y", "only rows without a label", "labels", remedy))
+        raise ValueError(message("y", "only rows without a label", "labels", "Use fewer folds."))
     rows = np.flatnonzero(labelled)
     weights = None if sample_weight is None else np.asarray(sample_weight)[rows]
     return _safe_indexing(X, rows), np.asarray(labels).ravel()[rows], weights
@@ -242,16 +229,11 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.ndim == 1 and known.all():
         return np.asarray(np.eye(len(classes))[family.encode(given).astype(int)][:, kept])
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
-        allowed = f"labels among {list(classes)}, or probabilities"
-        raise ValueError(message("y_proxy", given[~known][0], allowed))
-    check.require_finite("y_proxy", given)
+        raise ValueError(message("y_proxy", given[~known][0], f"among {classes} or probabilities"))
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
-    if answers.shape[1] != len(classes):
-        raise ValueError(message("y_proxy", shape, f"one column for each class of {classes}"))
-    sums = answers.sum(axis=1)
-    if (answers < 0).any() or not np.allclose(sums, 1.0, atol=1e-3):
-        got = Words(f"rows that sum to {np.min(sums):g} … {np.max(sums):g}")
-        raise ValueError(message("y_proxy", got, "probabilities that sum to one"))
+    fits = answers.shape[1] == len(classes) and (answers >= 0).all()
+    if not fits or not np.allclose(answers.sum(axis=1), 1.0, atol=1e-3):
+        raise ValueError(message("y_proxy", shape, f"probabilities of {classes} that sum to one"))
     return np.asarray(answers[:, kept], dtype=np.float64)
 
 
@@ -327,8 +309,7 @@ def stack_rows(*blocks: Any) -> Any:
 def check_weights(sample_weight: Any, X: Any) -> Array:
     """Return weights of the rows, at most one where their sum might overflow."""
     if not isinstance(sample_weight, numbers.Number):
-        allowed = "one weight for each row"
-        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight, allowed))
+        sample_weight = to_numpy(check.real_array("sample_weight", sample_weight))
     weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
@@ -366,10 +347,8 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     # Ten rows of one column may differ by more though they are alike.
     slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
     if shift > SHIFT or not 1 / slack <= ratio <= slack:
-        text = (
-            f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times that "
-            f"of X, and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
-        )
+        text = f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times X's,"
+        text += f" and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
         warnings.warn(text, ProxyWarning, stacklevel=4)
 
 

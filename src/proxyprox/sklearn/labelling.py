@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import json
 import math
 import os
@@ -22,7 +21,6 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
-from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
@@ -49,15 +47,12 @@ def pool_of(X: Any, estimator: Any) -> Any:
     model, piped = last_step(estimator), isinstance(estimator, Pipeline)
     # A search hands the proxy to the model that it tries.
     if not isinstance(getattr(model, "estimator", model), ProxyGLM):
-        remedy = "Put transformers before it by make_pipeline, or transform X first."
-        allowed = "one of this package's estimators, or a Pipeline that ends in one"
-        raise TypeError(message("estimator", type(model).__name__, allowed, remedy))
+        allowed = "one of this package's estimators, or make_pipeline(transformers, one of them)"
+        raise TypeError(message("estimator", type(model).__name__, allowed))
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     elif not (hasattr(X, "iloc") and (piped or all(isinstance(name, str) for name in X.columns))):
         X = np.asarray(X)
-    if len(X.shape) != 2 and not piped:
-        raise ValueError(message("X", f"an array of shape {X.shape}", "rows and columns"))
     if isinstance(estimator, ProxyGLM):
         # What the fit would refuse is refused before anything is paid for.
         check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
@@ -68,9 +63,7 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
     """Return a clone fitted to the bought rows, with the rest of the pool as proxy."""
     whole = clone(estimator)
     if isinstance(whole, Pipeline):
-        for _, step in whole.steps[:-1]:
-            if step is None or isinstance(step, str):
-                continue
+        for step in [step for _, step in whole.steps[:-1] if hasattr(step, "fit")]:
             try:
                 step.fit(X)
             except (TypeError, ValueError):
@@ -90,26 +83,13 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
     return whole
 
 
-@contextmanager
-def labels_on_error(labels: Mapping[int, Any]) -> Iterator[None]:
-    """Attach the labels that were paid for to any error."""
-    try:
-        yield
-    except BaseException as error:
-        if labels and not hasattr(error, "labels"):
-            vars(error)["labels"] = dict(labels)
-            error.add_note(f"The {len(labels)} labels bought so far are in this error's 'labels'.")
-        raise
-
-
 # -- which rows ---------------------------------------------------------------------------------
 
 
 def uncertainty(estimator: Any, X: Any) -> Array:
     """Return the standard deviation of each row's label under the fitted classifier."""
     if not hasattr(estimator, "predict_proba"):
-        remedy = 'Use "leverage" for a regressor.'
-        raise TypeError(message("criterion", "uncertainty", "for a classifier", remedy))
+        raise TypeError(message("criterion", "uncertainty", '"leverage" for a regressor'))
     p = estimator.predict_proba(X)
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
 
@@ -143,7 +123,7 @@ def criterion_of(given: Any) -> Criterion | None:
 
 # -- the journal --------------------------------------------------------------------------------
 
-# The entries as JSON, like the lines of version 0.1: the first is {"about": settings}, the others
+# The entries are JSON: the first is {"about": settings}, the others
 # {"draw": rows, "weights": weights} and {"row": row, "label": label}.
 TABLE = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL, "
@@ -153,9 +133,6 @@ TABLE = (
 
 class JournalError(ValueError):
     """A journal is closed, belongs to other data or settings, or holds what cannot be used."""
-
-    def __init__(self, text: str = "") -> None:
-        super().__init__(printable(text))
 
 
 class Journal:
@@ -167,23 +144,20 @@ class Journal:
     Parameters
     ----------
     path : Path
-        The file. If it is a journal of version 0.1 (JSON lines), it stays as it is, and its entries
-        are copied once to a database whose name is the file's with ".sqlite" behind.
+        The file.
     settings : mapping
-        What must agree for the entries to be usable, as JSON values; "data" and "columns", which
-        files of version 0.1 may lack, only where both sides have them.
-    take : callable
-        Counts an entry of the file, or raises ValueError.
+        What must agree for the entries to be usable, as JSON values.
+
+    Attributes
+    ----------
+    entries : list of dict
+        What the file holds at the beginning, without the settings.
     """
 
-    def __init__(
-        self, path: Path, settings: Mapping[str, Any], take: Callable[[Entry], None]
-    ) -> None:
-        old = path.read_bytes() if path.is_file() else b""
-        lines: list[bytes] = []
-        if old.startswith(b'{"about"'):
-            # A last line without its end never counted.
-            lines, path = old.split(b"\n")[:-1], path.with_name(f"{path.name}.sqlite")
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        if path.is_file() and path.read_bytes().startswith(b'{"about"'):
+            text = f"{path} is a journal of version 0.1, which this version cannot read: label"
+            raise JournalError(f"{text} again into another file, or export its labels with 0.1.")
         self.path, self._place = path, Path(os.path.realpath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         key = os.getpid(), self._place
@@ -196,7 +170,7 @@ class Journal:
                 raise JournalError(f"The journal of labels {error}") from error
             path.touch()
             with self._transaction() as database:
-                self._begin(database, lines, json.loads(json.dumps(settings)), take)
+                self.entries = self._begin(database, json.loads(json.dumps(settings)))
             self._held = opened.pop_all()
         _OPEN[key] = self
         atexit.register(self.close)
@@ -226,90 +200,73 @@ class Journal:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
             text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
-            raise JournalError(f"{text} ({error}): restore a copy, or choose another.") from error
+            raise JournalError(f"{text} ({error}): {REMEDY}.") from error
 
-    def _begin(
-        self, database: Any, lines: Any, settings: Entry, take: Callable[[Entry], None]
-    ) -> None:
-        """Make the table and copy the lines of version 0.1 to it, or take what is in it."""
-        tables = database.execute("SELECT name, sql FROM sqlite_master").fetchall()
-        if not tables:
+    def _begin(self, database: Any, settings: Entry) -> list[Entry]:
+        """Make the table, or return what is in it."""
+        if not database.execute("SELECT name FROM sqlite_master").fetchall():
             database.execute(TABLE)
-        elif tables != [("entries", TABLE)]:
-            raise JournalError(f"{self.path} is not a journal of labels: choose another file.")
-        if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-            raise JournalError(f"{self.path} is damaged: restore a copy.")
         kept = database.execute("SELECT number, entry, digest FROM entries").fetchall()
-        if any(digest != text_digest(f"{number} {text}") for number, text, digest in kept):
+        whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+        for place, (number, text, digest) in enumerate(kept, start=1):
+            whole = whole and number == place and digest == text_digest(str(text))
+        if not whole:
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
-        texts = [text for _, text, _ in kept] if tables else lines
-        entry = "the settings"
-        try:
-            about, *entries = [json.loads(text) for text in texts] or [{"about": settings}]
-            differences = _differences(about["about"], settings)
-            paid = any("row" in entry for entry in entries)
-            if differences and not paid:
-                # Nothing was paid for yet: other settings cost nothing.
-                database.execute("DELETE FROM entries")
-                entries = []
-            for entry in () if differences else entries:
-                take(entry)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            text = f"{self.path} cannot be used at {entry!r:.80} ({error}): {REMEDY}."
-            raise JournalError(text) from None
-        if differences and paid:
+        about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
+        there = about["about"]
+        differences = [
+            f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
+            for name in there | settings
+            if there.get(name) != settings.get(name)
+        ]
+        if differences and any("row" in entry for entry in entries):
             text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
             raise JournalError(f"{text}: choose another file, or repeat its settings.")
-        if differences or not tables:
-            _insert(database, [{"about": settings}, *entries])
+        if differences:
+            # Nothing was paid for yet: other settings cost nothing.
+            database.execute("DELETE FROM entries")
+            _insert(database, [{"about": settings}])
+        return [] if differences else entries
 
 
-REMEDY = "restore a copy, or remove that entry"
+REMEDY = "restore a copy, or choose another file"
 
 # The journals that a process holds: a forked one holds none.
 _OPEN: dict[tuple[int, Path], Journal] = {}
 
 
-def _differences(there: Entry, now: Entry) -> list[str]:
-    """Return in words what differs; the data and its columns count where both have them."""
-    return [
-        f"{name}: there {there.get(name)!r:.60}, now {now.get(name)!r:.60}"
-        for name in there | now
-        if there.get(name) != now.get(name)
-        and (name not in ("data", "columns") or name in there.keys() & now.keys())
-    ]
-
-
 def _insert(database: Any, entries: Sequence[Entry]) -> None:
-    (last,) = database.execute("SELECT ifnull(max(number), 0) FROM entries").fetchone()
-    for number, entry in enumerate(entries, start=last + 1):
-        text = json.dumps(entry, allow_nan=False)
-        cells = (number, text, text_digest(f"{number} {text}"))
-        database.execute("INSERT INTO entries (number, entry, digest) VALUES (?, ?, ?)", cells)
+    texts = [json.dumps(entry, allow_nan=False) for entry in entries]
+    cells = [(text, text_digest(text)) for text in texts]
+    database.executemany("INSERT INTO entries (entry, digest) VALUES (?, ?)", cells)
 
 
 # -- answers ------------------------------------------------------------------------------------
 
 
-def answers_of(labels: Any, estimator: Any) -> list[Any]:
+def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
     """Return one label or several as plain values, None where there is no label."""
     if labels is None or isinstance(labels, (str, bytes)):
         labels = [labels]
     elif not isinstance(labels, (list, tuple)):
         labels = np.atleast_1d(np.asarray(labels)).tolist()
     classifier, mark = is_classifier(estimator), mark_of(getattr(estimator, "unlabelled", None))
+    kinds = (bool, int, float, str) if classifier else (bool, int, float)
+    allowed = "text or finite numbers" if classifier else "numbers: a regressor needs finite ones"
+    allowed += f" of the classes {classes}" if classes else ""
     found = []
     for label in labels:
         answer = label.item() if isinstance(label, np.generic) else label
-        declined = is_missing(answer) or (classifier and str(answer).strip() == "")
-        if classifier and not declined and is_mark(answer, mark):
-            declined = True
-            text = f"The answer {mark!r} marks a row without a label. If not, set unlabelled=None."
-            warnings.warn(text, UserWarning, stacklevel=3)
-        found.append(None if declined else answer)
+        fits = isinstance(answer, kinds) and answer not in (math.inf, -math.inf)
+        if is_missing(answer) or (classifier and str(answer).strip() == ""):
+            answer = None
+        elif classifier and is_mark(answer, mark):
+            warnings.warn(f"{mark!r} marks an unlabelled row unless unlabelled=None.", stacklevel=3)
+            answer = None
+        elif not fits or (classes and answer not in classes):
+            raise ValueError(message("labels", answer, f"{allowed}, or None for no label"))
+        found.append(answer)
     return found
 
 
@@ -345,20 +302,18 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         File of all draws and answers, an SQLite database; every answer is on disk before it
         counts, and an existing file is resumed. One process has it at a time, until `close`, the
         end of a ``with`` block or of the process; another one is refused. In one process a newer
-        budget with the same path takes over. A journal of version 0.1 (JSON lines) stays as it
-        is: its answers are copied once to a file with ".sqlite" behind the name.
+        budget with the same path takes over.
     rng : int
         Seed of the draws.
     about : mapping, optional
         What else must agree for the answers of ``path`` to be usable, as JSON values. A digest of
-        X is among them, under the name "data"; an entry of that name takes its place and that of
-        the number of columns. An entry "classes" lists the labels that are allowed.
+        X is among them, under the name "data"; an entry of that name takes its place. An entry
+        "classes" lists the labels that are allowed.
 
     Attributes
     ----------
     labels : dict
-        The labels bought, by row number. An error in ``run`` or ``fit`` has them, too, as its
-        attribute of that name.
+        The labels bought, by row number; an error in ``run`` or ``fit`` loses none of them.
     declined : set of int
         Rows that were answered by None, NaN or, for classifiers, an empty string or the
         estimator's mark of unlabelled rows: they are not asked again and cost nothing.
@@ -395,10 +350,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         rng: int = 0,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        if path is not None:
-            check.file_path("path", path)
-        if about is not None:
-            check.instance("about", about, Mapping, "a mapping of names to values, or None")
+        about = {} if about is None else about
+        check.instance("about", about, Mapping, "a mapping of names to values, or None")
         self.estimator = estimator
         self.X = pool_of(X, estimator)
         self.rows = int(self.X.shape[0])
@@ -416,18 +369,19 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._open: list[int] = []
         self._fitted: Any = None
         self._seed = check.whole("rng", rng, 0)
-        self._classes = (about or {}).get("classes")
+        self._classes = about.get("classes")
         self._journal: Journal | None = None
         if path is not None:
-            kind = (
-                criterion if isinstance(criterion, str) else getattr(criterion, "__name__", "own")
+            kind = getattr(
+                criterion, "__name__", criterion if isinstance(criterion, str) else "own"
             )
             settings = {"rows": self.rows, "criterion": kind, "seed": self._seed}
-            settings |= {"floor": self.floor, **(about or {})}
+            settings |= {"floor": self.floor, **about}
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
-                settings["columns"] = int(np.prod(self.X.shape[1:]))
-            self._journal = Journal(Path(path), settings, lambda entry: self._record([entry]))
+            self._journal = Journal(check.file_path("path", path), settings)
+            for entry in self._journal.entries:
+                self._count(entry)
         self.path = None if self._journal is None else self._journal.path
 
     def close(self) -> None:
@@ -468,14 +422,12 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             One for each, or None where there is no answer.
         """
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = answers_of(labels, last_step(self.estimator))
+        answers = answers_of(labels, last_step(self.estimator), self._classes)
         if len(numbers) != len(answers):
-            allowed = f"one for each of the {len(numbers)} rows"
-            raise ValueError(message("labels", f"{len(answers)} labels", allowed))
+            raise ValueError(message("labels", labels, f"one for each of {len(numbers)} rows"))
         known = self.labels.keys() | self.declined | set(self._open)
         if strange := [row for row in numbers if row not in known]:
-            allowed = f"rows that were asked for, {self._open[:8]}"
-            raise ValueError(message("rows", strange[0], allowed))
+            raise ValueError(message("rows", strange[0], f"rows asked for, {self._open[:8]}"))
         pairs = zip(numbers, answers, strict=True)
         self._record([{"row": row, "label": label} for row, label in pairs])
 
@@ -504,11 +456,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             Returns the labels of an array of row numbers.
         """
         check.require_takes("oracle", oracle, ("rows",))
-        with labels_on_error(self.labels):
-            while self.finished is None:
-                rows = self.ask()
-                self.tell(rows, oracle(np.array(rows)))
-            return self.fit()
+        while self.finished is None:
+            rows = self.ask()
+            self.tell(rows, oracle(np.array(rows)))
+        return self.fit()
 
     # -- what the labels say ------------------------------------------------------------------
 
@@ -520,8 +471,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
             y = np.array([self.labels[int(row)] for row in bought])
             weights = None if self.criterion is None else self.weights[bought]
-            with labels_on_error(self.labels):
-                self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights)
+            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights)
         return self._fitted
 
     def expected_gain(self, labels: int | None = None) -> float:
@@ -579,34 +529,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
-        for entry in entries:
-            self._check(entry)
         if self._journal is not None:
             self._journal.append(entries)
         for entry in entries:
             self._count(entry)
-
-    def _check(self, entry: Entry) -> None:
-        if "draw" in entry:
-            rows, weights = np.array(entry["draw"], dtype=int), np.array(entry["weights"], float)
-            in_pool = (rows >= 0) & (rows < self.rows)
-            if rows.shape != weights.shape or not in_pool.all() or not (weights > 0).all():
-                raise ValueError(f"a draw needs rows from 0 to {self.rows - 1} with a weight each")
-            return
-        row, label, among = entry["row"], entry["label"], ""
-        if row not in range(self.rows) or not self.weights[int(row)]:
-            raise ValueError(f"row {row!r:.60} was never drawn")
-        kind = "text or finite numbers"
-        fits = isinstance(label, (bool, int, float)) and abs(label) < math.inf
-        if not is_classifier(last_step(self.estimator)):
-            kind = "numbers: a regressor needs finite numbers"
-        elif isinstance(self._classes, (list, tuple)):
-            fits, among = label in self._classes, f" of the classes {self._classes}"
-        else:
-            fits = fits or isinstance(label, str)
-        if label is not None and not fits:
-            remedy = "Answer None if there is no label."
-            raise ValueError(message("labels", label, f"{kind}{among}", remedy))
 
     def _count(self, entry: Entry) -> None:
         if "draw" in entry:
