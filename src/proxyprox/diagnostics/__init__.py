@@ -11,7 +11,8 @@ from proxyprox.diagnostics.rehearsal import (
     rehearse,
 )
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
-from proxyprox.diagnostics.sampling import Interval, noise_level
+from proxyprox.diagnostics.sampling import noise_level
+from proxyprox.intervals import Interval
 
 __all__ = [
     "Audit",

@@ -14,9 +14,10 @@ from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
-from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
+from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger

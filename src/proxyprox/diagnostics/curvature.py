@@ -16,7 +16,8 @@ from scipy.special import fdtri
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy
 
 Product = Callable[[Vector], Vector]

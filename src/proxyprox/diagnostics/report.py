@@ -10,7 +10,8 @@ from typing import Any
 from proxyprox._util.arrays import Vector
 from proxyprox.diagnostics.curvature import Segment
 from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, step_words
-from proxyprox.diagnostics.sampling import BatchPrice, Interval, Matrix
+from proxyprox.diagnostics.sampling import BatchPrice, Matrix
+from proxyprox.intervals import Interval
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
 from proxyprox.result import Ledger
 

@@ -23,8 +23,6 @@ from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 
-Shares = tuple[float, float]
-
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
 
@@ -51,12 +49,21 @@ DOWNWARDS = 0.05
 # Factor in curvature, two in the columns, beyond which other units are suspected.
 UNITS = 4.0
 
+# What δ/H says: whether it exceeds 1 at some point or not.
+SIMILARITY = {
+    False: "the proxy leaves that share of the target's curvature to the target's gradients.",
+    True: "above 1, the proxy's curvature is further from the target's than no curvature at all.",
+}
+
 _LEFT_OUT = "The rehearsal leaves such directions out: compare short runs with and without proxy."
 _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
 
 def decide(
-    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Shares = (1.0, 1.0)
+    sgd: Rehearsal,
+    plain: Rehearsal,
+    scaled: Rehearsal | None = None,
+    shares: Sequence[float] = (1.0, 1.0),
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
@@ -107,8 +114,12 @@ def conclude(
     probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
     target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
     points, model = point_estimates(problem, evidence), evidence.model()
-    delta, H = largest(p.delta for p in points), largest(p.H for p in points)
-    mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
+    extremes = {"delta": largest, "H": largest, "mu": smallest, "sigma2": largest}
+    estimates: dict[str, Any] = {
+        name: extreme(getattr(point, name) for point in points)
+        for name, extreme in extremes.items()
+    }
+    delta, H, mu, sigma2 = estimates.values()
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     size, excess = max(H.estimate, 1e-300), model.start_excess
     scatter = sigma2.estimate / (2 * size)
@@ -126,8 +137,8 @@ def conclude(
     last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
     # At the end of the path, or the largest where one exceeds 1.
     each = _shares(points), [*evidence.shares(weights)[:-1], last]
-    judged = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
-    leaning = decide(sgd, plain, scaled, (judged[0], judged[1]))
+    compared = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
+    leaning = decide(sgd, plain, scaled, compared)
     scale, mixture = Suggestion(weights, scaled_delta, leaning is Verdict.USE_SCALED), None
     best, offered = (scaled, weights) if scaled is not None and scale.helps else (plain, (1.0,))
     if others:
@@ -158,10 +169,7 @@ def conclude(
         verdict=leaning if sure else Verdict.UNSURE,
         leaning=leaning,
         reasons=(),
-        delta=delta,
-        H=H,
-        mu=mu,
-        sigma2=sigma2,
+        **estimates,
         rho2=proxy_noise(proxy, start.w, noise_batches, probe.confidence, probe.rng),
         points=points,
         path=tuple(evidence.path),
@@ -207,28 +215,26 @@ def _shares(points: Sequence[PointAudit]) -> list[float]:
 
 def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
     """Return why the rehearsal is not to be trusted; nothing where it is."""
-    doubts, visits, probe = [], evidence.visits, evidence.probe
+    visits, probe, proxy = evidence.visits, evidence.probe, evidence.probe.proxies[0]
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
-    if worst.mu.high < -DOWNWARDS * worst.H.estimate:
-        depth = f"it curves downwards by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
-        doubts.append(f"The target is not convex: {depth}. {_LEFT_OUT}")
-    if len(visits) == 1 < probe.looks and np.any(visits[0].gradient):
-        alone = "Only one point could be visited, the start: the first step led to no lower one."
-        doubts.append(f"{alone} {_REMEDY}")
+    depth = f"it curves downwards by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
+    curved = worst.mu.high < -DOWNWARDS * worst.H.estimate
+    doubts = {f"The target is not convex: {depth}. {_LEFT_OUT}": curved}
+    alone = "Only one point could be visited, the start: the first step led to no lower one."
+    doubts[f"{alone} {_REMEDY}"] = len(visits) == 1 < probe.looks and bool(visits[0].gradient.any())
     unexplained = {"target": [_target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
     # A proxy further from the target than none, in other units mostly, need not be understood.
     if leaning is not Verdict.DO_NOT_USE or max(evidence.shares([1.0])) <= TOO_LARGE:
-        proxy = probe.proxies[0]
         unexplained["proxy"] = [_proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
     for name, shares in unexplained.items():
         share = max(shares, default=0.0)
-        if share > UNEXPLAINED:
-            doubts.append(
-                f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
-                f"the {name}'s gradient between two points: the loss has kinks in between, or its "
-                f"curvature depends on a few rows of a batch. {_REMEDY}"
-            )
-    return doubts
+        doubt = (
+            f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of the "
+            f"{name}'s gradient between two points: the loss has kinks in between, or its "
+            f"curvature depends on a few rows of a batch. {_REMEDY}"
+        )
+        doubts[doubt] = share > UNEXPLAINED
+    return [doubt for doubt, holds in doubts.items() if holds]
 
 
 def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
@@ -272,61 +278,45 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
     points, end, objective = found.points, visits[-1], found.problem.objective
     refused, shares = found.leaning is Verdict.DO_NOT_USE, _shares(points)
+    places = ["at the start", *["on the way"] * (len(points) - 2), "at the end of the path"]
+    places = places[: len(points)]
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
-    reasons = [_similarity_words(shares)]
+    last, worst = shares[-1], int(np.argmax(shares))
+    other = worst if worst < len(shares) - 1 else 0
+    # What differs by less than a tenth reads the same.
+    differs = max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6)
+    also = f" ({_digits(shares[other])} {places[other]})" if differs else ""
+    similarity = SIMILARITY[shares[worst] > 1]
+    reasons = [f"δ is {_digits(last)} of H {places[-1]}{also}: {similarity}"]
     offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
     if offer is not None:
         weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
         name = "The scale is" if len(offer.weights) == 1 else "The weights are"
         falls = f"δ falls from {delta:.3g} to {reached:.3g}, {reached / H:.2g} of H"
-        reasons.append(f"{name} {weights}: {_place(len(points) - 1, len(points))} {falls}.")
+        reasons.append(f"{name} {weights}: {places[-1]} {falls}.")
     if refused and found.scale.weights[0] == 0.0:
         (turned,), least = best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
             reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
-    if refused and not found.doubts:
-        reasons += _unit_words(shares, visits)
-    if found.problem.penalty is not None:
-        reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
+    own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    factor = proxied / max(own, 1e-300)
+    other_units = 0 < factor < 1 / UNITS or (factor > UNITS and shares[worst] > 1)
+    curves = f"the proxy curves {_digits(factor)} times as much as the target"
     countable = has(objective, "everything") and has(objective, "samples")
-    if countable and objective.samples(objective.everything()) > 1:
-        reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
-    return reasons
-
-
-def _similarity_words(shares: Sequence[float]) -> str:
-    """Say how large δ is: at the end of the path, and where it was largest, or at the start."""
-    count, last, worst = len(shares), shares[-1], int(np.argmax(shares))
-    other = worst if worst < count - 1 else 0
-    share = f"δ is {_digits(last)} of H {_place(count - 1, count)}"
-    also = f"{_digits(shares[other])} {_place(other, count)}"
-    # What differs by less than a tenth reads the same.
-    if max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6):
-        share += f" ({also})"
-    left = "the proxy leaves that share of the target's curvature to the target's gradients."
-    far = "above 1, the proxy's curvature is further from the target's than no curvature at all."
-    return f"{share}: {far if shares[worst] > 1 else left}"
+    sentences = {
+        f"{places[worst].capitalize()} {curves}: its columns seem to be in other units. Scale them "
+        "as the target's.": refused and not found.doubts and other_units,
+        "The penalty cancels in δ; the rehearsal is of the smooth part alone.": (
+            found.problem.penalty is not None
+        ),
+        "All rows of the target are at hand: they can also be fitted (ERM).": (
+            countable and objective.samples(objective.everything()) > 1
+        ),
+    }
+    return reasons + [sentence for sentence, holds in sentences.items() if holds]
 
 
 def _digits(value: float) -> str:
     """Return two digits to read: no powers of ten where a number will do."""
     return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"
-
-
-def _place(j: int, count: int) -> str:
-    if j == 0:
-        return "at the start"
-    return "at the end of the path" if j == count - 1 else "on the way"
-
-
-def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
-    """Say so where the proxy's steepest curvature looks like that of a loss in other units."""
-    worst = int(np.argmax(shares))
-    own, other = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
-    factor = other / max(own, 1e-300)
-    if not 0 < factor < 1 / UNITS and not (factor > UNITS and shares[worst] > 1):
-        return []
-    place = _place(worst, len(shares)).capitalize()
-    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target"
-    return [f"{curves}: its columns seem to be in other units. Scale them as the target's."]
