@@ -240,12 +240,12 @@ class SafeguardedRun:
         After any error all arms are as they were before the call.
         """
         with self._undo_on_error():
-            step, note = self._take_steps(gradients, halves)
-        if note:
-            LOG.warning(note)
+            step = self._take_steps(gradients, halves)
+        if step.note:
+            LOG.warning(step.note)
         return step
 
-    def _take_steps(self, gradients: Any, halves: Any) -> tuple[Step, str]:
+    def _take_steps(self, gradients: Any, halves: Any) -> Step:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
@@ -270,7 +270,7 @@ class SafeguardedRun:
             self._compare_arms()
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
-        return replace(step, ledger=copy.copy(self.ledger), note=note), note
+        return replace(step, ledger=copy.copy(self.ledger), note=note)
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
@@ -337,15 +337,14 @@ class SafeguardedRun:
         assert rival is not None
         with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
-            dropped, proxy = tree["dropped_at"], tree["proxy"]
-            slope, reason = tree["slope"], tree["reason"]
-            for count in (*counts, *(() if dropped is None else (dropped,))):
+            parts = (tree[name] for name in ("dropped_at", "proxy", "slope", "reason"))
+            dropped, proxy, slope, reason = parts
+            for count in (*counts, 0 if dropped is None else dropped):
                 checkpoint.require_count("a count of the safeguard", count)
             checkpoint.require_count("slope", slope, float)
-            if type(proxy) is not bool or type(reason) is not str:
+            none_left = tree["rival"] is None and not proxy
+            if type(proxy) is not bool or type(reason) is not str or none_left:
                 raise ValueError("the safeguard's state is not one")
-            if tree["rival"] is None and not proxy:
-                raise ValueError("neither the run nor its rival is left")
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))

@@ -20,15 +20,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import (
-    Vector,
-    all_finite,
-    copy_array,
-    copy_tree,
-    from_numpy,
-    norm,
-    to_numpy,
-)
+from proxyprox._util.arrays import Vector, copy_array, copy_tree, from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import Subproblem, needs_of
@@ -225,7 +217,8 @@ def _check_anchor(method: Method, steps: int) -> None:
     run = Run(problem, method=method, rng=0, stop=Relative(1e-10) | Residual(1e-13))
     points: dict[str, Vector] = {"the starting point": run.start}
     moves: list[Vector] = []
-    unexplained: list[tuple[Any, ...]] = []
+    # First without momentum in the explanation, which may imitate another point.
+    suspects: dict[str, list[set[str]]] = {"without momentum": [], "with momentum": []}
     for _ in range(min(steps, 6)):
         query = run.ask()
         w = query.points[0]
@@ -240,23 +233,15 @@ def _check_anchor(method: Method, steps: int) -> None:
                     for where, point in {**points, "the centre": centre}.items()
                 }
                 changes["not subtracted with the weight 1"] = here
-                unexplained.append((linear, slack, known, changes))
+                for kind, columns in zip(suspects, ([gap], known), strict=True):
+                    rest = {t: _unexplained(linear, [*columns, c]) for t, c in changes.items()}
+                    suspects[kind].append({text for text in rest if rest[text] <= slack})
         moves.append(step.w - w)
         points["the point of the question before"] = w
         points["the iterate before"] = points.pop("the iterate", run.start)
         points["the iterate"] = step.w
-    # First without momentum in the explanation, which may imitate another point.
-    for momentum in (False, True):
-        suspects = [
-            {
-                text
-                for text, change in changes.items()
-                if _unexplained(linear, [*(known if momentum else [gap]), change]) <= slack
-            }
-            for linear, slack, known, changes in unexplained
-        ]
-        named = set.intersection(*suspects) if suspects else None
-        wrong = f"{name} has a wrong anchor: ∇L̂ is {min(named or [''])}."
+    for named in (set.intersection(*sets) for sets in suspects.values() if sets):
+        wrong = f"{name} has a wrong anchor: ∇L̂ is {min(named, default='')}."
         remedy = "Use step.proxy.gradient(p) with the point p that ask(state) returned."
         _require(not named, f"{wrong} {remedy}")
 
@@ -319,9 +304,11 @@ def check_objective(
     """
     name, rng = _require_parts(objective, "sample", "gradient"), np.random.default_rng(rng)
     batch, repeatable = objective.sample(rng), getattr(objective, "repeatable", True)
-    gradient = _check_gradient(
-        name, lambda point: objective.gradient(point, copy_tree(batch)), w, repeatable
-    )
+
+    def sampled(point: Vector) -> Vector:
+        return objective.gradient(point, copy_tree(batch))
+
+    gradient = _check_gradient(name, sampled, w, repeatable)
     halves = objective.halves(copy_tree(batch)) if has(objective, "halves") else None
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
@@ -400,7 +387,7 @@ def _check_gradient(
     )
     _require(got == like, f"{name}.gradient must return a {like} as w is, got a {got}.")
     _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
-    _require(all_finite(found), f"{name}.gradient is not finite at w.")
+    _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
     found = copy_array(found)
     if repeatable:
         remedy = "Draw all randomness in sample(rng), or set repeatable = False."

@@ -316,10 +316,7 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
             slope, exploded = math.inf, True
         if not exploded and least <= slope <= most:
             return point
-        if slope < 0 and not exploded:
-            low = at
-        else:
-            high = at
+        low, high = (at, high) if slope < 0 and not exploded else (low, at)
         if math.isinf(high):
             # What is left of the fall, drawn out in a line.
             at = low * min(FARTHER, 1 / (1 + slope) if slope > -1 else math.inf)

@@ -16,7 +16,7 @@ from proxyprox._util.arrays import from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.diagnostics import curvature, rehearsal
 from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
 from proxyprox.oracles import MeteredProxy
@@ -49,12 +49,9 @@ DOWNWARDS = 0.05
 # Factor in curvature, two in the columns, beyond which other units are suspected.
 UNITS = 4.0
 
-# What δ/H says: whether it exceeds 1 at some point or not.
-SIMILARITY = {
-    False: "the proxy leaves that share of the target's curvature to the target's gradients.",
-    True: "above 1, the proxy's curvature is further from the target's than no curvature at all.",
-}
-
+# What δ/H says if it is below 1 everywhere, and if not.
+NEAR = "the proxy leaves that share of the target's curvature to the target's gradients."
+FAR = "above 1, the proxy's curvature is further from the target's than no curvature at all."
 _LEFT_OUT = "The rehearsal leaves such directions out: compare short runs with and without proxy."
 _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
@@ -114,12 +111,8 @@ def conclude(
     probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
     target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
     points, model = point_estimates(problem, evidence), evidence.model()
-    extremes = {"delta": largest, "H": largest, "mu": smallest, "sigma2": largest}
-    estimates: dict[str, Any] = {
-        name: extreme(getattr(point, name) for point in points)
-        for name, extreme in extremes.items()
-    }
-    delta, H, mu, sigma2 = estimates.values()
+    delta, H = largest(p.delta for p in points), largest(p.H for p in points)
+    mu, sigma2 = smallest(p.mu for p in points), largest(p.sigma2 for p in points)
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     size, excess = max(H.estimate, 1e-300), model.start_excess
     scatter = sigma2.estimate / (2 * size)
@@ -130,7 +123,7 @@ def conclude(
         return rehearsal.rehearse(model, evidence.proxy_matrices(weights), epsilon)
 
     sgd, plain, scaled = rehearsal.rehearse(model, None, epsilon), rehearse([1.0]), None
-    weights, _ = best_weights(end.A, end.P[:1])
+    weights, _ = curvature.best_weights(end.A, end.P[:1])
     scaled_delta = probe.delta_at(end, weights, verify)
     if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
         scaled = rehearse(weights)
@@ -142,7 +135,7 @@ def conclude(
     scale, mixture = Suggestion(weights, scaled_delta, leaning is Verdict.USE_SCALED), None
     best, offered = (scaled, weights) if scaled is not None and scale.helps else (plain, (1.0,))
     if others:
-        weights, _ = best_weights(end.A, end.P)
+        weights, _ = curvature.best_weights(end.A, end.P)
         mixed = rehearse(weights) if any(weights) else sgd
         helps = (sgd if leaning is Verdict.DO_NOT_USE else best).ratio(mixed) >= GAIN
         mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps)
@@ -169,7 +162,10 @@ def conclude(
         verdict=leaning if sure else Verdict.UNSURE,
         leaning=leaning,
         reasons=(),
-        **estimates,
+        delta=delta,
+        H=H,
+        mu=mu,
+        sigma2=sigma2,
         rho2=proxy_noise(proxy, start.w, noise_batches, probe.confidence, probe.rng),
         points=points,
         path=tuple(evidence.path),
@@ -278,8 +274,8 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
     points, end, objective = found.points, visits[-1], found.problem.objective
     refused, shares = found.leaning is Verdict.DO_NOT_USE, _shares(points)
-    places = ["at the start", *["on the way"] * (len(points) - 2), "at the end of the path"]
-    places = places[: len(points)]
+    between = ["on the way"] * (len(points) - 2)
+    places = ["at the start", *between, "at the end of the path"][: len(points)]
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
     last, worst = shares[-1], int(np.argmax(shares))
@@ -287,8 +283,8 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     # What differs by less than a tenth reads the same.
     differs = max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6)
     also = f" ({_digits(shares[other])} {places[other]})" if differs else ""
-    similarity = SIMILARITY[shares[worst] > 1]
-    reasons = [f"δ is {_digits(last)} of H {places[-1]}{also}: {similarity}"]
+    share = f"δ is {_digits(last)} of H {places[-1]}{also}"
+    reasons = [f"{share}: {FAR if shares[worst] > 1 else NEAR}"]
     offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
     if offer is not None:
         weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
@@ -296,25 +292,22 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
         falls = f"δ falls from {delta:.3g} to {reached:.3g}, {reached / H:.2g} of H"
         reasons.append(f"{name} {weights}: {places[-1]} {falls}.")
     if refused and found.scale.weights[0] == 0.0:
-        (turned,), least = best_weights(end.A, [-end.P[0]])
+        (turned,), least = curvature.best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
             reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
     own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
     factor = proxied / max(own, 1e-300)
     other_units = 0 < factor < 1 / UNITS or (factor > UNITS and shares[worst] > 1)
-    curves = f"the proxy curves {_digits(factor)} times as much as the target"
+    if refused and not found.doubts and other_units:
+        curves = f"the proxy curves {_digits(factor)} times as much as the target"
+        units = "its columns seem to be in other units. Scale them as the target's."
+        reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
+    if found.problem.penalty is not None:
+        reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
     countable = has(objective, "everything") and has(objective, "samples")
-    sentences = {
-        f"{places[worst].capitalize()} {curves}: its columns seem to be in other units. Scale them "
-        "as the target's.": refused and not found.doubts and other_units,
-        "The penalty cancels in δ; the rehearsal is of the smooth part alone.": (
-            found.problem.penalty is not None
-        ),
-        "All rows of the target are at hand: they can also be fitted (ERM).": (
-            countable and objective.samples(objective.everything()) > 1
-        ),
-    }
-    return reasons + [sentence for sentence, holds in sentences.items() if holds]
+    if countable and objective.samples(objective.everything()) > 1:
+        reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
+    return reasons
 
 
 def _digits(value: float) -> str:
