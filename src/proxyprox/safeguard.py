@@ -167,13 +167,6 @@ LOG = logging.getLogger("proxyprox")
 FIRST_CHECK = 20
 
 
-# What a step may assign, besides what it appends.
-_CHANGED = (
-    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
-    "_last_check", "_next_check", "_clear_wins",
-)  # fmt: skip
-
-
 class SafeguardedRun:
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
@@ -389,7 +382,7 @@ class SafeguardedRun:
     def _make_undo(self) -> Callable[[], None]:
         """Return what brings all arms back to this moment; what was paid stays paid."""
         arms = [run.make_undo() for run in self._arms]
-        values = {name: getattr(self, name) for name in _CHANGED}
+        values = dict(vars(self))
         batches, checks = len(self._batches), len(self._checks)
         bits = self._rng.bit_generator
         randomness = bits.state
@@ -504,9 +497,8 @@ class SafeguardedRun:
                 return batches
         if keep and len(batches) < LEAST:
             return []
-        for batch in batches:
-            samples = self._price([Purchase(batch, 0, 1)])["target_samples"]
-            self.ledger.target_samples += int(samples)
+        paid = self._price([Purchase(batch, 0, 1) for batch in batches])
+        self.ledger.target_samples += int(paid["target_samples"])
         return batches
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:

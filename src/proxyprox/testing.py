@@ -305,10 +305,10 @@ def check_objective(
     name, rng = _require_parts(objective, "sample", "gradient"), np.random.default_rng(rng)
     batch, repeatable = objective.sample(rng), getattr(objective, "repeatable", True)
 
-    def sampled(point: Vector) -> Vector:
-        return objective.gradient(point, copy_tree(batch))
+    def gradient_of(batch: Any) -> Callable[[Vector], Vector]:
+        return lambda point: objective.gradient(point, copy_tree(batch))
 
-    gradient = _check_gradient(name, sampled, w, repeatable)
+    gradient = _check_gradient(name, gradient_of(batch), w, repeatable)
     halves = objective.halves(copy_tree(batch)) if has(objective, "halves") else None
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
@@ -321,11 +321,7 @@ def check_objective(
             _require(right, f"{name}.{count}(batch) is {number!r}, not a number ≥ 0.")
     if not has(objective, "everything"):
         return
-    everything = objective.everything()
-
-    def exact(point: Vector) -> Vector:
-        return objective.gradient(point, everything)
-
+    exact = gradient_of(objective.everything())
     full = _check_gradient(name, exact, w, repeatable)
     _check_derivatives(name, objective, exact, w, rng)
     if batches:

@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
+from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
 from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
@@ -22,8 +22,6 @@ from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
 from proxyprox.setup import require_problem, starting_point
-
-__all__ = ["audit"]
 
 # Target gradients kept back for each step of the path: it may have to be shortened.
 TRIES = 3
@@ -188,7 +186,7 @@ def share_out(
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
     needed = points * (len(probe.target.batches) + 1) + (points - 1) * TRIES
     rest, full = budget - needed, probe.price(size)
-    least = min(full, probe.price(probe.least_products))
+    least = min(full, probe.price(LEAST_STEPS * (3 + probe.noisy)))
     if points * full <= rest:
         left = (rest - points * full) // max(points - 1, 1)
         return [full] * points, 0, TRIES + min(left, MORE)
@@ -281,8 +279,7 @@ def newton_step(curved: Visit, here: Visit) -> Vector:
     damping = DAMPING * max(float(values[-1]), 1e-300) + curved.target.error
     pull = curved.project(here.gradient[None, :])[0]
     step = vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping))
-    step = step if curved.basis is None else curved.basis @ step
-    return here.w - from_numpy(step, like=here.w)
+    return here.w - from_numpy(step if curved.basis is None else curved.basis @ step, like=here.w)
 
 
 def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) -> Vector | None:

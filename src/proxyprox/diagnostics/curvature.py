@@ -121,8 +121,7 @@ class Krylov(NamedTuple):
     def spectrum(self, failure: float, error: float = 0.0) -> Spectrum:
         """Return the spectrum, each limit wrong with probability ``failure``."""
         low, high = float(self.ritz[0]), float(self.ritz[-1])
-        size = int(self.basis[0].shape[0])
-        gap = 0.0 if self.complete else relative_gap(len(self.ritz), size, failure)
+        gap = 0.0 if self.complete else relative_gap(len(self.ritz), len(self.basis[0]), failure)
         # The bound is relative to the true width, which the gap itself may hide at both ends.
         width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
         return Spectrum(self.ritz, low - gap * width, high + gap * width, error)
@@ -397,11 +396,6 @@ class HessianProbe:
         """Whether products come from samples, in two halves."""
         return len(self.batches) > 1
 
-    @property
-    def least_products(self) -> int:
-        """Products of the coarsest survey: spaces of target, difference, direction, and noise."""
-        return LEAST_STEPS * (3 + self.noisy)
-
     def price(self, products: int) -> int:
         """Return the target gradients that so many products at one point cost."""
         return len(self.batches) * (products + 1) if self.batches else products
@@ -433,6 +427,7 @@ class HessianProbe:
             difference = spectrum_of_matrix(A - P[0], error + shaky)
             return spectrum_of_matrix(A, error), difference, A, P, None
 
+        # Krylov spaces of target, difference, direction, and noise.
         steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
         own = self._random_space(product, w, steps)

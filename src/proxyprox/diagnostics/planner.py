@@ -28,7 +28,6 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST = 10**7
 
 _OUTCOME = "the run may need several times these steps, or fewer"
-_INSTEAD = "minimize(..., safeguard=True) compares with SGD"
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,9 @@ def plan(
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
     rough, bend = [], audit.model.bend
     if audit.doubts:
-        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. {_INSTEAD}.")
+        rough.append(
+            f"The audit has its doubts (audit.doubts): {_OUTCOME}. Run it with safeguard=True."
+        )
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
         rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")

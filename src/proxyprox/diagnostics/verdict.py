@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import timeit
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,8 @@ from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_nois
 from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
+
+Numbers = Sequence[float]
 
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
@@ -57,10 +59,7 @@ _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safe
 
 
 def decide(
-    sgd: Rehearsal,
-    plain: Rehearsal,
-    scaled: Rehearsal | None = None,
-    shares: Sequence[float] = (1.0, 1.0),
+    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Numbers = (1.0, 1.0)
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
@@ -101,11 +100,7 @@ def decide(
 
 
 def conclude(
-    problem: Problem,
-    others: tuple[Any, ...],
-    evidence: Evidence,
-    asked: Mapping[str, float | None],
-    verify: int,
+    problem: Problem, others: Sequence[Any], evidence: Evidence, asked: dict[str, Any], verify: int
 ) -> Audit:
     """Return the audit, spending at most ``verify`` more target gradients."""
     probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
@@ -181,7 +176,7 @@ def conclude(
         batch=batch,
         ledger=target.ledger,
         problem=problem,
-        others=others,
+        others=tuple(others),
         model=model,
         proxy_matrices=evidence.proxy_matrices(offered),
         start_gradient=from_numpy(start.gradient, like=start.w),
