@@ -382,7 +382,7 @@ class SafeguardedRun:
     def _make_undo(self) -> Callable[[], None]:
         """Return what brings all arms back to this moment; what was paid stays paid."""
         arms = [run.make_undo() for run in self._arms]
-        values = dict(vars(self))
+        values = {name: value for name, value in vars(self).items() if name != "_undo"}
         batches, checks = len(self._batches), len(self._checks)
         bits = self._rng.bit_generator
         randomness = bits.state

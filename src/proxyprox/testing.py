@@ -49,7 +49,7 @@ def _require(holds: bool, text: str) -> None:
 def _require_parts(given: Any, *names: str) -> str:
     """Return the name of an object's class; it must have all these attributes."""
     for name in names:
-        _require(hasattr(given, name), f"{type(given).__name__} has no {name}.")
+        _require(has(given, name), f"{type(given).__name__} has no {name}.")
     return type(given).__name__
 
 
@@ -386,7 +386,7 @@ def _check_gradient(
     _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
     found = copy_array(found)
     if repeatable:
-        remedy = "Draw all randomness in sample(rng), or set repeatable = False."
+        remedy = "Draw randomness in sample(rng) only; an objective may set repeatable = False."
         again = _same(gradient(copy_array(w)), found)
         _require(again, f"{name}.gradient gives two answers at one point. {remedy}")
     return found

@@ -213,9 +213,7 @@ def plan(
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
     rough, bend = [], audit.model.bend
     if audit.doubts:
-        rough.append(
-            f"The audit has its doubts (audit.doubts): {_OUTCOME}. Run it with safeguard=True."
-        )
+        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. Use safeguard=True.")
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
         rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
