@@ -273,8 +273,8 @@ class SafeguardedRun:
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
-            best = self._leader.result_before_verdict(status, detail)
-            return replace(best, ledger=copy.copy(self.ledger))
+            failed = self._leader.result_before_verdict(status, detail)
+            return replace(failed, ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
         chosen = "SGD" if self._proxy is None else "proxy"
         if self._proxy is not None and self._sgd is not None:

@@ -244,7 +244,7 @@ def spectral_norm(matrix: Matrix) -> float:
     return float(np.linalg.norm(matrix, 2))
 
 
-def weighted_sum(weights: Sequence[float], matrices: Sequence[Matrix]) -> Matrix:
+def weighted_sum(weights: Sequence[float] | Matrix, matrices: Sequence[Matrix]) -> Matrix:
     """Return the sum of the first matrices, as many as there are weights."""
     return np.asarray(sum(s * P for s, P in zip(weights, matrices, strict=False)))
 
