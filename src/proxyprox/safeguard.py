@@ -23,10 +23,11 @@ once, SGD at the second time. ``Step.note`` and the log "proxyprox" say so at th
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,14 +85,13 @@ class Check:
     def finding(self) -> str:
         """What was found, in words."""
         held_out = count_words(self.batches, "batch", "batches")
-        if abs(self.gap) <= self.rounding:
-            equal = f"the held-out losses of {self.arm} and {self.rival} are equal up to rounding"
-            return f"{equal} ({held_out})"
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
-        return (
-            f"the held-out loss of {better} is lower than that of {worse} "
-            f"by {abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
-        )
+        found = f"the held-out loss of {better} is lower than that of {worse} by"
+        size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g}"
+        if abs(self.gap) <= self.rounding:
+            found = f"the held-out losses of {self.arm} and {self.rival}"
+            size = "are equal up to rounding"
+        return f"{found} {size} ({held_out})"
 
     def __str__(self) -> str:
         return f"after {self.step} steps {self.finding}"
@@ -167,13 +167,6 @@ LOG = logging.getLogger("proxyprox")
 FIRST_CHECK = 20
 
 
-# What a step may assign, besides what it appends.
-_CHANGED = (
-    "steps", "_proxy", "_sgd", "_slope", "_dropped_at", "_reason",
-    "_last_check", "_next_check", "_clear_wins",
-)  # fmt: skip
-
-
 class SafeguardedRun:
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
@@ -220,7 +213,7 @@ class SafeguardedRun:
             return
         if self._leader.step_size.measures:
             # The first step only finds out how long a step may be.
-            for run in filter(None, (self._proxy, self._sgd)):
+            for run in self._arms:
                 two = run.method.two_points or (query.batch is not None and run.compares_points)
                 new = run is self._leader or not self._repeatable
                 steps.append(Purchase(query.batch, 1 + two, int(new)))
@@ -239,25 +232,22 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        self.undo_broken_step()
-        undo = self._make_undo()
-        try:
-            step, note = self._take_steps(gradients, halves)
-        except BaseException:
-            self._undo = undo
-            self.undo_broken_step()
-            raise
-        if note:
-            LOG.warning(note)
+        with self._undo_on_error():
+            step = self._take_steps(gradients, halves)
+        if step.note:
+            LOG.warning(step.note)
         return step
 
-    def _take_steps(self, gradients: Any, halves: Any) -> tuple[Step, str]:
+    def _take_steps(self, gradients: Any, halves: Any) -> Step:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
         self._batches.append(batch)
-        if self._proxy is not None:
+        if self._proxy is None:
+            self._charge(self._leader.ask())
+            step = self._leader.tell(gradients, halves=halves)
+        else:
             try:
                 step = self._proxy.tell(gradients, halves=halves)
             except NonFiniteError as error:
@@ -266,10 +256,6 @@ class SafeguardedRun:
                 self._drop_proxy(f"its run broke down ({error})")
             rival = self._step_of_sgd(batch)
             step = step or rival
-        else:
-            assert self._sgd is not None
-            self._charge(self._sgd.ask())
-            step = self._sgd.tell(gradients, halves=halves)
         self.steps += 1
         if self._proxy and self._sgd and self._proxy.faults.in_a_row(self._proxy.steps):
             self._drop_proxy(self._proxy.faults.words)
@@ -277,27 +263,20 @@ class SafeguardedRun:
             self._compare_arms()
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
-        return replace(step, ledger=copy.copy(self.ledger), note=note), note
+        return replace(step, ledger=copy.copy(self.ledger), note=note)
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        self.undo_broken_step()
-        undo = self._make_undo()
-        try:
+        # The last comparisons draw batches, which a resumed run must draw again.
+        with self._undo_on_error():
             return self._choose_answer(status, detail)
-        except BaseException:
-            # The last comparisons draw batches, which a resumed run must draw again.
-            self._undo = undo
-            self.undo_broken_step()
-            raise
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
-            return replace(
-                self._leader.result_before_verdict(status, detail), ledger=copy.copy(self.ledger)
-            )
+            failed = self._leader.result_before_verdict(status, detail)
+            return replace(failed, ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
-        chosen = "proxy" if self._proxy is not None else "SGD"
+        chosen = "SGD" if self._proxy is None else "proxy"
         if self._proxy is not None and self._sgd is not None:
             if self._earlier_check("the proxy", "SGD") is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
@@ -305,8 +284,7 @@ class SafeguardedRun:
             # If nothing was left to pay for it, what was found last must do.
             compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
             chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
-        best = self._sgd if chosen == "SGD" else self._proxy
-        assert best is not None
+        best = self._arms[-1 if chosen == "SGD" else 0]
         answer = best.result_before_verdict(status, detail)
         fitted = self._fit_rows_seen(answer.w)
         if fitted is not None:
@@ -352,15 +330,14 @@ class SafeguardedRun:
         assert rival is not None
         with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
-            dropped, proxy = tree["dropped_at"], tree["proxy"]
-            slope, reason = tree["slope"], tree["reason"]
-            for count in (*counts, *(() if dropped is None else (dropped,))):
+            parts = (tree[name] for name in ("dropped_at", "proxy", "slope", "reason"))
+            dropped, proxy, slope, reason = parts
+            for count in (*counts, 0 if dropped is None else dropped):
                 checkpoint.require_count("a count of the safeguard", count)
             checkpoint.require_count("slope", slope, float)
-            if type(proxy) is not bool or type(reason) is not str:
+            none_left = tree["rival"] is None and not proxy
+            if type(proxy) is not bool or type(reason) is not str or none_left:
                 raise ValueError("the safeguard's state is not one")
-            if tree["rival"] is None and not proxy:
-                raise ValueError("neither the run nor its rival is left")
             batches, checks = list(tree["batches"]), list(tree["checks"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
@@ -386,15 +363,26 @@ class SafeguardedRun:
         if self._undo is not None:
             with critical():
                 self._undo()
-        for run in filter(None, (self._proxy, self._sgd)):
+        for run in self._arms:
             run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _undo_on_error(self) -> Iterator[None]:
+        """Undo all that the block did if it does not come to its end."""
+        self.undo_broken_step()
+        self._undo = self._make_undo()
+        try:
+            yield
+            self._undo = None
+        finally:
+            self.undo_broken_step()
+
     def _make_undo(self) -> Callable[[], None]:
         """Return what brings all arms back to this moment; what was paid stays paid."""
-        arms = [run.make_undo() for run in (self._proxy, self._sgd) if run is not None]
-        values = {name: getattr(self, name) for name in _CHANGED}
+        arms = [run.make_undo() for run in self._arms]
+        values = {name: value for name, value in vars(self).items() if name != "_undo"}
         batches, checks = len(self._batches), len(self._checks)
         bits = self._rng.bit_generator
         randomness = bits.state
@@ -410,10 +398,12 @@ class SafeguardedRun:
         return undo
 
     @property
+    def _arms(self) -> list[Run]:
+        return [run for run in (self._proxy, self._sgd) if run is not None]
+
+    @property
     def _leader(self) -> Run:
-        leader = self._proxy or self._sgd
-        assert leader is not None
-        return leader
+        return self._arms[0]
 
     def _step_of_sgd(self, batch: Any) -> Step | None:
         """Let SGD take its step, on the same batch if that may be evaluated again."""
@@ -475,16 +465,15 @@ class SafeguardedRun:
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
-        both = self._proxy is not None and self._sgd is not None
-        return self._points_each * (both + has_rows(self.problem.objective, batch))
+        rivals = len(self._arms) - 1
+        return self._points_each * (rivals + has_rows(self.problem.objective, batch))
 
     def _purchases_of_step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
         purchases = [Purchase(query.batch, len(query.points), 1)]
-        if self._proxy is not None and self._sgd is not None:
-            points = len(self._sgd.points)
-            batch = query.batch if self._repeatable else self._sgd.ask().batch
-            purchases.append(Purchase(batch, points, int(not self._repeatable)))
+        for rival in self._arms[1:]:
+            batch = query.batch if self._repeatable else rival.ask().batch
+            purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
         return purchases
 
     def _draw_held_out(self, points: int, *, keep: bool = False) -> list[Any]:
@@ -492,17 +481,14 @@ class SafeguardedRun:
 
         With ``keep`` the last comparisons stay affordable.
         """
-        purchases: list[Purchase] = []
         batches: list[Any] = []
-        wanted = self._held_out_count(self._typical_batch) if self.steps else 0
-        if keep:
-            batch = self._typical_batch
-            purchases.append(comparisons(batch, self._points_at_end(batch), wanted))
+        like = self._typical_batch
+        wanted = self._held_out_count(like) if self.steps else 0
+        purchases = [comparisons(like, self._points_at_end(like), wanted)] if keep else []
         for _ in range(wanted):
             # Of exact gradients there is but one, whatever smaller batches there may be.
-            batch = None
-            if self._typical_batch is not None:
-                batch = copy_tree(self.problem.objective.sample(self._rng))
+            exact = like is None
+            batch = None if exact else copy_tree(self.problem.objective.sample(self._rng))
             purchases.append(comparisons(batch, points, 1))
             if self._lacking(purchases) is not None:
                 break
@@ -511,9 +497,8 @@ class SafeguardedRun:
                 return batches
         if keep and len(batches) < LEAST:
             return []
-        for batch in batches:
-            samples = self._price([Purchase(batch, 0, 1)])["target_samples"]
-            self.ledger.target_samples += int(samples)
+        paid = self._price([Purchase(batch, 0, 1) for batch in batches])
+        self.ledger.target_samples += int(paid["target_samples"])
         return batches
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
@@ -555,11 +540,9 @@ class SafeguardedRun:
         if self._limits is None:
             return None
         ahead = self._price(purchases)
-        for name in KNOWN_BEFORE:
-            limit = getattr(self._limits, name)
-            if limit is not None and getattr(self.ledger, name) + ahead.get(name, 0.0) > limit:
-                return name
-        return None
+        limits = {name: getattr(self._limits, name) for name in KNOWN_BEFORE}
+        after = {name: getattr(self.ledger, name) + ahead.get(name, 0.0) for name in limits}
+        return next((n for n, limit in limits.items() if limit and after[n] > limit), None)
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
         self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))

@@ -7,6 +7,7 @@ and raises :class:`ContractError` with what is wrong and what to do. None of the
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import importlib.util
 import itertools
@@ -43,6 +44,13 @@ class ContractError(AssertionError):
 def _require(holds: bool, text: str) -> None:
     if not holds:
         raise ContractError(text)
+
+
+def _require_parts(given: Any, *names: str) -> str:
+    """Return the name of an object's class; it must have all these attributes."""
+    for name in names:
+        _require(has(given, name), f"{type(given).__name__} has no {name}.")
+    return type(given).__name__
 
 
 # -- methods ----------------------------------------------------------------------------------
@@ -91,8 +99,9 @@ def check_method(
     _check_bits(method, problem, w0, steps)
     if method.uses_proxy and not given:
         _check_anchor(method, steps)
-    measured = _with_auto(method)
-    if measured is not None:
+    # Some methods refuse a measured step size.
+    with contextlib.suppress(TypeError, ValueError):
+        measured: Any = dataclasses.replace(method, eta="auto")  # type: ignore[type-var]
         with _naming(f'{name} with eta="auto"'):
             _check_bits(measured, problem, w0, steps)
     if not given and importlib.util.find_spec("torch") is not None:
@@ -108,14 +117,6 @@ def _quadratics(noise: float = 0.0, *, linear_gap: bool = False, size: int = 24)
     near = P if linear_gap else P + 0.2 * np.diag(rng.uniform(-1, 1, size))
     b, b_proxy = rng.normal(size=(2, size))
     return Problem(Quadratic(P, b=b, noise=noise), Quadratic(near, b=b_proxy))
-
-
-def _with_auto(method: Method) -> Method | None:
-    """Return the method with a measured step size; None where it refuses one."""
-    try:
-        return dataclasses.replace(method, eta="auto")  # type: ignore[type-var, return-value]
-    except (TypeError, ValueError):
-        return None
 
 
 @contextlib.contextmanager
@@ -137,42 +138,34 @@ def _steps_of(run: Run, count: int) -> Iterator[Any]:
 
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
     """Check what the method does with its arguments, and what it returns."""
-    name = type(method).__name__
-    watched = _watch(method)
+    name, (watched, written) = type(method).__name__, _watch(method)
     run = Run(problem, w0, method=watched, rng=0)
     _require(run.steps == 0, f"{name}.init must return a state with k = 0.")
     value = getattr(problem.objective, "value", None) or (lambda w: math.nan)
     start = value(run.w)
     with _naming(name):
         list(_steps_of(run, steps))
-    written = ", ".join(sorted(watched.changes))
-    _require(not written, f"{name}.tell writes into {written}. Work on a copy.")
+    _require(not written, f"{name}.tell writes into {', '.join(written)}. Work on a copy.")
     end = value(run.w)
-    _require(
-        not end > max(10 * abs(start), 1e3),
-        f"{name} diverges on a well-conditioned problem: the loss went from {start:.3g} to "
-        f"{end:.3g} in {steps} steps. Check the sign of the linear term and the step size.",
-    )
+    diverges = f"{name} diverges, from a loss of {start:.3g} to {end:.3g} in {steps} steps."
+    remedy = "Check the sign of the linear term and the step size."
+    _require(not end > max(10 * abs(start), 1e3), f"{diverges} {remedy}")
 
 
-def _watch(method: Method) -> Any:
-    """Return the method, noting which of its arguments it changes."""
-    changes: set[str] = set()
+def _watch(method: Method) -> tuple[Any, list[str]]:
+    """Return a copy of the method, and the list of arguments that it will have written into."""
+    watched: Any = copy.copy(method)
+    written: list[str] = []
 
-    def tell(self: Any, state: Any, answers: Any, step: Any) -> Any:
-        before = copy_tree((state, answers))
-        after = type(method).tell(self, state, answers, step)
-        if not _same(before[0], state):
-            changes.add("its state")
-        if not _same(before[1], answers):
-            changes.add("the answers")
+    def tell(state: Any, answers: Any, step: Any) -> Any:
+        before = copy_tree({"its state": state, "the answers": answers})
+        after = type(method).tell(watched, state, answers, step)
+        now = {"its state": state, "the answers": answers}
+        written.extend(n for n in now if n not in written and not _same(before[n], now[n]))
         return after
 
-    own = type(method)
-    body = {"tell": tell, "changes": changes, "__module__": own.__module__}
-    watched: Any = object.__new__(type(own.__name__, (own,), body))
-    vars(watched).update(vars(method))
-    return watched
+    object.__setattr__(watched, "tell", tell)
+    return watched, written
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -192,30 +185,25 @@ def _check_bits(method: Method, problem: Problem, w0: Vector | None, steps: int)
         # A new instance: what the method wrote into itself is not part of its state.
         return Run(problem, w0, method=dataclasses.replace(method), rng=3)  # type: ignore[type-var]
 
-    iterates = [to_numpy(step.w).tobytes() for step in _steps_of(fresh(), steps)]
-    again = [to_numpy(step.w).tobytes() for step in _steps_of(fresh(), steps)]
-    _require(
-        iterates == again,
-        f"{name} is not deterministic: two runs with the same seed differ. Draw random numbers "
-        "from step.rng only, and keep nothing outside of the state.",
-    )
+    def iterates(run: Run, count: int) -> list[bytes]:
+        return [to_numpy(step.w).tobytes() for step in _steps_of(run, count)]
+
+    whole = iterates(fresh(), steps)
+    remedy = "Draw random numbers from step.rng only, and keep nothing outside of the state."
+    _require(whole == iterates(fresh(), steps), f"{name} is not deterministic. {remedy}")
     for stopped in sorted({0, 1, 2, steps // 2, steps - 1}):
-        run = fresh()
-        list(_steps_of(run, stopped))
+        run, resumed = fresh(), fresh()
+        iterates(run, stopped)
         run.ask()
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "run")
-            with _naming(f"the state of {name} after {stopped} steps cannot be saved"):
+            path, state = os.path.join(folder, "run"), f"the state of {name} after {stopped} steps"
+            with _naming(f"{state} cannot be saved"):
                 run.save(path)
-            resumed = fresh()
-            with _naming(f"the state of {name} after {stopped} steps cannot be loaded"):
+            with _naming(f"{state} cannot be loaded"):
                 checkpoint.resume(path, resumed)
-        rest = [to_numpy(step.w).tobytes() for step in _steps_of(resumed, steps - stopped)]
-        _require(
-            rest == iterates[stopped:],
-            f"{name} does not resume bit for bit after {stopped} steps: what it remembers outside "
-            "of its state is lost. Put it into the state, as a field of a dataclass.",
-        )
+        same = iterates(resumed, steps - stopped) == whole[stopped:]
+        remedy = "Put all that it remembers into the state, as fields of a dataclass."
+        _require(same, f"{name} does not resume bit for bit after {stopped} steps. {remedy}")
 
 
 def _check_anchor(method: Method, steps: int) -> None:
@@ -229,7 +217,8 @@ def _check_anchor(method: Method, steps: int) -> None:
     run = Run(problem, method=method, rng=0, stop=Relative(1e-10) | Residual(1e-13))
     points: dict[str, Vector] = {"the starting point": run.start}
     moves: list[Vector] = []
-    unexplained: list[tuple[Any, ...]] = []
+    # First without momentum in the explanation, which may imitate another point.
+    suspects: dict[str, list[set[str]]] = {"without momentum": [], "with momentum": []}
     for _ in range(min(steps, 6)):
         query = run.ask()
         w = query.points[0]
@@ -244,28 +233,17 @@ def _check_anchor(method: Method, steps: int) -> None:
                     for where, point in {**points, "the centre": centre}.items()
                 }
                 changes["not subtracted with the weight 1"] = here
-                unexplained.append((linear, slack, known, changes))
+                for kind, columns in zip(suspects, ([gap], known), strict=True):
+                    rest = {t: _unexplained(linear, [*columns, c]) for t, c in changes.items()}
+                    suspects[kind].append({text for text in rest if rest[text] <= slack})
         moves.append(step.w - w)
         points["the point of the question before"] = w
         points["the iterate before"] = points.pop("the iterate", run.start)
         points["the iterate"] = step.w
-    # First without momentum in the explanation, which may imitate another point.
-    for momentum in (False, True):
-        suspects = [
-            {
-                text
-                for text, change in changes.items()
-                if _unexplained(linear, [*(known if momentum else [gap]), change]) <= slack
-            }
-            for linear, slack, known, changes in unexplained
-        ]
-        named = set.intersection(*suspects) if suspects else None
-        _require(
-            not named,
-            f"{name} has a wrong anchor: ∇L̂ is {min(named or [''])}, but the target's gradient is "
-            "that at the point of the question. Use step.proxy.gradient(p) with the point p that "
-            "ask(state) returned.",
-        )
+    for named in (set.intersection(*sets) for sets in suspects.values() if sets):
+        wrong = f"{name} has a wrong anchor: ∇L̂ is {min(named, default='')}."
+        remedy = "Use step.proxy.gradient(p) with the point p that ask(state) returned."
+        _require(not named, f"{wrong} {remedy}")
 
 
 def _unexplained(vector: Vector, columns: list[Vector]) -> float:
@@ -324,24 +302,18 @@ def check_objective(
     >>> from proxyprox.testing import check_objective
     >>> check_objective(Quadratic(np.eye(3), noise=0.1), np.ones(3))
     """
-    name, rng = type(objective).__name__, np.random.default_rng(rng)
-    for needed in ("sample", "gradient"):
-        _require(has(objective, needed), f"{name} has no {needed}(…).")
-    batch = objective.sample(rng)
-    gradient = _gradient(name, lambda point: objective.gradient(point, copy_tree(batch)), w)
-    if getattr(objective, "repeatable", True):
-        _require(
-            _same(objective.gradient(copy_array(w), copy_tree(batch)), gradient),
-            f"{name}.gradient gives two answers for one batch at one point. Draw all randomness in "
-            "sample(rng), or set repeatable = False.",
-        )
+    name, rng = _require_parts(objective, "sample", "gradient"), np.random.default_rng(rng)
+    batch, repeatable = objective.sample(rng), getattr(objective, "repeatable", True)
+
+    def gradient_of(batch: Any) -> Callable[[Vector], Vector]:
+        return lambda point: objective.gradient(point, copy_tree(batch))
+
+    gradient = _check_gradient(name, gradient_of(batch), w, repeatable)
     halves = objective.halves(copy_tree(batch)) if has(objective, "halves") else None
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
-        _require(
-            norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300),
-            f"{name}.halves: the mean of the two halves' gradients is not the batch's gradient.",
-        )
+        right = norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300)
+        _require(right, f"{name}.halves: the mean of their gradients is not the batch's gradient.")
     for count in ("samples", "cost"):
         if has(objective, count):
             number = getattr(objective, count)(copy_tree(batch))
@@ -349,12 +321,8 @@ def check_objective(
             _require(right, f"{name}.{count}(batch) is {number!r}, not a number ≥ 0.")
     if not has(objective, "everything"):
         return
-    everything = objective.everything()
-
-    def exact(point: Vector) -> Vector:
-        return objective.gradient(point, everything)
-
-    full = _gradient(name, exact, w)
+    exact = gradient_of(objective.everything())
+    full = _check_gradient(name, exact, w, repeatable)
     _check_derivatives(name, objective, exact, w, rng)
     if batches:
         drawn = [objective.gradient(copy_array(w), objective.sample(rng)) for _ in range(batches)]
@@ -362,13 +330,10 @@ def check_objective(
         error = sample.std(0, ddof=1) / math.sqrt(batches)
         bias = np.abs(sample.mean(0))
         worst = int(np.argmax(bias - 6 * error))
-        floor = 1e-6 * max(norm(full), 1e-300)
-        _require(
-            bool(bias[worst] <= 6 * error[worst] + floor),
-            f"{name}.sample is biased: the mean of {batches} sampled gradients differs from the "
-            f"gradient of everything() by {bias[worst]:.3g} ± {error[worst]:.1g} in entry {worst}. "
-            "Check the scale of sums and means, and how rows are drawn.",
-        )
+        right = bias[worst] <= 6 * error[worst] + 1e-6 * max(norm(full), 1e-300)
+        size = f"by {bias[worst]:.3g} ± {error[worst]:.1g} in entry {worst} of the gradient"
+        remedy = "Check the scale of sums and means, and how rows are drawn."
+        _require(bool(right), f"{name}.sample is biased against everything() {size}. {remedy}")
 
 
 def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None = 0) -> None:
@@ -399,30 +364,32 @@ def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None 
     >>> from proxyprox.testing import check_proxy
     >>> check_proxy(Quadratic(np.eye(3)), np.ones(3))
     """
-    name, rng = type(proxy).__name__, np.random.default_rng(rng)
-    for needed in ("value", "gradient"):
-        _require(has(proxy, needed), f"{name} has no {needed}(w).")
+    name = _require_parts(proxy, "value", "gradient")
     first, again = float(proxy.value(copy_array(w))), float(proxy.value(copy_array(w)))
     _require(first == again, f"{name}.value gives two answers at one point: {first} and {again}.")
-    gradient = _gradient(name, proxy.gradient, w)
-    same = _same(proxy.gradient(copy_array(w)), gradient)
-    _require(same, f"{name}.gradient(w) gives two answers at one point.")
-    _check_derivatives(name, proxy, proxy.gradient, w, rng)
+    _check_gradient(name, proxy.gradient, w)
+    _check_derivatives(name, proxy, proxy.gradient, w, np.random.default_rng(rng))
 
 
-def _gradient(name: str, gradient: Callable[[Vector], Vector], w: Vector) -> Vector:
-    """Return a gradient that is an array like w, and did not change w."""
+def _check_gradient(
+    name: str, gradient: Callable[[Vector], Vector], w: Vector, repeatable: bool = True
+) -> Vector:
+    """Return a gradient that is an array like w, did not change w, and is the same twice."""
     given = copy_array(w)
     found = gradient(given)
-    _require(
-        type(found) is type(w) and found.shape == w.shape and found.dtype == w.dtype,
-        f"{name}.gradient must return a {type(w).__name__} of the shape and dtype of w, "
-        f"{tuple(w.shape)} and {w.dtype}, got a {type(found).__name__} of "
-        f"{getattr(found, 'shape', 'no shape')} and {getattr(found, 'dtype', 'no dtype')}.",
+    like, got = (
+        f"{type(x).__name__} of shape {getattr(x, 'shape', None)} and {getattr(x, 'dtype', None)}"
+        for x in (w, found)
     )
+    _require(got == like, f"{name}.gradient must return a {like} as w is, got a {got}.")
     _require(_same(given, w), f"{name}.gradient writes into w. Work on a copy.")
     _require(bool(np.isfinite(to_numpy(found)).all()), f"{name}.gradient is not finite at w.")
-    return copy_array(found)
+    found = copy_array(found)
+    if repeatable:
+        remedy = "Draw randomness in sample(rng) only; an objective may set repeatable = False."
+        again = _same(gradient(copy_array(w)), found)
+        _require(again, f"{name}.gradient gives two answers at one point. {remedy}")
+    return found
 
 
 def _check_derivatives(
@@ -439,22 +406,16 @@ def _check_derivatives(
         if has(loss, "value"):
             slope = (float(loss.value(w + h * v)) - float(loss.value(w - h * v))) / (2 * h)
             size = max(abs(slope), abs(rate), slack * norm(gradient(copy_array(w))) * norm(v))
-            _require(
-                abs(slope - rate) <= slack * size + 1e-9,
-                f"{name}.gradient is not that of value: along a random direction value changes by "
-                f"{slope:.6g}, the gradient says {rate:.6g}.",
-            )
+            right, rates = abs(slope - rate) <= slack * size + 1e-9, f"{rate:.6g}, not {slope:.6g}"
+            _require(right, f"{name}.gradient is not that of value: its slope is {rates}.")
         products = {"hvp": loss.hvp(copy_array(w), copy_array(v))} if has(loss, "hvp") else {}
         if hessian is not None:
             products["hessian"] = hessian @ v
         for what, product in products.items():
-            size = max(norm(curved), norm(product))
-            _require(
-                norm(product - curved) <= 10 * slack * size + 1e-9,
-                f"{name}.{what} is not the derivative of gradient: the product with a random "
-                f"direction differs by {norm(product - curved) / max(size, 1e-300):.2g} of its "
-                "length.",
-            )
+            size, error = max(norm(curved), norm(product)), norm(product - curved)
+            wrong = f"{name}.{what} is not the derivative of gradient: a product of length"
+            right = error <= 10 * slack * size + 1e-9
+            _require(right, f"{wrong} {size:.3g} is {error:.2g} off.")
         along = float(curved @ v) / norm(v) ** 2
         for bound, sign in (("smoothness", 1), ("strong_convexity", -1)):
             limit = getattr(loss, bound, None)
@@ -463,8 +424,7 @@ def _check_derivatives(
                 _require(right, f"{name}.{bound} is {limit:.6g}, but the curvature is {along:.6g}.")
         if has(loss, "solve_shifted") and hessian is not None:
             x = loss.solve_shifted(copy_array(v), 0.7)
-            left = hessian @ x + x / 0.7 - v
-            right = norm(left) <= slack * norm(v)
+            right = norm(hessian @ x + x / 0.7 - v) <= slack * norm(v)
             _require(right, f"{name}.solve_shifted(v, η) does not solve (∇²L̂ + I/η) x = v.")
 
 
@@ -494,9 +454,7 @@ def check_inner_solver(solver: Any) -> None:
     >>> from proxyprox.testing import check_inner_solver
     >>> check_inner_solver(LBFGS())
     """
-    name = type(solver).__name__
-    for needed in ("needs", "handles_penalty", "solve"):
-        _require(hasattr(solver, needed), f"{name} has no {needed}.")
+    name = _require_parts(solver, "needs", "handles_penalty", "solve")
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 6))
     labels = X @ rng.normal(size=6) + rng.normal(size=80) > 0
@@ -520,27 +478,21 @@ def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
     _require(not written, "solve writes into the subproblem or the start. Work on copies.")
     true = phi.residual(solved.w, phi.gradient(solved.w))
     reported = solved.progress.residual
-    _require(
-        abs(true - reported) <= 1e-6 * max(true, reported) + 1e-10,
-        f"the residual it reports is {reported:.3g}, but ‖∇φ‖ at the point it returns is "
-        f"{true:.3g}. Build the progress with phi.progress(w, phi.gradient(w), steps).",
-    )
+    wrong = f"the residual it reports is {reported:.3g}, not ‖∇φ‖ = {true:.3g} at its point."
+    remedy = "Build the progress with phi.progress(w, phi.gradient(w), steps)."
+    _require(abs(true - reported) <= 1e-6 * max(true, reported) + 1e-10, f"{wrong} {remedy}")
     if not sampled:
         first = phi.residual(centre, phi.gradient(centre))
-        _require(
-            true <= 1e-5 * first + 1e-8,
-            f"it ends at a residual of {true:.3g} of {first:.3g} at the start, though the "
-            "criterion asks for a millionth.",
-        )
+        early = f"it ends at a residual of {true:.3g}, not a millionth of the first, {first:.3g}."
+        _require(true <= 1e-5 * first + 1e-8, early)
         again = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
         _require(_same(again.w, solved.w), "it gives two answers for one subproblem and seed.")
     if penalty is None and not sampled:
         exact = Newton() if has(proxy, "hessian") else ClosedForm()
         best = exact.solve(phi, centre, Relative(1e-12) | Residual(1e-13), {}, rng).w
-        _require(
-            norm(solved.w - best) <= 1e-4 * (1 + norm(best)),
-            f"its answer is {norm(solved.w - best):.3g} away from the exact minimiser.",
-        )
+        away = norm(solved.w - best)
+        right = away <= 1e-4 * (1 + norm(best))
+        _require(right, f"its answer is {away:.3g} away from the exact minimiser.")
     if not isinstance(solver, ClosedForm):
         few = solver.solve(phi, start, Steps(1), {}, np.random.default_rng(0)).progress.steps
         _require(few <= max(1, getattr(solver, "steps", 1)), "it does not ask the criterion.")

@@ -1,17 +1,12 @@
 """Is my proxy any good? Similarity, noise, a verdict and a plan, before anything is spent."""
 
 from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.curvature import Segment
+from proxyprox.diagnostics.curvature import Segment, best_weights
 from proxyprox.diagnostics.planner import Bill, RunPlan, WhatIf, plan
-from proxyprox.diagnostics.rehearsal import (
-    Prediction,
-    QuadraticModel,
-    Rehearsal,
-    best_weights,
-    rehearse,
-)
+from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, Rehearsal, rehearse
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
-from proxyprox.diagnostics.sampling import Interval, noise_level
+from proxyprox.diagnostics.sampling import noise_level
+from proxyprox.intervals import Interval
 
 __all__ = [
     "Audit",

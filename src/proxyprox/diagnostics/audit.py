@@ -12,17 +12,16 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Segment, Visit
+from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
-from proxyprox.diagnostics.sampling import Interval, MeteredTarget, noise_of, stack_rows
+from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
 from proxyprox.setup import check_signatures, require_problem, starting_point
-
-__all__ = ["audit"]
 
 # Target gradients kept back for each step of the path: it may have to be shortened.
 TRIES = 3
@@ -188,7 +187,7 @@ def share_out(
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
     needed = points * (len(probe.target.batches) + 1) + (points - 1) * TRIES
     rest, full = budget - needed, probe.price(size)
-    least = min(full, probe.price(probe.least_products))
+    least = min(full, probe.price(LEAST_STEPS * (3 + probe.noisy)))
     if points * full <= rest:
         left = (rest - points * full) // max(points - 1, 1)
         return [full] * points, 0, TRIES + min(left, MORE)
@@ -281,8 +280,7 @@ def newton_step(curved: Visit, here: Visit) -> Vector:
     damping = DAMPING * max(float(values[-1]), 1e-300) + curved.target.error
     pull = curved.project(here.gradient[None, :])[0]
     step = vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping))
-    step = step if curved.basis is None else curved.basis @ step
-    return here.w - from_numpy(step, like=here.w)
+    return here.w - from_numpy(step if curved.basis is None else curved.basis @ step, like=here.w)
 
 
 def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) -> Vector | None:
@@ -316,10 +314,7 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
             slope, exploded = math.inf, True
         if not exploded and least <= slope <= most:
             return point
-        if slope < 0 and not exploded:
-            low = at
-        else:
-            high = at
+        low, high = (at, high) if slope < 0 and not exploded else (low, at)
         if math.isinf(high):
             # What is left of the fall, drawn out in a line.
             at = low * min(FARTHER, 1 / (1 + slope) if slope > -1 else math.inf)

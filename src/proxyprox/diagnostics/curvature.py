@@ -14,15 +14,19 @@ import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is use
 from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
-from proxyprox._util.validation import has
+from proxyprox._util.validation import as_list, has, square_matrix
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Interval, Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy
 
 Product = Callable[[Vector], Vector]
 
 # A Krylov space is complete when the next vector is this small against the operator.
 _BREAKDOWN = 1e-9
+
+# Rounds, accuracy and largest relative weight of the search for the best weights.
+_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
 
 # Lanczos steps below which its upper limit says next to nothing.
 LEAST_STEPS = 8
@@ -117,8 +121,7 @@ class Krylov(NamedTuple):
     def spectrum(self, failure: float, error: float = 0.0) -> Spectrum:
         """Return the spectrum, each limit wrong with probability ``failure``."""
         low, high = float(self.ritz[0]), float(self.ritz[-1])
-        size = int(self.basis[0].shape[0])
-        gap = 0.0 if self.complete else relative_gap(len(self.ritz), size, failure)
+        gap = 0.0 if self.complete else relative_gap(len(self.ritz), len(self.basis[0]), failure)
         # The bound is relative to the true width, which the gap itself may hide at both ends.
         width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
         return Spectrum(self.ritz, low - gap * width, high + gap * width, error)
@@ -241,9 +244,67 @@ def spectral_norm(matrix: Matrix) -> float:
     return float(np.linalg.norm(matrix, 2))
 
 
-def weighted_sum(weights: Sequence[float], matrices: Sequence[Matrix]) -> Matrix:
+def weighted_sum(weights: Sequence[float] | Matrix, matrices: Sequence[Matrix]) -> Matrix:
     """Return the sum of the first matrices, as many as there are weights."""
     return np.asarray(sum(s * P for s, P in zip(weights, matrices, strict=False)))
+
+
+def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
+    r"""Return the weights s ≥ 0 that minimise ``δ(s) = ‖A − Σ s_i P_i‖``, and that δ.
+
+    δ(s) is convex: the largest of :math:`\pm v^\top(A - \sum_i s_iP_i)v` over unit vectors v.
+    Each round solves the linear program of the vectors met so far, then adds the extreme
+    eigenvectors at its solution (Kelley's cutting planes), until both agree to 10⁻⁴.
+
+    Parameters
+    ----------
+    target : array of shape (m, m)
+        The target's Hessian A, or its projection.
+    proxies : sequence of arrays of shape (m, m)
+        The proxies' Hessians P_i.
+
+    Returns
+    -------
+    weights : tuple of float
+        The s_i; all zero when no proxy brings the Hessians closer.
+    delta : float
+        δ at these weights.
+
+    Examples
+    --------
+    >>> weights, delta = best_weights(np.diag([1.0, 2.0]), [np.diag([10.0, 20.0])])
+    >>> round(weights[0], 3), delta < 1e-3
+    (0.1, True)
+    """
+    target = square_matrix("target", target)
+    given = as_list("proxies", proxies, "a list of matrices")
+    matrices = [square_matrix("proxies", P, len(target)) for P in given]
+    size = spectral_norm(target)
+    sizes = [spectral_norm(P) for P in matrices]
+    if size == 0.0 or not any(sizes):
+        return (0.0,) * len(sizes), size
+    # Weights in units of the matrices' norms, so that the program is well scaled.
+    A, units = target / size, [P / (s or 1.0) for P, s in zip(matrices, sizes, strict=True)]
+    rows, limits = [], []
+    u = best_u = np.zeros(len(units))
+    best = 1.0
+    for _ in range(_ROUNDS):
+        values, vectors = np.linalg.eigh(A - weighted_sum(u, units))
+        met = float(max(-values[0], values[-1]))
+        if met < best:
+            best_u, best = u, met
+        for v, sign in ((vectors[:, 0], -1.0), (vectors[:, -1], 1.0)):
+            # sign·vᵀ(A − Σ u_i P_i)v ≤ t, as a row of the program in (u, t).
+            rows.append([*(-sign * float(v @ P @ v) for P in units), -1.0])
+            limits.append(-sign * float(v @ A @ v))
+        costs = [0.0] * len(units) + [1.0]
+        bounds = [(0.0, _MOST)] * len(units) + [(0.0, None)]
+        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits), bounds=bounds)
+        if not program.success or best - float(program.x[-1]) <= _GAP:
+            break
+        u = program.x[:-1]
+    found = zip(best_u, sizes, strict=True)
+    return tuple(float(x) * size / s if s > 0 else 0.0 for x, s in found), best * size
 
 
 @dataclass(frozen=True)
@@ -335,11 +396,6 @@ class HessianProbe:
         """Whether products come from samples, in two halves."""
         return len(self.batches) > 1
 
-    @property
-    def least_products(self) -> int:
-        """Products of the coarsest survey: spaces of target, difference, direction, and noise."""
-        return LEAST_STEPS * (3 + self.noisy)
-
     def price(self, products: int) -> int:
         """Return the target gradients that so many products at one point cost."""
         return len(self.batches) * (products + 1) if self.batches else products
@@ -371,6 +427,7 @@ class HessianProbe:
             difference = spectrum_of_matrix(A - P[0], error + shaky)
             return spectrum_of_matrix(A, error), difference, A, P, None
 
+        # Krylov spaces of target, difference, direction, and noise.
         steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
         own = self._random_space(product, w, steps)

@@ -28,7 +28,6 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST = 10**7
 
 _OUTCOME = "the run may need several times these steps, or fewer"
-_INSTEAD = "minimize(..., safeguard=True) compares with SGD"
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ def plan(
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
     rough, bend = [], audit.model.bend
     if audit.doubts:
-        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. {_INSTEAD}.")
+        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. Use safeguard=True.")
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
         rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
@@ -257,17 +256,15 @@ def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict
     delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
     mu = max(audit.mu.low, 0.0)
     found = theory.plan_run(epsilon=epsilon, B=audit.B, sigma=sigma, delta=delta, mu=mu)
-    averaging: Averaging = Uniform()
-    stop: Criterion = Convex(found.steps, found.G)
+    parts: dict[str, Any] = {"method": ProxyProx(found.eta), "expected": found.guarantee}
+    parts["steps"] = min(found.steps, 10**9)
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
     if mu > 0:
-        averaging, stop = Geometric(found.mu), StronglyConvex(found.mu, found.G)
-    else:
-        added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
-        notes.append(f"{added}: use regularized(problem, mu, w0).")
-    settings = {"method": ProxyProx(found.eta), "steps": min(found.steps, 10**9)}
-    return {**settings, "averaging": averaging, "stop": stop, "expected": found.guarantee}
+        return {**parts, "averaging": Geometric(mu), "stop": StronglyConvex(mu, found.G)}
+    added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
+    notes.append(f"{added}: use regularized(problem, mu, w0).")
+    return {**parts, "averaging": Uniform(), "stop": Convex(found.steps, found.G)}
 
 
 def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> Bill:
@@ -278,8 +275,8 @@ def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> B
     """
     batch, used = audit.batch, Ledger()
     if settings["stop"] is not None:
-        parts = {name: settings[name] for name in ("method", "stop")}
-        run = Run(problem, audit.points[0].w, **parts, rng=0)
+        method, stop = settings["method"], settings["stop"]
+        run = Run(problem, audit.points[0].w, method=method, stop=stop, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
@@ -289,7 +286,6 @@ def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> B
 
 def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
-    samples, sigma2 = audit.batch.samples, audit.sigma2.estimate / factor
+    size, sigma2 = audit.batch.samples * factor, audit.sigma2.estimate / factor
     found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
-    size = samples * factor
     return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

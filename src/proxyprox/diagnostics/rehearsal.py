@@ -60,9 +60,6 @@ _BEND = 4.0
 # Curvature below this share of H is flat: it holds no suboptimality to win.
 _FLAT = 1e-11
 
-# Rounds, accuracy and largest relative weight of the search for the best weights.
-_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
-
 
 @dataclass(frozen=True)
 class QuadraticModel:
@@ -275,65 +272,6 @@ class ErrorCurve:
 def _power(base: Matrix, exponent: Matrix) -> Matrix:
     with np.errstate(under="ignore"):
         return np.asarray(np.exp(np.log(np.maximum(base, 1e-300)) * exponent))
-
-
-def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
-    r"""Return the weights s ≥ 0 that minimise ``δ(s) = ‖A − Σ s_i P_i‖``, and that δ.
-
-    δ(s) is convex: the largest of :math:`\pm v^\top(A - \sum_i s_iP_i)v` over unit vectors v.
-    Each round solves the linear program of the vectors met so far, then adds the extreme
-    eigenvectors at its solution (Kelley's cutting planes), until both agree to 10⁻⁴.
-
-    Parameters
-    ----------
-    target : array of shape (m, m)
-        The target's Hessian A, or its projection.
-    proxies : sequence of arrays of shape (m, m)
-        The proxies' Hessians P_i.
-
-    Returns
-    -------
-    weights : tuple of float
-        The s_i; all zero when no proxy brings the Hessians closer.
-    delta : float
-        δ at these weights.
-
-    Examples
-    --------
-    >>> weights, delta = best_weights(np.diag([1.0, 2.0]), [np.diag([10.0, 20.0])])
-    >>> round(weights[0], 3), delta < 1e-3
-    (0.1, True)
-    """
-    target = square_matrix("target", target)
-    given = as_list("proxies", proxies, "a list of matrices")
-    matrices = [square_matrix("proxies", P, len(target)) for P in given]
-    size = float(np.linalg.norm(target, 2))
-    sizes = [float(np.linalg.norm(P, 2)) for P in matrices]
-    if size == 0.0 or not any(sizes):
-        return (0.0,) * len(sizes), size
-    # Weights in units of the matrices' norms, so that the program is well scaled.
-    A, units = target / size, [P / (s or 1.0) for P, s in zip(matrices, sizes, strict=True)]
-    rows, limits = [], []
-    u = best_u = np.zeros(len(units))
-    best = 1.0
-    for _ in range(_ROUNDS):
-        mixed = sum(weight * P for weight, P in zip(u, units, strict=True))
-        values, vectors = np.linalg.eigh(A - mixed)
-        met = float(max(-values[0], values[-1]))
-        if met < best:
-            best_u, best = u, met
-        for v, sign in ((vectors[:, 0], -1.0), (vectors[:, -1], 1.0)):
-            # sign·vᵀ(A − Σ u_i P_i)v ≤ t, as a row of the program in (u, t).
-            rows.append([*(-sign * float(v @ P @ v) for P in units), -1.0])
-            limits.append(-sign * float(v @ A @ v))
-        costs = [0.0] * len(units) + [1.0]
-        bounds = [(0.0, _MOST)] * len(units) + [(0.0, None)]
-        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits), bounds=bounds)
-        if not program.success or best - float(program.x[-1]) <= _GAP:
-            break
-        u = program.x[:-1]
-    found = zip(best_u, sizes, strict=True)
-    return tuple(float(x) * size / s if s > 0 else 0.0 for x, s in found), best * size
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 from proxyprox._util.arrays import Vector
 from proxyprox.diagnostics.curvature import Segment
 from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, step_words
-from proxyprox.diagnostics.sampling import BatchPrice, Interval, Matrix
+from proxyprox.diagnostics.sampling import BatchPrice, Matrix
+from proxyprox.intervals import Interval
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
 from proxyprox.result import Ledger
 
@@ -62,8 +63,8 @@ def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None =
     >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
     'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
     """
-    advice = verdict if leaning is None else leaning
-    opening, _, _ = advice.value.partition(":")
+    advice = leaning or verdict
+    opening = advice.value.partition(":")[0]
     if verdict is Verdict.UNSURE:
         opening = f"Unsure, see below; the rehearsal alone says “{opening[0].lower()}{opening[1:]}”"
     gain, sgd, best = prediction.saved, prediction.rehearsed_sgd, prediction.rehearsed_best
@@ -254,12 +255,10 @@ class Audit:
         lines.append(f"  {where}, {self.confidence:.0%} limits:")
         for field_name, (name, meaning) in MEANINGS.items():
             lines.append(f"    {name:<18} {getattr(self, field_name)} – {meaning}")
-        sgd, best = prediction.rehearsed_sgd.steps, prediction.rehearsed_best.steps
         lines += [
-            f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients:",
-            f"    rehearsed: SGD {step_words(sgd)}, ProxyProx {step_words(best)}",
-            f"    theory ({prediction.regime}, constants left out): SGD {prediction.sgd:.3g}, "
-            f"accelerated {prediction.accelerated:.3g}, ProxyProx {prediction.proxyprox:.3g}",
+            f"  to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients in theory "
+            f"({prediction.regime}, constants left out): SGD {prediction.sgd:.3g}, accelerated "
+            f"{prediction.accelerated:.3g}, ProxyProx {prediction.proxyprox:.3g}",
             f"  a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
         ]
         return "\n".join([*lines, used])

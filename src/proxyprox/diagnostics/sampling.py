@@ -14,42 +14,11 @@ from scipy.special import chdtri, stdtrit
 from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, isolate, to_numpy
 from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy, Query, as_gradient, price
 from proxyprox.result import Ledger
 
 Matrix = np.ndarray[Any, Any]
-
-
-class Interval(NamedTuple):
-    """A number that was estimated, and its confidence limits.
-
-    Attributes
-    ----------
-    estimate : float
-        The best single guess.
-    low, high : float
-        Limits that hold the true value with the confidence that was asked for. A limit that is
-        certain (a Ritz value, a constant the loss states itself) is as good as its kind allows.
-
-    Examples
-    --------
-    >>> 1.9 in Interval(2.0, 1.5, 2.5), str(Interval(2.0, 1.5, 2.5))
-    (True, '2 [1.5, 2.5]')
-    """
-
-    estimate: float
-    low: float
-    high: float
-
-    def __contains__(self, value: Any) -> bool:
-        return bool(self.low <= value <= self.high)
-
-    def __str__(self) -> str:
-        return f"{self.estimate:.4g} [{self.low:.4g}, {self.high:.4g}]"
-
-    def at_least(self, least: float) -> Interval:
-        """Return the part that lies at or above a value known to be a lower limit."""
-        return Interval(*(max(value, least) for value in self))
 
 
 def largest(intervals: Iterable[Interval]) -> Interval:
@@ -196,9 +165,7 @@ class MeteredTarget:
     def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
         """Return the gradients of the audit's batches at w, or of some of them."""
         queries = [Query(batch, (w,)) for batch in batches or self.batches]
-        answers = [
-            self._ask("gradient", query, w, query.batch_for_user(query.batch)) for query in queries
-        ]
+        answers = [self._ask("gradient", q, w, q.batch_for_user(q.batch)) for q in queries]
         self._batches_paid = True
         return answers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import timeit
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,14 +16,14 @@ from proxyprox._util.arrays import from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.diagnostics import curvature, rehearsal
 from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal, best_weights
+from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
 from proxyprox.oracles import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 
-Shares = tuple[float, float]
+Numbers = Sequence[float]
 
 # How many times fewer target gradients a proxy must save before it is worth its trouble.
 GAIN = 1.3
@@ -51,12 +51,15 @@ DOWNWARDS = 0.05
 # Factor in curvature, two in the columns, beyond which other units are suspected.
 UNITS = 4.0
 
+# What δ/H says if it is below 1 everywhere, and if not.
+NEAR = "the proxy leaves that share of the target's curvature to the target's gradients."
+FAR = "above 1, the proxy's curvature is further from the target's than no curvature at all."
 _LEFT_OUT = "The rehearsal leaves such directions out: compare short runs with and without proxy."
 _REMEDY = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
 
 
 def decide(
-    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Shares = (1.0, 1.0)
+    sgd: Rehearsal, plain: Rehearsal, scaled: Rehearsal | None = None, shares: Numbers = (1.0, 1.0)
 ) -> Verdict:
     """Return the verdict from the rehearsed numbers of steps.
 
@@ -97,11 +100,7 @@ def decide(
 
 
 def conclude(
-    problem: Problem,
-    others: tuple[Any, ...],
-    evidence: Evidence,
-    asked: Mapping[str, float | None],
-    verify: int,
+    problem: Problem, others: Sequence[Any], evidence: Evidence, asked: dict[str, Any], verify: int
 ) -> Audit:
     """Return the audit, spending at most ``verify`` more target gradients."""
     probe, visits, alarm = evidence.probe, evidence.visits, evidence.alarm
@@ -119,19 +118,19 @@ def conclude(
         return rehearsal.rehearse(model, evidence.proxy_matrices(weights), epsilon)
 
     sgd, plain, scaled = rehearsal.rehearse(model, None, epsilon), rehearse([1.0]), None
-    weights, _ = best_weights(end.A, end.P[:1])
+    weights, _ = curvature.best_weights(end.A, end.P[:1])
     scaled_delta = probe.delta_at(end, weights, verify)
     if weights[0] > 0 and abs(weights[0] - 1) > NEAR_ONE:
         scaled = rehearse(weights)
     last = scaled_delta.estimate / max(points[-1].H.estimate, 1e-300)
     # At the end of the path, or the largest where one exceeds 1.
     each = _shares(points), [*evidence.shares(weights)[:-1], last]
-    judged = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
-    leaning = decide(sgd, plain, scaled, (judged[0], judged[1]))
+    compared = [shares[-1] if max(shares) <= TOO_LARGE else max(shares) for shares in each]
+    leaning = decide(sgd, plain, scaled, compared)
     scale, mixture = Suggestion(weights, scaled_delta, leaning is Verdict.USE_SCALED), None
     best, offered = (scaled, weights) if scaled is not None and scale.helps else (plain, (1.0,))
     if others:
-        weights, _ = best_weights(end.A, end.P)
+        weights, _ = curvature.best_weights(end.A, end.P)
         mixed = rehearse(weights) if any(weights) else sgd
         helps = (sgd if leaning is Verdict.DO_NOT_USE else best).ratio(mixed) >= GAIN
         mixture = Suggestion(weights, probe.delta_at(end, weights, 0), helps)
@@ -177,7 +176,7 @@ def conclude(
         batch=batch,
         ledger=target.ledger,
         problem=problem,
-        others=others,
+        others=tuple(others),
         model=model,
         proxy_matrices=evidence.proxy_matrices(offered),
         start_gradient=from_numpy(start.gradient, like=start.w),
@@ -207,28 +206,26 @@ def _shares(points: Sequence[PointAudit]) -> list[float]:
 
 def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
     """Return why the rehearsal is not to be trusted; nothing where it is."""
-    doubts, visits, probe = [], evidence.visits, evidence.probe
+    visits, probe, proxy = evidence.visits, evidence.probe, evidence.probe.proxies[0]
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
-    if worst.mu.high < -DOWNWARDS * worst.H.estimate:
-        depth = f"it curves downwards by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
-        doubts.append(f"The target is not convex: {depth}. {_LEFT_OUT}")
-    if len(visits) == 1 < probe.looks and np.any(visits[0].gradient):
-        alone = "Only one point could be visited, the start: the first step led to no lower one."
-        doubts.append(f"{alone} {_REMEDY}")
+    depth = f"it curves downwards by {-worst.mu.high:.3g} where H = {worst.H.estimate:.3g}"
+    curved = worst.mu.high < -DOWNWARDS * worst.H.estimate
+    doubts = {f"The target is not convex: {depth}. {_LEFT_OUT}": curved}
+    alone = "Only one point could be visited, the start: the first step led to no lower one."
+    doubts[f"{alone} {_REMEDY}"] = len(visits) == 1 < probe.looks and bool(visits[0].gradient.any())
     unexplained = {"target": [_target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
     # A proxy further from the target than none, in other units mostly, need not be understood.
     if leaning is not Verdict.DO_NOT_USE or max(evidence.shares([1.0])) <= TOO_LARGE:
-        proxy = probe.proxies[0]
         unexplained["proxy"] = [_proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
     for name, shares in unexplained.items():
         share = max(shares, default=0.0)
-        if share > UNEXPLAINED:
-            doubts.append(
-                f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
-                f"the {name}'s gradient between two points: the loss has kinks in between, or its "
-                f"curvature depends on a few rows of a batch. {_REMEDY}"
-            )
-    return doubts
+        doubt = (
+            f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of the "
+            f"{name}'s gradient between two points: the loss has kinks in between, or its "
+            f"curvature depends on a few rows of a batch. {_REMEDY}"
+        )
+        doubts[doubt] = share > UNEXPLAINED
+    return [doubt for doubt, holds in doubts.items() if holds]
 
 
 def _target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
@@ -272,21 +269,34 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units where it is unsure."""
     points, end, objective = found.points, visits[-1], found.problem.objective
     refused, shares = found.leaning is Verdict.DO_NOT_USE, _shares(points)
+    between = ["on the way"] * (len(points) - 2)
+    places = ["at the start", *between, "at the end of the path"][: len(points)]
     # Scale and mixture are measured at the end of the path: so is what they are compared with.
     delta, H = points[-1].delta.estimate, max(points[-1].H.estimate, 1e-300)
-    reasons = [_similarity_words(shares)]
+    last, worst = shares[-1], int(np.argmax(shares))
+    other = worst if worst < len(shares) - 1 else 0
+    # What differs by less than a tenth reads the same.
+    differs = max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6)
+    also = f" ({_digits(shares[other])} {places[other]})" if differs else ""
+    share = f"δ is {_digits(last)} of H {places[-1]}{also}"
+    reasons = [f"{share}: {FAR if shares[worst] > 1 else NEAR}"]
     offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
     if offer is not None:
         weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
         name = "The scale is" if len(offer.weights) == 1 else "The weights are"
         falls = f"δ falls from {delta:.3g} to {reached:.3g}, {reached / H:.2g} of H"
-        reasons.append(f"{name} {weights}: {_place(len(points) - 1, len(points))} {falls}.")
+        reasons.append(f"{name} {weights}: {places[-1]} {falls}.")
     if refused and found.scale.weights[0] == 0.0:
-        (turned,), least = best_weights(end.A, [-end.P[0]])
+        (turned,), least = curvature.best_weights(end.A, [-end.P[0]])
         if turned > 0 and least < 0.8 * H:
             reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
-    if refused and not found.doubts:
-        reasons += _unit_words(shares, visits)
+    own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    factor = proxied / max(own, 1e-300)
+    other_units = 0 < factor < 1 / UNITS or (factor > UNITS and shares[worst] > 1)
+    if refused and not found.doubts and other_units:
+        curves = f"the proxy curves {_digits(factor)} times as much as the target"
+        units = "its columns seem to be in other units. Scale them as the target's."
+        reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
     if found.problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
     countable = has(objective, "everything") and has(objective, "samples")
@@ -295,38 +305,6 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     return reasons
 
 
-def _similarity_words(shares: Sequence[float]) -> str:
-    """Say how large δ is: at the end of the path, and where it was largest, or at the start."""
-    count, last, worst = len(shares), shares[-1], int(np.argmax(shares))
-    other = worst if worst < count - 1 else 0
-    share = f"δ is {_digits(last)} of H {_place(count - 1, count)}"
-    also = f"{_digits(shares[other])} {_place(other, count)}"
-    # What differs by less than a tenth reads the same.
-    if max(last, shares[other]) > max(1.1 * min(last, shares[other]), 1e-6):
-        share += f" ({also})"
-    left = "the proxy leaves that share of the target's curvature to the target's gradients."
-    far = "above 1, the proxy's curvature is further from the target's than no curvature at all."
-    return f"{share}: {far if shares[worst] > 1 else left}"
-
-
 def _digits(value: float) -> str:
     """Return two digits to read: no powers of ten where a number will do."""
     return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"
-
-
-def _place(j: int, count: int) -> str:
-    if j == 0:
-        return "at the start"
-    return "at the end of the path" if j == count - 1 else "on the way"
-
-
-def _unit_words(shares: Sequence[float], visits: Sequence[Visit]) -> list[str]:
-    """Say so where the proxy's steepest curvature looks like that of a loss in other units."""
-    worst = int(np.argmax(shares))
-    own, other = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
-    factor = other / max(own, 1e-300)
-    if not 0 < factor < 1 / UNITS and not (factor > UNITS and shares[worst] > 1):
-        return []
-    place = _place(worst, len(shares)).capitalize()
-    curves = f"{place} the proxy curves {_digits(factor)} times as much as the target"
-    return [f"{curves}: its columns seem to be in other units. Scale them as the target's."]
