@@ -79,7 +79,7 @@ def finished(
     )
     outcome = compare(experiment, out, workers)
     eta = outcome.etas[PANEL, curves[0].method]
-    problem.write_weights(out, study, curves[0], eta)
+    problem.write_weights(out / "weights.json", study, curves[0], eta)
     points = [{k: v for k, v in p.items() if k != "seconds"} for p in outcome.records]
     return points, json.loads((out / "weights.json").read_text())
 

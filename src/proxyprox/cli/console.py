@@ -182,17 +182,12 @@ def _text_and_code(error: BaseException) -> tuple[str, int]:
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
     if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
-        return (
-            "A worker process was ended from outside, perhaps for want of memory. What is "
-            "finished is kept: repeat the command, if need be with --workers 1."
-        ), BAD_RUN
+        text = "A worker process was ended from outside, perhaps for want of memory. What is "
+        return f"{text}finished is kept: repeat the command, perhaps with --workers 1.", BAD_RUN
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         # The package raises these for what it was given, in words meant for a reader.
         return str(error), BAD_INPUT
-    text = (
-        f"{type(error).__name__}: {error}. This should not happen: PROXYPROX_DEBUG=1 shows where."
-    )
-    return text, BAD_RUN
+    return f"{type(error).__name__}: {error}. A defect: PROXYPROX_DEBUG=1 shows where.", BAD_RUN
 
 
 EXIT_CODES = (

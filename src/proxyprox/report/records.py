@@ -140,8 +140,7 @@ class Records:
             parts = (f"{name} (there {there.get(name)!r}, now {now.get(name)!r})" for name in names)
             raise RecordsError(
                 f"{self.folder} holds records of other settings; they differ in "
-                f"{', '.join(parts)}. Choose another folder (--output), or repeat the command that "
-                "made them."
+                f"{', '.join(parts)}. Choose another folder (--output)."
             )
 
 
@@ -169,9 +168,6 @@ def _plain_values(values: Mapping[str, Any]) -> Point:
     for name, value in plain.items():
         if isinstance(value, float) and not math.isfinite(value):
             plain[name] = None
-        elif not isinstance(value, bool | int | float | str | None):
-            kind = type(value).__name__
-            raise TypeError(f"the field {name!r} holds a {kind}: a number, text, bool or None.")
     return plain
 
 

@@ -125,19 +125,13 @@ def method_costs(
     ``tuning_gradients`` are the target gradients of its grid runs, on top of a run's own;
     ``step_size_gradients``, where the step size was measured on the way, those among a run's own.
     """
-    ends: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
-    for point in records:  # in the order of a run: the last point of a seed stays
-        ends.setdefault((point["panel"], point["method"]), {})[point["seed"]] = point
-    rows = []
-    for (panel, method), seeds in ends.items():
-        row: Row = {"panel": panel, "method": method}
-        for name in ("target_gradients", *LEDGER_FIELDS):
-            row[name] = median(point[name] for point in seeds.values())
-        measured: list[Any] = [point.get(ON_STEP_SIZE) for point in seeds.values()]
-        row["tuning_gradients"] = tuning.get((panel, method), 0)
-        row[ON_STEP_SIZE] = None if None in measured else median(measured)
-        rows.append(row)
-    return rows
+    fields = ("panel", "method", "target_gradients", *LEDGER_FIELDS, ON_STEP_SIZE)
+    rows = summarise(records, metric="target_gradients", constant=(), costs=fields[3:])
+    return [
+        {name: end[name] for name in fields}
+        | {"tuning_gradients": tuning.get((end["panel"], end["method"]), 0)}
+        for end in last_rows(rows)
+    ]
 
 
 def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:

@@ -21,13 +21,12 @@ from threadpoolctl import threadpool_limits
 import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
-from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox._util.validation import short
 from proxyprox.diagnostics import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
-from proxyprox.report.summary import height
+from proxyprox.report.summary import height, write_json
 from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
@@ -100,11 +99,8 @@ def _read(config: StudyConfig, base: Path, part: Any) -> Table:
             raise DataError(f"{part.file}: no column holds the label.")
         return table if labelled else replace(table, y=None)
     except ValueError as error:
-        # The reader speaks of its argument; here it is a key of the configuration.
-        text = str(error).replace("'features'", "[target] features")
-        if labelled and label is None:
-            text += " Name the column of the label: [target] label."
-        raise DataError(text) from error
+        hint = " Name the column of the label: [target] label." if labelled and not label else ""
+        raise DataError(f"{error}{hint}") from error
 
 
 def _built_in(file: str) -> dict[str, Any]:
@@ -236,10 +232,8 @@ class Study:
         """Return what should be read with the numbers."""
         notes, seconds = [], self.config.run.seconds
         if self.residual > _ROUGH:
-            notes.append(
-                f"The optimum was found only to a gradient of relative norm {self.residual:.1e}, "
-                "so small suboptimalities mean little; a larger l2 helps."
-            )
+            size = f"a gradient of relative norm {self.residual:.1e}"
+            notes.append(f"The optimum was found only to {size}; a larger l2 helps.")
         if seconds is not None:
             notes.append(f"Runs end after {seconds:g} s: later points repeat the last answer.")
         return notes
@@ -247,14 +241,10 @@ class Study:
 
 def prepare(config: StudyConfig, base: Path) -> StudyConfig:
     """Read the data, so that its mistakes show at once, and return the settings with digests."""
-    files = {
-        name: base / Path(name).expanduser()
-        for name in (config.target.file, config.proxy.file)
-        if name
-    }
-    digests = [
-        f"{name}: sha256 {file_digest(path)}" for name, path in files.items() if path.is_file()
-    ]
+    digests = []
+    for name in filter(None, dict.fromkeys((config.target.file, config.proxy.file))):
+        path = base / Path(name).expanduser()
+        digests += [f"{name}: sha256 {file_digest(path)}"] if path.is_file() else []
     config = replace(config, data=tuple(digests))
     load_study(config, base)
     return config
@@ -277,7 +267,7 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
         raise DataError(
             f"{config.target.file}: the labels are of {len(found)} classes, {short(found)}; "
-            'logistic takes two: correct the labels, or use family = "softmax" for three or more.'
+            'family = "logistic" takes two, "softmax" three or more.'
         )
     return classes
 
@@ -423,18 +413,8 @@ def prediction_rule(study: Study) -> str:
     return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
 
 
-def write_weights(
-    folder: Path, study: Study, curve: Curve, eta: Eta
-) -> tuple[list[Path], compare.Answer]:
-    """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
-
-    Returns
-    -------
-    paths : list of Path
-        The files written.
-    answer : Answer
-        The answer of the run, and how it ended.
-    """
+def write_weights(path: Path, study: Study, curve: Curve, eta: Eta) -> compare.Answer:
+    """Run a method's first seed again, write its weights, and return how it ended."""
     config, many = study.config, study.target.family.outputs > 1
     with threadpool_limits(1):  # as in the workers
         points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
@@ -460,19 +440,8 @@ def write_weights(
         "inner": answer.inner,
         **({"classes": study.classes} if study.classes else {}),
     }
-    paths = [folder / "weights.json", folder / "weights.npz"]
-    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
-    atomic_write_text(paths[0], text + "\n")
-    with atomic_output(paths[1]) as file:
-        np.savez(
-            file,
-            coefficients=coefficients if many else coefficients[:, 0],
-            intercept=intercepts if many else intercepts[0],
-            feature_names=np.array(study.names, dtype=np.str_),
-            classes=np.array(study.classes),
-            usable=np.array(answer.success),
-        )
-    return paths, answer
+    write_json(path, content)
+    return answer
 
 
 def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
