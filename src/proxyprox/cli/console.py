@@ -28,22 +28,18 @@ WIDEST = 100
 """Columns beyond which lines get hard to read."""
 
 
-def stdout() -> Console:
+def stdout(**options: Any) -> Console:
     """Return a console for results."""
-    return _console(stderr=False)
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, **options)
+    console.width = min(console.width, WIDEST)
+    return console
 
 
 def stderr() -> Console:
     """Return a console for progress and errors."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False, markup=False)
-    console.width = min(console.width, WIDEST)
-    return console
+    return stdout(stderr=True)
 
 
 def plain(text: object, style: str = "") -> Text:
@@ -234,7 +230,6 @@ def command_line(context: typer.Context) -> str:
     for parameter in context.command.params:
         name = str(parameter.name)
         if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE":
-            is_option = parameter.param_type_name == "option"
-            words += [parameter.opts[0]] if is_option else []
+            words += [parameter.opts[0]] if parameter.param_type_name == "option" else []
             words += [] if getattr(parameter, "is_flag", False) else [str(context.params[name])]
     return f"{context.command_path} {shlex.join(words)}".rstrip()

@@ -95,10 +95,8 @@ def summarise(
         for field in constant:
             values = {point.get(field): None for points in by_x.values() for point in points}
             if len(values) > 1:
-                raise ValueError(
-                    f"the points of {', '.join(map(str, name))} hold {len(values)} values of "
-                    f"{field!r}: pass the records of one of them, or name it in group."
-                )
+                text = f"the points of {', '.join(map(str, name))} hold {len(values)} values of "
+                raise ValueError(f"{text}{field!r}: pass those of one, or name it in group.")
             fixed[field] = next(iter(values))
         for at, points in sorted(by_x.items()):
             found = [_DIVERGED if p[metric] is None else float(p[metric]) for p in points]

@@ -235,11 +235,9 @@ def read_config(path: Path) -> StudyConfig:
     try:
         return parse_config(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"the configuration {str(path)!r} cannot be read: {reason}.") from error
+        raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        remedy = "proxyprox run --example shows a configuration"
-        raise ConfigError(f"{path.name}: not TOML ({error}); {remedy}.") from error
+        raise ConfigError(f"{path.name}: not TOML ({error}); --example shows some.") from error
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path.name}: {error}") from error
 

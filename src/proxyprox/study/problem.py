@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
-from proxyprox._util.validation import short
+from proxyprox._util.validation import one_of, short
 from proxyprox.diagnostics import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
@@ -106,8 +106,7 @@ def _read(config: StudyConfig, base: Path, part: Any) -> Table:
 def _built_in(file: str) -> dict[str, Any]:
     """Return the columns of a set that ships with scikit-learn."""
     name = file.removeprefix(BUILT_IN)
-    if name not in _LOADERS:
-        raise DataError(f"{file!r} is not known: {BUILT_IN} goes with {', '.join(_LOADERS)}.")
+    one_of(f"what follows {BUILT_IN}", name, _LOADERS)
     bunch = getattr(sklearn.datasets, f"load_{name}")()
     classes = np.asarray(getattr(bunch, "target_names", [0]))
     y = classes[bunch.target] if classes.dtype.kind == "U" else bunch.target
@@ -267,7 +266,7 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
         raise DataError(
             f"{config.target.file}: the labels are of {len(found)} classes, {short(found)}; "
-            'family = "logistic" takes two, "softmax" three or more.'
+            'logistic takes two: use family = "softmax" for three or more.'
         )
     return classes
 
@@ -291,34 +290,26 @@ def candidates(config: StudyConfig) -> list[Candidate]:
         averaging = pp.Geometric(config.model.l2)
     rivals = [MethodSettings(name, batch_size=method.batch_size) for name in config.run.compare]
     for settings in (method, *rivals):
-        candidate = _candidate(settings, averaging)
-        found.setdefault(candidate.name, candidate)
+        key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
+        key = "gradient descent" if key == "sgd" and not settings.batch_size else key
+        title, *grid = _GRIDS.get(key, (ROWS_SEEN.name,))
+        build = partial(_arguments, settings, {"averaging": averaging})
+        found.setdefault(title, Candidate(title, build, *grid) if grid else ROWS_SEEN)
     return list(found.values())
 
 
-def _candidate(settings: MethodSettings, averaging: Any) -> Candidate:
-    """Return a method of the configuration up to its step size."""
-    if settings.name == "erm":
-        return ROWS_SEEN
-    key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
-    title, *grid = _GRIDS["gradient descent" if key == "sgd" and not settings.batch_size else key]
-    return Candidate(
-        title, lambda eta: {"averaging": averaging, **_arguments(settings, eta)}, *grid
-    )
-
-
-def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
-    """Return method, inner solver and inner stopping rule for ``minimize``."""
+def _arguments(settings: MethodSettings, common: dict[str, Any], eta: Any) -> dict[str, Any]:
+    """Return the arguments of ``minimize`` for a method of the configuration."""
     a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
     if settings.name == "sgd":
-        return {"method": pp.SGD(eta)}
+        return {"method": pp.SGD(eta), **common}
     if settings.name in INNER_DESCENT:
         kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
         stop = pp.Steps(steps or 20)
         if measures:
             # The proximal term is what is measured; γ then follows from the smoothness.
-            return {"method": kind(a=a, eta=eta), "stop": stop}
-        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop}
+            return {"method": kind(a=a, eta=eta), "stop": stop, **common}
+        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop, **common}
     # Almost exactly unless told otherwise.
     rule: Any = pp.Residual(settings.inner_tolerance or EXACT)
     if steps is not None:
@@ -331,7 +322,7 @@ def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
     corrections: dict[Any, Any] = {"ema": pp.EMA(a), "mean": pp.Mean(), "storm": pp.Storm(a)}
     correction = corrections.get(settings.correction, pp.Plain())
     method = pp.DANE(eta) if settings.name == "dane" else pp.ProxyProx(eta, correction)
-    return {"method": method, "inner": inner, "stop": rule}
+    return {"method": method, "inner": inner, "stop": rule, **common}
 
 
 def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:

@@ -35,6 +35,7 @@ ENDINGS = {
 
 # More columns than these are an index that went wrong; their names alone would fill the memory.
 MOST_COLUMNS = 10**7
+_FILL_IN = "fill it in, or leave the column out of features"
 
 Name = str | None
 Names = Sequence[str] | None
@@ -229,9 +230,7 @@ def from_columns(columns: Any, label: Name, features: Names, sample_weight: Name
     return Table(X, y, used, len(X), weights)
 
 
-def numbers(
-    column: Any, name: str, remedy: str = "fill it in, or leave the column out of the features"
-) -> NDArray[np.float64]:
+def numbers(column: Any, name: str, remedy: str = _FILL_IN) -> NDArray[np.float64]:
     """Return a column as numbers, or name the first cell that is none."""
     values = _floats(column)
     for row in np.flatnonzero(~np.isfinite(values)):
