@@ -380,7 +380,7 @@ def test_built_in_sets() -> None:
 
 def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
-    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*out of features"):
+    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*out of 'features'"):
         built(settings("logistic"), tmp_path)
 
 

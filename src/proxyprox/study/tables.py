@@ -35,7 +35,7 @@ ENDINGS = {
 
 # More columns than these are an index that went wrong; their names alone would fill the memory.
 MOST_COLUMNS = 10**7
-_FILL_IN = "fill it in, or leave the column out of features"
+_FILL_IN = "fill it in, or leave the column out of 'features'"
 
 Name = str | None
 Names = Sequence[str] | None
