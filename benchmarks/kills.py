@@ -219,10 +219,12 @@ def ended(pid: int) -> int:
 def outcome(folder: Path) -> dict[str, Any]:
     """Return what must not depend on interruptions."""
     found: dict[str, Any] = {}
-    for name in ("result.npz", "weights.npz"):
-        if (folder / name).exists():
-            with np.load(folder / name) as arrays:
-                found |= {f"{name}/{key}": arrays[key].tobytes() for key in arrays.files}
+    if (folder / "result.npz").exists():
+        with np.load(folder / "result.npz") as arrays:
+            found |= {f"result.npz/{key}": arrays[key].tobytes() for key in arrays.files}
+    if (folder / "weights.json").exists():
+        weights = json.loads((folder / "weights.json").read_text())
+        found["weights.json"] = [weights[k] for k in ("usable", "intercept", "coefficients")]
     for name in ("records.jsonl", "grid.jsonl"):
         if (folder / name).exists():
             lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]

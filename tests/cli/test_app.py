@@ -40,13 +40,6 @@ def test_help_lists_every_command_with_a_line(invoke: Invoke) -> None:
         assert (line in shown) != below.hidden
 
 
-@pytest.mark.parametrize("more", [[], ["mushrooms"], ["mushrooms", "--seeds", "3"], ["--help"]])
-def test_reproductions_are_in_the_clone(invoke: Invoke, more: list[str]) -> None:
-    result = invoke("reproduce", *more)
-    assert "make figure1" in " ".join(result.output.split())
-    assert "Traceback" not in result.output
-
-
 def test_alone_it_prints_help(invoke: Invoke) -> None:
     result = invoke()
     assert result.exit_code == 0

@@ -98,7 +98,6 @@ def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) ->
         ("plan", "--delta", HOSTILE),
         ("plan", f"--{HOSTILE}", "1"),
         ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),
-        ("reproduce", HOSTILE),
         ("demo", "--output", tmp_path / f"no{HOSTILE}\x00"),
     ):
         shows(*words)

@@ -95,9 +95,8 @@ def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:
         records.add(name, [{"loss": np.float64("inf"), "ok": np.bool_(True)}])
         assert {"method": "SGD", "seed": 3} in records
         assert records.points(name) == [{"method": "SGD", "seed": 3, "loss": None, "ok": True}]
-        for wrong in ([1], np.ones(2)):
-            with pytest.raises(TypeError, match="'w' holds a"):
-                records.add(NAMES[0], [{"w": wrong}])
+        with pytest.raises(TypeError, match="ndarray"):
+            records.add(NAMES[0], [{"w": np.ones(2)}])
         assert len(records) == 1
 
 

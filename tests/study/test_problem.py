@@ -79,7 +79,7 @@ def finished(
     )
     outcome = compare(experiment, out, workers)
     eta = outcome.etas[PANEL, curves[0].method]
-    problem.write_weights(out, study, curves[0], eta)
+    problem.write_weights(out / "weights.json", study, curves[0], eta)
     points = [{k: v for k, v in p.items() if k != "seconds"} for p in outcome.records]
     return points, json.loads((out / "weights.json").read_text())
 
@@ -374,13 +374,13 @@ def test_built_in_sets() -> None:
     for name, family in (("iris", "softmax"), ("diabetes", "linear")):
         config = settings(family, f"sklearn:{name}", target={"label": None})
         assert built(config).optimum >= 0
-    with pytest.raises(DataError, match="sklearn: goes with"):
+    with pytest.raises(DataError, match=r"sklearn: must be one of .*iriss"):
         built(settings("linear", "sklearn:iriss"))
 
 
 def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
-    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*\[target\] features"):
+    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*out of 'features'"):
         built(settings("logistic"), tmp_path)
 
 

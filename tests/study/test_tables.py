@@ -108,10 +108,7 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (
-                {"label": "bougt"},
-                r"no column 'bougt'. Did you mean 'bought'\? .*'income'",
-            ),
+            ({"label": "bougt"}, r"no column 'bougt'; .*'income'"),
             ({"features": ["age", "zip"]}, r"no column 'zip'"),
             ({"sample_weight": "v"}, r"no column 'v'"),
             ({"features": ["age", "age"]}, "appears twice"),
@@ -287,7 +284,7 @@ def test_svmlight_and_npz_need_no_extra(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_table(_write(tmp_path, "1 1:2\n", "t.svm")).rows == 1
 
 
-# -- small files that would fill the memory -----------------------------------------------------
+# -- compressed and damaged files ----------------------------------------------------------------
 
 
 def _npy(shape: tuple[int, ...], dtype: str, data: bytes = b"") -> bytes:
@@ -305,59 +302,28 @@ def _npz(path: Path, **members: bytes) -> Path:
     return path
 
 
-def test_a_compressed_file_out_of_proportion_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (17 << 20), compresslevel=1))
-    with pytest.raises(DataError, match=r"bomb\.csv\.gz.*PROXYPROX_EXPAND_MB"):
-        read_table(path)
-
-
 @pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.svm.xz"])
-def test_the_limit_of_expansion_can_be_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_compressed_streams_that_follow_each_other_are_one_file(tmp_path: Path, name: str) -> None:
     packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
     pack = packs[Path(name).suffix]
     head, line = (b"a,b\n", b"1,2\n") if "csv" in name else (b"", b"1 1:2\n")
     path = tmp_path / name
-    # Streams that follow each other are one file.
-    path.write_bytes(pack(head + line * 100_000) + pack(line * 10))
-    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "0.3")
-    with pytest.raises(DataError, match="PROXYPROX_EXPAND_MB"):
-        read_table(path)
-    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "100")
-    assert read_table(path).rows == 100_010
-    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "much")
-    with pytest.raises(DataError, match=r"PROXYPROX_EXPAND_MB.*'much'"):
-        read_table(path)
+    path.write_bytes(pack(head + line * 100) + pack(line * 10))
+    assert read_table(path).rows == 110
 
 
-def test_an_npz_takes_no_more_memory_than_it_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_npz_takes_no_more_memory_than_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "bomb.npz"
     for shape, dtype in (((1 << 40, 8), "<f8"), ((1 << 50,), "<U0"), ((10, 10), "<f8")):
         with pytest.raises(DataError, match=r"bomb\.npz"):
             read_table(_npz(path, X=_npy(shape, dtype, b"\0" * 80)))
     np.savez_compressed(path, X=np.zeros((20_000, 10)), other=np.array([None], dtype=object))
     assert read_table(path).rows == 20_000
-    monkeypatch.setenv("PROXYPROX_EXPAND_MB", "0.3")
-    with pytest.raises(DataError, match="PROXYPROX_EXPAND_MB"):
-        read_table(path)
 
 
 def test_a_large_index_makes_no_table_of_any_width(tmp_path: Path) -> None:
     path = _write(tmp_path, "1 1:1\n0 2000000000:1\n", "wide.svm")
-    with pytest.raises(DataError, match=r"2,000,000,000 columns.*PROXYPROX_EXPAND_MB"):
-        read_table(path)
-
-
-def test_a_parquet_out_of_proportion_is_refused(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    path = tmp_path / "bomb.parquet"
-    pd.DataFrame({"a": np.zeros(9 << 20, dtype=np.int8)}).to_parquet(path)
-    with pytest.raises(DataError, match=r"bomb\.parquet.*PROXYPROX_EXPAND_MB"):
+    with pytest.raises(DataError, match="2,000,000,000 columns"):
         read_table(path)
 
 

@@ -14,7 +14,7 @@ import typer
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
 from proxyprox.cli import audit, label, plan, run
-from proxyprox.cli.console import CommandError, EscapingGroup, guarded, help_of
+from proxyprox.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
 
@@ -28,16 +28,6 @@ app = typer.Typer(
 )
 for _command in (run.demo, run.run, audit.audit, label.label, plan.plan):
     app.command(**help_of(_command))(_command)
-
-
-@app.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
-@guarded
-def reproduce(experiment: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Say where the reproductions are now."""
-    raise CommandError(
-        "reproductions are run from a clone of the repository: make figure1, make figure2, "
-        "make labels, or python -m experiments.mushrooms --help."
-    )
 
 
 def _print_version(wanted: bool) -> None:

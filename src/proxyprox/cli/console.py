@@ -28,22 +28,18 @@ WIDEST = 100
 """Columns beyond which lines get hard to read."""
 
 
-def stdout() -> Console:
+def stdout(**options: Any) -> Console:
     """Return a console for results."""
-    return _console(stderr=False)
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, **options)
+    console.width = min(console.width, WIDEST)
+    return console
 
 
 def stderr() -> Console:
     """Return a console for progress and errors."""
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False, markup=False)
-    console.width = min(console.width, WIDEST)
-    return console
+    return stdout(stderr=True)
 
 
 def plain(text: object, style: str = "") -> Text:
@@ -182,17 +178,12 @@ def _text_and_code(error: BaseException) -> tuple[str, int]:
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
     if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
-        return (
-            "A worker process was ended from outside, perhaps for want of memory. What is "
-            "finished is kept: repeat the command, if need be with --workers 1."
-        ), BAD_RUN
+        text = "A worker process was ended from outside, perhaps for want of memory. What is "
+        return f"{text}finished is kept: repeat the command, perhaps with --workers 1.", BAD_RUN
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         # The package raises these for what it was given, in words meant for a reader.
         return str(error), BAD_INPUT
-    text = (
-        f"{type(error).__name__}: {error}. This should not happen: PROXYPROX_DEBUG=1 shows where."
-    )
-    return text, BAD_RUN
+    return f"{type(error).__name__}: {error}. A defect: PROXYPROX_DEBUG=1 shows where.", BAD_RUN
 
 
 EXIT_CODES = (
@@ -239,7 +230,6 @@ def command_line(context: typer.Context) -> str:
     for parameter in context.command.params:
         name = str(parameter.name)
         if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE":
-            is_option = parameter.param_type_name == "option"
-            words += [parameter.opts[0]] if is_option else []
+            words += [parameter.opts[0]] if parameter.param_type_name == "option" else []
             words += [] if getattr(parameter, "is_flag", False) else [str(context.params[name])]
     return f"{context.command_path} {shlex.join(words)}".rstrip()

@@ -41,8 +41,7 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="Wanted accuracy ε.")],
     mu: Annotated[float, typer.Option(help="Strong convexity μ of the loss; 0 for convex.")] = 0.0,
     rho: Annotated[
-        float | None,
-        typer.Option(help="Noise ρ of a stochastic proxy gradient; default σ."),
+        float | None, typer.Option(help="Noise ρ of a proxy gradient; default σ.")
     ] = None,
     as_json: Json = False,
 ) -> None:

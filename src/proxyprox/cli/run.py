@@ -32,9 +32,7 @@ def run(
         Path | None, typer.Argument(metavar="CONFIG.toml", help="What to fit, to what, and how.")
     ] = None,
     output: Output = None,
-    example: Annotated[
-        bool, typer.Option("--example", help="Print a commented configuration that works.")
-    ] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print a configuration.")] = False,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +53,7 @@ def run(
     eta nine are tried; the table shows what either cost in target gradients.
 
     Written: records.jsonl, summary.json, figures, report.html, and the weights for the raw columns
-    as weights.json and weights.npz.
+    as weights.json.
     """
     from proxyprox.study import config as settings
 
@@ -63,9 +61,7 @@ def run(
         typer.echo(settings.example(), nl=False)
         return
     if config is None:
-        raise CommandError(
-            "which configuration? proxyprox run --example > my.toml, then proxyprox run my.toml"
-        )
+        raise CommandError("name a configuration; proxyprox run --example prints one.")
     read, base, title = settings.read_config(config), config.parent.absolute(), config.name
     folder = output or Path("runs") / config.stem
     run_study(read, base, f"proxyprox: {title}", folder, context, workers, as_json)
@@ -143,11 +139,12 @@ def run_study(
         ends = done["panels"][0]["methods"]
         method, lowest, _ = problem.method_to_write(main, wanted, ends)
         eta = outcome.etas[problem.PANEL, method]
-        files, answer = problem.write_weights(folder, study, curves[method], eta)
+        file = folder / "weights.json"
+        answer = problem.write_weights(file, study, curves[method], eta)
     done |= {
         "lowest": lowest,
         "weights_of": method,
-        "weights": list(map(str, files)),
+        "weights": [str(file)],
         "status": answer.message,
         "success": answer.success,
         "eta": eta,
@@ -155,10 +152,9 @@ def run_study(
     present(done, as_json=as_json)
     if not as_json:
         screen = console.stdout()
-        console.tell_path(screen, f"Weights ({method}): {files[0]} and {files[1].name}")
+        console.tell_path(screen, f"Weights ({method}): {file}")
         console.say(screen, problem.prediction_rule(study))
     if not answer.success:
-        text = f"{method} did not end well (eta = {eta}). {answer.message} The weights written are "
-        text += "what it ended with, marked as not usable."
-        console.say(console.stderr(), f"Error: {text}", "bold red")
+        text = f"Error: {method} ended badly (eta = {eta}); its weights are not usable. "
+        console.say(console.stderr(), text + answer.message, "bold red")
         raise typer.Exit(console.BAD_RUN)

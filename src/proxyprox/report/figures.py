@@ -159,15 +159,14 @@ def save_figures(
     folder: str | os.PathLike[str],
     rows: Sequence[Mapping[str, Any]],
     *,
-    metric: str = "suboptimality",
     x_axes: Sequence[str] = COSTS,
     log_x: bool = False,
-    labels: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> list[Path]:
     """Write ``figure_<x>.png`` and ``figure_<x>.svg`` for each x axis the rows have.
 
     The first axis is logarithmic where `log_x` says so; the others always are, since methods
-    differ in them by orders of magnitude.
+    differ in them by orders of magnitude. Other options are those of :func:`draw_panels`.
 
     Returns
     -------
@@ -179,7 +178,7 @@ def save_figures(
         log = log_x or position > 0
         # Of a cost that nobody had, such as gradients of no proxy, there is nothing to draw.
         if np.isfinite(_values(rows, x, log)).any():
-            figure = draw_panels(rows, metric=metric, x=x, log_x=log, labels=labels)
+            figure = draw_panels(rows, x=x, log_x=log, **options)
             paths += save_figure(Path(folder) / f"figure_{x}", figure)
     return paths
 

@@ -225,9 +225,7 @@ def _cells(
     for column in columns or dict.fromkeys(field for row in rows for field in row):
         values = [row.get(column) for row in rows]
         numeric = all(v is None or type(v) is int or isinstance(v, float) for v in values)
-        # One value that needs an exponent gives one to its whole column, so that they compare.
-        scientific = numeric and any(map(_needs_exponent, values))
-        cells = [(number(value, scientific=scientific), value) for value in values]
+        cells = [(number(value), value) for value in values]
         found.append((field_label(column, labels), numeric, cells))
     return found
 
@@ -239,7 +237,7 @@ def _settings(mapping: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield name, without_home(", ".join(texts) or "none").replace("None", "none")
 
 
-def number(value: Any, *, scientific: bool = False) -> str:
+def number(value: Any) -> str:
     """Write a value for a reader.
 
     Examples
@@ -251,10 +249,4 @@ def number(value: Any, *, scientific: bool = False) -> str:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if isinstance(value, float) and (scientific or _needs_exponent(value)):
-        return f"{value:.2e}"
-    return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.4g}"
-
-
-def _needs_exponent(value: Any) -> bool:
-    return isinstance(value, float) and value != 0 and not 1e-3 <= abs(value) < 1e6
+    return f"{value:,.0f}" if abs(value) < 1e9 and value % 1 == 0 else f"{value:.4g}"

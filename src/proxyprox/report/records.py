@@ -64,10 +64,7 @@ class Records:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "runs.sqlite"
         if not path.exists() and any(self.folder.glob("records*.jsonl")):
-            raise RecordsError(
-                f"{folder} holds records of proxyprox 0.1, which cannot be continued: choose an "
-                "empty folder (--output)."
-            )
+            raise RecordsError(f"{folder} holds records of proxyprox 0.1: choose an empty folder.")
         self._database = sqlite3.connect(path)
         try:
             for table in ("settings (value TEXT)", "runs (run TEXT PRIMARY KEY, points TEXT)"):
@@ -138,11 +135,8 @@ class Records:
         names = sorted(name for name in there | now if there.get(name) != now.get(name))
         if names:
             parts = (f"{name} (there {there.get(name)!r}, now {now.get(name)!r})" for name in names)
-            raise RecordsError(
-                f"{self.folder} holds records of other settings; they differ in "
-                f"{', '.join(parts)}. Choose another folder (--output), or repeat the command that "
-                "made them."
-            )
+            text = f"{self.folder} holds records of other settings: {', '.join(parts)}"
+            raise RecordsError(f"{text}. Choose another folder (--output).")
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Point]:
@@ -169,9 +163,6 @@ def _plain_values(values: Mapping[str, Any]) -> Point:
     for name, value in plain.items():
         if isinstance(value, float) and not math.isfinite(value):
             plain[name] = None
-        elif not isinstance(value, bool | int | float | str | None):
-            kind = type(value).__name__
-            raise TypeError(f"the field {name!r} holds a {kind}: a number, text, bool or None.")
     return plain
 
 

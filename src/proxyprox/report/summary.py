@@ -95,10 +95,8 @@ def summarise(
         for field in constant:
             values = {point.get(field): None for points in by_x.values() for point in points}
             if len(values) > 1:
-                raise ValueError(
-                    f"the points of {', '.join(map(str, name))} hold {len(values)} values of "
-                    f"{field!r}: pass the records of one of them, or name it in group."
-                )
+                text = f"the points of {', '.join(map(str, name))} hold {len(values)} values of "
+                raise ValueError(f"{text}{field!r}: pass those of one, or name it in group.")
             fixed[field] = next(iter(values))
         for at, points in sorted(by_x.items()):
             found = [_DIVERGED if p[metric] is None else float(p[metric]) for p in points]
@@ -125,19 +123,13 @@ def method_costs(
     ``tuning_gradients`` are the target gradients of its grid runs, on top of a run's own;
     ``step_size_gradients``, where the step size was measured on the way, those among a run's own.
     """
-    ends: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
-    for point in records:  # in the order of a run: the last point of a seed stays
-        ends.setdefault((point["panel"], point["method"]), {})[point["seed"]] = point
-    rows = []
-    for (panel, method), seeds in ends.items():
-        row: Row = {"panel": panel, "method": method}
-        for name in ("target_gradients", *LEDGER_FIELDS):
-            row[name] = median(point[name] for point in seeds.values())
-        measured: list[Any] = [point.get(ON_STEP_SIZE) for point in seeds.values()]
-        row["tuning_gradients"] = tuning.get((panel, method), 0)
-        row[ON_STEP_SIZE] = None if None in measured else median(measured)
-        rows.append(row)
-    return rows
+    fields = ("panel", "method", "target_gradients", *LEDGER_FIELDS, ON_STEP_SIZE)
+    rows = summarise(records, metric="target_gradients", constant=(), costs=fields[3:])
+    return [
+        {name: end[name] for name in fields}
+        | {"tuning_gradients": tuning.get((end["panel"], end["method"]), 0)}
+        for end in last_rows(rows)
+    ]
 
 
 def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:

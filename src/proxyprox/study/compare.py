@@ -180,9 +180,7 @@ def _fit_rows_seen(problem: Problem, seed: Any, curve: _Measured) -> Answer:
         seconds = time.perf_counter() - begun
         curve.ledger = {"target_samples": int(counts.sum()), "seconds": seconds}
         curve.measure(spent)
-    message = (
-        f"The {counts.sum():,.0f} rows drawn were fitted, repetitions counted, without a proxy."
-    )
+    message = f"The {counts.sum():,.0f} rows drawn were fitted, without a proxy."
     return Answer(curve.answer, True, message, spent, "")
 
 

@@ -82,13 +82,6 @@ def _step_sizes(where: str, value: Any) -> tuple[Any, ...]:
     return tuple(positive(where, eta, remedy) for eta in given)
 
 
-def _refuse(cases: Mapping[str, Any]) -> None:
-    """Raise the first message whose case applies."""
-    for text, applies in cases.items():
-        if applies:
-            raise ConfigError(text)
-
-
 def _refuse_keys(section: Any, unused: Iterable[str], name: str, choice: str) -> None:
     """Refuse keys that were given but have no effect."""
     for key in unused:
@@ -143,18 +136,10 @@ class ProxyRows:
         """Check that each key goes with the kind."""
         unused = {"file", "label", "weight", "format", "fraction", "rows"} - _PROXY_KEYS[self.kind]
         _refuse_keys(self, sorted(unused), "proxy", f"kind = {self.kind!r}")
-        both = (self.fraction is None) == (self.rows is None)
-        needs_file = self.kind == "labelled" or self.weight or self.format
-        _refuse(
-            {
-                '[proxy] file is missing: kind = "labelled", weight and format need it.': (
-                    needs_file and self.file is None
-                ),
-                '[proxy] kind = "subsample" needs one of fraction and rows.': (
-                    both and self.kind == "subsample"
-                ),
-            }
-        )
+        if self.file is None and (self.kind == "labelled" or self.weight or self.format):
+            raise ConfigError("[proxy] file is missing: labelled rows, weight and format need it.")
+        if self.kind == "subsample" and (self.fraction is None) == (self.rows is None):
+            raise ConfigError('[proxy] kind = "subsample" needs one of fraction and rows.')
 
 
 @dataclass(frozen=True)
@@ -222,19 +207,13 @@ class StudyConfig:
     def __post_init__(self) -> None:
         """Check what concerns two sections."""
         names = (self.method.name, *(rival for rival in self.run.compare if rival != "erm"))
-        with_proxy = [name for name in names if name != "sgd"]
-        _refuse(
-            {
-                f'[proxy] kind = "none" leaves {", ".join(with_proxy)} nothing to lean on: choose '
-                "a kind of proxy, or other methods.": self.proxy.kind == "none" and with_proxy,
-                "[model] l1 cannot be used with auxmom or auxmvr, whose inner gradient steps do "
-                "not know it: use proxyprox, or l1 = 0.": self.model.l1
-                and not set(names).isdisjoint(INNER_DESCENT),
-                '[method] averaging = "geometric" needs [model] l2 > 0: use "uniform".': (
-                    self.method.averaging == "geometric" and not self.model.l2
-                ),
-            }
-        )
+        with_proxy = ", ".join(name for name in names if name != "sgd")
+        if self.proxy.kind == "none" and with_proxy:
+            raise ConfigError(f'[proxy] kind = "none" goes with sgd and erm, not {with_proxy}.')
+        if self.model.l1 and not set(names).isdisjoint(INNER_DESCENT):
+            raise ConfigError("[model] l1 cannot be used with auxmom or auxmvr: use proxyprox.")
+        if self.method.averaging == "geometric" and not self.model.l2:
+            raise ConfigError('[method] averaging = "geometric" needs l2 > 0: use "uniform".')
 
 
 SECTIONS = {name: kind for name, kind in get_type_hints(StudyConfig).items() if name != "data"}
@@ -256,13 +235,9 @@ def read_config(path: Path) -> StudyConfig:
     try:
         return parse_config(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"the configuration {str(path)!r} cannot be read: {reason}.") from error
+        raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path.name}: not TOML: {str(error).rstrip('.')}. A configuration is wanted, not the "
-            "data itself: proxyprox run --example shows one."
-        ) from error
+        raise ConfigError(f"{path.name}: not TOML ({error}); --example shows some.") from error
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path.name}: {error}") from error
 

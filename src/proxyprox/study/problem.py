@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,12 @@ from threadpoolctl import threadpool_limits
 import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
-from proxyprox._util.files import atomic_output, atomic_write_text
-from proxyprox._util.validation import short
+from proxyprox._util.validation import one_of, short
 from proxyprox.diagnostics import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.report.records import Point
-from proxyprox.report.summary import height
+from proxyprox.report.summary import height, write_json
 from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
@@ -100,18 +99,14 @@ def _read(config: StudyConfig, base: Path, part: Any) -> Table:
             raise DataError(f"{part.file}: no column holds the label.")
         return table if labelled else replace(table, y=None)
     except ValueError as error:
-        # The reader speaks of its argument; here it is a key of the configuration.
-        text = str(error).replace("'features'", "[target] features")
-        if labelled and label is None:
-            text += " Name the column of the label: [target] label."
-        raise DataError(text) from error
+        hint = " Name the column of the label: [target] label." if labelled and not label else ""
+        raise DataError(f"{error}{hint}") from error
 
 
 def _built_in(file: str) -> dict[str, Any]:
     """Return the columns of a set that ships with scikit-learn."""
     name = file.removeprefix(BUILT_IN)
-    if name not in _LOADERS:
-        raise DataError(f"{file!r} is not known: {BUILT_IN} goes with {', '.join(_LOADERS)}.")
+    one_of(f"what follows {BUILT_IN}", name, _LOADERS)
     bunch = getattr(sklearn.datasets, f"load_{name}")()
     classes = np.asarray(getattr(bunch, "target_names", [0]))
     y = classes[bunch.target] if classes.dtype.kind == "U" else bunch.target
@@ -236,10 +231,8 @@ class Study:
         """Return what should be read with the numbers."""
         notes, seconds = [], self.config.run.seconds
         if self.residual > _ROUGH:
-            notes.append(
-                f"The optimum was found only to a gradient of relative norm {self.residual:.1e}, "
-                "so small suboptimalities mean little; a larger l2 helps."
-            )
+            size = f"a gradient of relative norm {self.residual:.1e}"
+            notes.append(f"The optimum was found only to {size}; a larger l2 helps.")
         if seconds is not None:
             notes.append(f"Runs end after {seconds:g} s: later points repeat the last answer.")
         return notes
@@ -247,14 +240,10 @@ class Study:
 
 def prepare(config: StudyConfig, base: Path) -> StudyConfig:
     """Read the data, so that its mistakes show at once, and return the settings with digests."""
-    files = {
-        name: base / Path(name).expanduser()
-        for name in (config.target.file, config.proxy.file)
-        if name
-    }
-    digests = [
-        f"{name}: sha256 {file_digest(path)}" for name, path in files.items() if path.is_file()
-    ]
+    digests = []
+    for name in filter(None, dict.fromkeys((config.target.file, config.proxy.file))):
+        path = base / Path(name).expanduser()
+        digests += [f"{name}: sha256 {file_digest(path)}"] if path.is_file() else []
     config = replace(config, data=tuple(digests))
     load_study(config, base)
     return config
@@ -277,7 +266,7 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
     if len(found) < 2 or (config.model.family == "logistic" and max(len(found), len(classes)) > 2):
         raise DataError(
             f"{config.target.file}: the labels are of {len(found)} classes, {short(found)}; "
-            'logistic takes two: correct the labels, or use family = "softmax" for three or more.'
+            'logistic takes two: use family = "softmax" for three or more.'
         )
     return classes
 
@@ -301,34 +290,26 @@ def candidates(config: StudyConfig) -> list[Candidate]:
         averaging = pp.Geometric(config.model.l2)
     rivals = [MethodSettings(name, batch_size=method.batch_size) for name in config.run.compare]
     for settings in (method, *rivals):
-        candidate = _candidate(settings, averaging)
-        found.setdefault(candidate.name, candidate)
+        key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
+        key = "gradient descent" if key == "sgd" and not settings.batch_size else key
+        title, *grid = _GRIDS.get(key, (ROWS_SEEN.name,))
+        build = partial(_arguments, settings, {"averaging": averaging})
+        found.setdefault(title, Candidate(title, build, *grid) if grid else ROWS_SEEN)
     return list(found.values())
 
 
-def _candidate(settings: MethodSettings, averaging: Any) -> Candidate:
-    """Return a method of the configuration up to its step size."""
-    if settings.name == "erm":
-        return ROWS_SEEN
-    key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
-    title, *grid = _GRIDS["gradient descent" if key == "sgd" and not settings.batch_size else key]
-    return Candidate(
-        title, lambda eta: {"averaging": averaging, **_arguments(settings, eta)}, *grid
-    )
-
-
-def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
-    """Return method, inner solver and inner stopping rule for ``minimize``."""
+def _arguments(settings: MethodSettings, common: dict[str, Any], eta: Any) -> dict[str, Any]:
+    """Return the arguments of ``minimize`` for a method of the configuration."""
     a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
     if settings.name == "sgd":
-        return {"method": pp.SGD(eta)}
+        return {"method": pp.SGD(eta), **common}
     if settings.name in INNER_DESCENT:
         kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
         stop = pp.Steps(steps or 20)
         if measures:
             # The proximal term is what is measured; γ then follows from the smoothness.
-            return {"method": kind(a=a, eta=eta), "stop": stop}
-        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop}
+            return {"method": kind(a=a, eta=eta), "stop": stop, **common}
+        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop, **common}
     # Almost exactly unless told otherwise.
     rule: Any = pp.Residual(settings.inner_tolerance or EXACT)
     if steps is not None:
@@ -341,7 +322,7 @@ def _arguments(settings: MethodSettings, eta: Any) -> dict[str, Any]:
     corrections: dict[Any, Any] = {"ema": pp.EMA(a), "mean": pp.Mean(), "storm": pp.Storm(a)}
     correction = corrections.get(settings.correction, pp.Plain())
     method = pp.DANE(eta) if settings.name == "dane" else pp.ProxyProx(eta, correction)
-    return {"method": method, "inner": inner, "stop": rule}
+    return {"method": method, "inner": inner, "stop": rule, **common}
 
 
 def run_job(config: StudyConfig, job: Job, *, base: Path) -> list[Point]:
@@ -423,18 +404,8 @@ def prediction_rule(study: Study) -> str:
     return f"z = intercept + sum of coefficient * column; {rule.format(label=label, second=second)}"
 
 
-def write_weights(
-    folder: Path, study: Study, curve: Curve, eta: Eta
-) -> tuple[list[Path], compare.Answer]:
-    """Run a method's first seed again, and write ``weights.json`` and ``weights.npz``.
-
-    Returns
-    -------
-    paths : list of Path
-        The files written.
-    answer : Answer
-        The answer of the run, and how it ended.
-    """
+def write_weights(path: Path, study: Study, curve: Curve, eta: Eta) -> compare.Answer:
+    """Run a method's first seed again, write its weights, and return how it ended."""
     config, many = study.config, study.target.family.outputs > 1
     with threadpool_limits(1):  # as in the workers
         points, answer = _run(study, curve.job(eta, 0, config.run.target_gradients))
@@ -460,19 +431,8 @@ def write_weights(
         "inner": answer.inner,
         **({"classes": study.classes} if study.classes else {}),
     }
-    paths = [folder / "weights.json", folder / "weights.npz"]
-    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
-    atomic_write_text(paths[0], text + "\n")
-    with atomic_output(paths[1]) as file:
-        np.savez(
-            file,
-            coefficients=coefficients if many else coefficients[:, 0],
-            intercept=intercepts if many else intercepts[0],
-            feature_names=np.array(study.names, dtype=np.str_),
-            classes=np.array(study.classes),
-            usable=np.array(answer.success),
-        )
-    return paths, answer
+    write_json(path, content)
+    return answer
 
 
 def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:

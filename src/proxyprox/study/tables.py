@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import bz2
-import difflib
 import gzip
 import io
 import lzma
 import math
-import os
 import re
 import warnings
 import zipfile
@@ -25,7 +23,6 @@ from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
 from proxyprox._util.text import printable
-from proxyprox._util.validation import message
 
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
@@ -36,7 +33,9 @@ ENDINGS = {
     ".npz": "npz",
 }
 
-EXPAND_VARIABLE = "PROXYPROX_EXPAND_MB"
+# More columns than these are an index that went wrong; their names alone would fill the memory.
+MOST_COLUMNS = 10**7
+_FILL_IN = "fill it in, or leave the column out of 'features'"
 
 Name = str | None
 Names = Sequence[str] | None
@@ -90,9 +89,7 @@ def read_table(
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.parquet``, ``.pq``,
         ``.svm``, ``.svmlight``, ``.libsvm``, ``.npz``; CSV and svmlight also with ``.xz``,
         ``.bz2`` or ``.gz`` behind it. CSV is UTF-8 text with a header line and commas,
-        semicolons or tabs between the cells. A file that would take more than 64 MiB in memory
-        and more than 200 times its size is refused; the environment variable
-        ``PROXYPROX_EXPAND_MB`` sets another limit.
+        semicolons or tabs between the cells. An svmlight index above 10 million is refused.
     label : str, optional
         Label column (npz: array). Without it CSV and Parquet rows are unlabelled, and an npz
         gives its array ``y`` if it has one. Rows of svmlight begin with their label.
@@ -173,29 +170,10 @@ def read_bytes(path: Path, suffix: str | None = None) -> bytes:
         return path.read_bytes()
     try:
         with COMPRESSIONS[suffix](path) as file:
-            content: bytes = file.read(_size_limit(path) + 1)
+            content: bytes = file.read()
     except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
-    _check_size(path, "the content", len(content))
     return content
-
-
-def _size_limit(path: Path) -> int:
-    given = os.environ.get(EXPAND_VARIABLE, "").strip()
-    if not given:
-        # Tables compress 5 to 50 times.
-        return max(64 << 20, 200 * path.stat().st_size)
-    if not re.fullmatch(r"\d*\.?\d+", given):
-        raise ValueError(message(EXPAND_VARIABLE, given, "a positive number of megabytes"))
-    return int(float(given) * 1e6)
-
-
-def _check_size(path: Path, what: str, size: int) -> None:
-    """Refuse a small file that would fill the memory."""
-    limit = _size_limit(path)
-    if size > limit:
-        much = f"{what} takes more than {limit / 1e6:,.0f} MB, out of proportion to the file"
-        raise ValueError(f"{much}; {EXPAND_VARIABLE} sets the megabytes it may take.")
 
 
 # -- CSV and Parquet --------------------------------------------------------------------------
@@ -234,11 +212,8 @@ def _read_csv(path: Path, dtype: Any) -> Any:
 
 def _read_parquet(path: Path) -> Any:
     purpose = f"reading {path.name} (Parquet)"
+    require("pyarrow.parquet", extra="data", purpose=purpose)
     pd: Any = require("pandas", extra="data", purpose=purpose)
-    parquet: Any = require("pyarrow.parquet", extra="data", purpose=purpose)
-    shape = parquet.read_metadata(path)
-    what = f"a table of {shape.num_rows:,} rows and {shape.num_columns:,} columns"
-    _check_size(path, what, 8 * shape.num_rows * shape.num_columns)
     return pd.read_parquet(path).rename(columns=str)
 
 
@@ -251,22 +226,16 @@ def from_columns(columns: Any, label: Name, features: Names, sample_weight: Name
     y = None if label is None else _labels(columns[label], label)
     weights = None if sample_weight is None else numbers(columns[sample_weight], sample_weight)
     if weights is not None and ((weights < 0).any() or not weights.any()):
-        got = f"weights in {sample_weight!r} go from {weights.min():g} to {weights.max():g}"
-        raise ValueError(f"{got}; none may be negative, and one must be positive.")
+        raise ValueError(f"a weight in {sample_weight!r} is negative, or none is positive.")
     return Table(X, y, used, len(X), weights)
 
 
-def numbers(
-    column: Any, name: str, remedy: str = "leave the column out of 'features'"
-) -> NDArray[np.float64]:
+def numbers(column: Any, name: str, remedy: str = _FILL_IN) -> NDArray[np.float64]:
     """Return a column as numbers, or name the first cell that is none."""
     values = _floats(column)
     for row in np.flatnonzero(~np.isfinite(values)):
         shown = _text(np.asarray(column)[row])[:40] or "an empty cell"
-        place = f"row {row + 1}, column {name!r}"
-        raise ValueError(
-            f"{place}: {shown!r} is not a number; fill it in, encode it as one, or {remedy}."
-        )
+        raise ValueError(f"row {row + 1}, column {name!r}: {shown!r} is not a number; {remedy}.")
     return values
 
 
@@ -311,9 +280,7 @@ def _choose_features(columns: Sequence[str], features: Names, *roles: Name) -> t
     asked = [name for name in (*roles, *(features or ())) if name is not None]
     for name in asked:
         if name not in columns:
-            near = difflib.get_close_matches(name, columns, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"no column {name!r}.{hint} The columns are {shown}.")
+            raise ValueError(f"no column {name!r}; the columns are {shown}.")
     _check_names(asked)
     used = [name for name in columns if name not in asked] if features is None else features
     if not used:
@@ -352,8 +319,8 @@ def _read_svmlight(path: Path, features: Names, sample_weight: Name) -> Table:
     if sample_weight is not None:
         raise ValueError(f"svmlight files hold no weights: leave {sample_weight!r} out.")
     X, y = parse_svmlight(read_bytes(path))
-    # One large index makes a table of any width, whose names alone would fill the memory.
-    _check_size(path, f"a table of {X.shape[1]:,} columns", 64 * X.shape[1])
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"its indices make {X.shape[1]:,} columns, at most {MOST_COLUMNS:,}.")
     names = _numbered_names(X)
     used = _choose_features(names, features)
     X = X if features is None else X[:, [names.index(name) for name in used]]
@@ -362,8 +329,8 @@ def _read_svmlight(path: Path, features: Names, sample_weight: Name) -> Table:
 
 def _read_npz(path: Path, label: Name, sample_weight: Name) -> tuple[dict[Any, Any], Name]:
     """Return the columns of an archive, and the name of its label."""
-    with zipfile.ZipFile(path) as archive:
-        _check_size(path, "its arrays", sum(info.file_size for info in archive.infolist()))
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not a zip file, which an npz file is: np.savez writes one.")
     with np.load(path, allow_pickle=False) as found:
         wanted = {"X", "y", "feature_names", label, sample_weight}
         arrays = {name: found[name] for name in found.files if name in wanted}
