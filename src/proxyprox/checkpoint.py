@@ -20,6 +20,7 @@ import importlib
 import json
 import math
 import os
+import re
 import struct
 import sys
 import time
@@ -27,14 +28,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util.arrays import namespace, to_numpy
-from proxyprox._util.digests import code_digest, digest, fingerprint
+from proxyprox._util.digests import digest, fingerprint
 from proxyprox._util.files import atomic_output
 from proxyprox._util.validation import file_path, message, positive, require_finite, whole
 
@@ -595,10 +595,8 @@ def describe(item: Any) -> Any:
         return {"tuple": describe(list(item))}
     if isinstance(item, dict):
         return {"dict": [[describe(key), describe(value)] for key, value in item.items()]}
-    if isinstance(item, (FunctionType, MethodType, functools.partial)):
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        name = class_name(getattr(item, "func", item))
-        return {"function": name, "code": code_digest(item), "python": python}
+    if isinstance(item, functools.partial):
+        return {"partial": describe([item.func, *item.args, item.keywords])}
     if hasattr(item, "__name__"):
         return {"function": class_name(item)}
     if is_dataclass(item):
@@ -633,16 +631,13 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
     """Return in words each setting that differs, such as ``method.eta was 10.0, now 5.0``."""
     if was == now or (was != was and now != now):
         return []
-    if isinstance(was, dict) and isinstance(now, dict):
-        if any(key in now and was.get(key) == now[key] for key in ("class", "object")):
-            before, after = was["settings"], now["settings"]
-            parts = {**after, **before}
-            found = [differences(f"{name}.{x}", before.get(x), after.get(x)) for x in parts]
+    if isinstance(was, dict) and isinstance(now, dict) and "settings" in now:
+        before, after = was.get("settings"), now["settings"]
+        if {**was, "settings": after} == now:
+            found = (
+                differences(f"{name}.{x}", before.get(x), after.get(x)) for x in after | before
+            )
             return [text for texts in found for text in texts]
-        if "function" in now and was.get("function") == now["function"]:
-            # Every version of Python writes instructions in its own way.
-            same = was.get("python") == now.get("python") is not None
-            return [f"{name} was another function than now: {_text_of(now)}"] if same else []
     return [f"{name} was {_text_of(was)}, now {_text_of(now)}"]
 
 
@@ -652,16 +647,11 @@ def _text_of(item: Any) -> str:
         return f"[{', '.join(map(_text_of, item))}]"
     if not isinstance(item, dict):
         return repr(item)
-    if "tuple" in item:
-        return f"({_text_of(item['tuple'])[1:-1]})"
-    if "function" in item:
-        return str(item["function"]).replace(":", ".")
     if "settings" not in item:
-        return "an array of other values" if "array" in item else str(item)
+        return " ".join(f"{kind} {_text_of(content)}" for kind, content in item.items())
     name = str(item.get("class", item.get("object")))
     settings = [f"{key}={_text_of(value)}" for key, value in item["settings"].items()]
-    ours = name.startswith("proxyprox.")
-    return f"{name.partition(':')[2] if ours else name}({', '.join(settings)})"
+    return f"{re.sub('^proxyprox[^:]*:', '', name)}({', '.join(settings)})"
 
 
 # -- which problem ---------------------------------------------------------------------------------
