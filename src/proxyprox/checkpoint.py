@@ -25,7 +25,7 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,8 +138,8 @@ def resume(path: str | os.PathLike[str], run: Any) -> None:
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
     with name_file_in_errors(path):
-        saved = read(path)
-        run.load_state_dict(saved.tree(like=next(arrays, None), classes=record_classes(fresh)))
+        tree = read(path).tree(like=next(arrays, None), classes=record_classes(fresh))
+        run.load_state_dict(tree)
 
 
 @contextlib.contextmanager
@@ -290,7 +290,7 @@ class _Encoder:
 
     def __init__(self, written: dict[str, Prefix]) -> None:
         self.written, self.prefixes = written, dict[str, Prefix]()
-        self._buffers: list[Any] = []
+        self._buffers: list[bytes] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
         self._arrays: dict[int, tuple[Any, Any]] = {}
@@ -332,12 +332,10 @@ class _Encoder:
             array = to_numpy(item)
             if type(array) not in (np.ndarray, np.memmap) or array.dtype.kind not in KINDS:
                 raise _refusal(where, item)
-            fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-            raw = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
-            order = "F" if fortran else "C"
+            order = "F" if np.isfortran(array) else "C"
             content = [self._size, array.dtype.str, list(array.shape), order, library(item)]
-            self._buffers.append(raw)
-            self._size += raw.nbytes
+            self._buffers.append(array.tobytes(order))
+            self._size += array.nbytes
             self._arrays[id(item)] = item, {"$array": content}
         return self._arrays[id(item)][1]
 
@@ -353,7 +351,7 @@ def _refusal(where: str, item: Any) -> TypeError:
 class _Decoder:
     """Turns the payloads of frames back into trees; trusts nothing."""
 
-    def __init__(self, like: Any, classes: Sequence[type]) -> None:
+    def __init__(self, like: Any, classes: Iterable[type]) -> None:
         self._like, self._classes = like, classes
         self._grown: dict[str, list[Any]] = {}
         self._readers: dict[str, Callable[[Any], Any]] = {
@@ -499,7 +497,7 @@ class Saved(NamedTuple):
     payloads: list[memoryview]
 
     def tree(
-        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Sequence[type] = ()
+        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Iterable[type] = ()
     ) -> Tree:
         """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
         with refuse_damage():
@@ -516,14 +514,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
-        begin = bytes(data[: len(HEADER)])
-        if not begin.startswith((b"PK\x03\x04", HEADER[:-2])):
-            raise ValueError("no checkpoint begins like this")
-        if begin != HEADER:
-            raise CheckpointError(
-                "it was written by another version of proxyprox. Finish the run with that "
-                "version, or start again with another path."
-            )
+        if data[: len(HEADER)] != HEADER:
+            raise ValueError("no version, or another version, of proxyprox wrote it")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
         while at + HEAD.size <= len(data):
