@@ -98,8 +98,7 @@ class Checkpoint:
         path = file_path("checkpoint", self.path)
         if os.path.isdir(path) or not os.path.isdir(path.parent):
             allowed = "a file, not a folder, in a folder that exists"
-            remedy = "" if os.path.isdir(path) else f"Create {path.parent} first."
-            raise ValueError(message("checkpoint", str(path), allowed, remedy))
+            raise ValueError(message("checkpoint", str(path), allowed))
         if self.every_steps is not None:
             whole("every_steps", self.every_steps)
         if self.every_seconds is not None:
@@ -168,11 +167,9 @@ def refuse_damage() -> Iterator[None]:
 def require_kind(tree: Any, kind: str) -> None:
     """Refuse a lone run's state where a safeguarded one's is wanted, and the other way round."""
     with refuse_damage():
-        found = tree["kind"]
-        if found not in ("Run", "Guarded"):
-            raise ValueError("it holds no run")
-    if found != kind:
-        raise other_run_error([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
+        was = {"Run": False, "Guarded": True}[tree["kind"]]
+    if was != (kind == "Guarded"):
+        raise other_run_error([f"safeguard was {was}, now {not was}"])
 
 
 def other_run_error(differences: list[str]) -> CheckpointError:
@@ -296,10 +293,7 @@ class _Encoder:
         self._arrays: dict[int, tuple[Any, Any]] = {}
 
     def payload(self, tree: Tree) -> bytes:
-        try:
-            skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
-        except RecursionError as error:
-            raise TypeError("a state that holds itself cannot be saved") from error
+        skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
         return b"".join([skeleton.encode("ascii"), b"\n", *self._buffers])
 
     def node(self, item: Any, where: str) -> Any:

@@ -279,10 +279,6 @@ def test_a_solvers_memory_is_any_tree_too(tmp_path):
 def test_what_cannot_be_saved_is_named(unsavable, tmp_path):
     with pytest.raises(TypeError, match=r"memory\.x.*cannot be saved"):
         checkpoint.save(tmp_path / "run", {"memory": {"x": unsavable}})
-    circle: list[Any] = []
-    circle.append(circle)
-    with pytest.raises(TypeError, match="holds itself"):
-        checkpoint.save(tmp_path / "run", {"memory": circle})
     assert not list(tmp_path.iterdir())
 
 

@@ -186,29 +186,26 @@ class locked:  # noqa: N801 - used like a function
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._file: Path | None = None
+        final = Path(os.path.realpath(path))
+        self._file = final / ".lock" if final.is_dir() else _beside(final, "lock")
 
     def __enter__(self) -> None:
         with critical():
-            final = Path(os.path.realpath(self._path))
-            file = final / ".lock" if final.is_dir() else _beside(final, "lock")
-            if file in _locks:
+            if self._file in _locks:
                 raise _in_use(self._path, "this process already")
-            _locks[file] = _acquire(file, self._path)
-            self._file = file
+            _locks[self._file] = _acquire(self._file, self._path)
 
     @protected
     def __exit__(self, *error: object) -> None:
         with critical():
-            file, self._file = self._file, None
-            if file is None or file not in _locks:
+            descriptor = _locks.pop(self._file, None)
+            if descriptor is None:  # in a child made by fork
                 return
-            descriptor = _locks.pop(file)
             # Removed before it is unlocked, or the next process's file would be removed; Windows
             # removes no open file, and the next process will do it.
             with contextlib.suppress(OSError):
-                if _is_at(descriptor, file):
-                    file.unlink()
+                if _is_at(descriptor, self._file):
+                    self._file.unlink()
             os.close(descriptor)
 
 

@@ -252,10 +252,9 @@ def require_finite(argument: str, array: Any) -> Any:
     bad = ~np.isfinite(to_numpy(array))
     if not bad.any():
         return array
-    first = tuple(int(i) for i in np.argwhere(bad)[0])
-    where = first[0] if len(first) == 1 else first
-    got = f"{int(bad.sum())} NaN or infinite entries (the first at {where})"
-    raise ValueError(f"{argument} must be finite, got {got}. Drop or impute those entries.")
+    first = ", ".join(map(str, np.argwhere(bad)[0]))
+    got = Words(f"{bad.sum()} NaN or infinite entries (the first at {first})")
+    raise ValueError(message(argument, got, "finite", "Drop or impute those entries."))
 
 
 def has(oracle: Any, capability: str) -> bool:
