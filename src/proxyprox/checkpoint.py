@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
+from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Philox
 
 from proxyprox._util.arrays import namespace, to_numpy
 from proxyprox._util.digests import digest, fingerprint
@@ -57,7 +58,8 @@ class Checkpoint:
     """Where and how often :func:`~proxyprox.minimize` saves its run.
 
     If the file exists, ``minimize`` resumes from it, bit for bit. A file of another configuration,
-    start, seed, penalty, batch size or data is refused. Losses are compared by their
+    start, seed, penalty, batch size or data is refused. A function that is a setting, such as a
+    schedule for eta, is compared by its module and name. Losses are compared by their
     ``fingerprint()``; of those without one, such as plain functions, only the target's value and
     the proxy's gradient at the start are compared: a target that differs elsewhere, or has no
     value, is not noticed. A save appends to the file, costs the same at every step, and is lost
@@ -109,10 +111,9 @@ class Checkpoint:
 
     def due(self, steps: int) -> bool:
         """Tell whether it is time to save."""
-        if self.every_steps is not None and steps % self.every_steps == 0:
-            return True
         waited = time.monotonic() - self._saved_at
-        return self.every_seconds is not None and waited >= self.every_seconds
+        by_steps = self.every_steps is not None and steps % self.every_steps == 0
+        return by_steps or (self.every_seconds is not None and waited >= self.every_seconds)
 
     def save(self, run: Any) -> None:
         """Write the run to the file."""
@@ -253,10 +254,8 @@ def require_count(name: str, value: Any, kind: type = int, most: float = math.in
 
 def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
     """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
-    kinds = {type(fresh.bit_generator).__name__: type(fresh.bit_generator)}
-    for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
-        kinds[name] = getattr(np.random, name)
-    bits = kinds[state["bit_generator"]]()
+    kinds: list[Any] = [type(fresh.bit_generator), PCG64, PCG64DXSM, MT19937, Philox, SFC64]
+    bits = {kind.__name__: kind for kind in kinds}[state["bit_generator"]]()
     # NumPy trusts these positions: one outside of its buffer would read foreign memory.
     require_count("the generator's position", state["state"].get("pos", 0), most=624)
     require_count("the generator's position", state.get("buffer_pos", 0), most=4)
@@ -328,7 +327,7 @@ class _Encoder:
                 raise _refusal(where, item)
             order = "F" if np.isfortran(array) else "C"
             content = [self._size, array.dtype.str, list(array.shape), order, library(item)]
-            self._buffers.append(array.tobytes(order))
+            self._buffers.append(array.tobytes("A"))
             self._size += array.nbytes
             self._arrays[id(item)] = item, {"$array": content}
         return self._arrays[id(item)][1]
@@ -445,7 +444,12 @@ class _Writer:
         encoder = _Encoder(self._written if append else {})
         frame = _frame(encoder.payload(tree), self._digest if append else b"")
         if append:
-            self._append(frame)
+            # If this fails half way, the save before it counts, and the next one starts anew.
+            with open(self.path, "ab") as file:
+                file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+            self._appended += len(frame)
         else:
             with atomic_output(self.path) as file:
                 file.write(HEADER)
@@ -453,18 +457,6 @@ class _Writer:
             self._first, self._appended = len(frame), 0
         self._digest, self._written = frame[-DIGEST:], encoder.prefixes
         self._stamp = _stamp(self.path)
-
-    def _append(self, frame: bytes) -> None:
-        size = os.path.getsize(self.path)
-        try:
-            with open(self.path, "ab") as file:
-                file.write(frame)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            os.truncate(self.path, size)
-            raise
-        self._appended += len(frame)
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -474,14 +466,13 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 def _frame(payload: bytes, before: bytes) -> bytes:
     length = len(payload)
-    head = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little")))
-    return b"".join([head, payload, _digest(before, head, payload)])
+    frame = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little"))) + payload
+    return frame + _digest(before, frame)
 
 
-def _digest(before: bytes, *parts: bytes | memoryview) -> bytes:
+def _digest(before: bytes, frame: bytes | memoryview) -> bytes:
     state = hashlib.blake2b(before, digest_size=DIGEST)
-    for part in parts:
-        state.update(part)
+    state.update(frame)
     return state.digest()
 
 
@@ -618,11 +609,9 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
     if was == now or (was != was and now != now):
         return []
     if isinstance(was, dict) and isinstance(now, dict) and "settings" in now:
-        before, after = was.get("settings"), now["settings"]
-        if {**was, "settings": after} == now:
-            found = (
-                differences(f"{name}.{x}", before.get(x), after.get(x)) for x in after | before
-            )
+        old, new = was.get("settings", {}), now["settings"]
+        if {**was, "settings": new} == now:
+            found = (differences(f"{name}.{x}", old.get(x), new.get(x)) for x in new | old)
             return [text for texts in found for text in texts]
     return [f"{name} was {_text_of(was)}, now {_text_of(now)}"]
 

@@ -230,14 +230,12 @@ class GradientPath:
 
         Noise only lowers what the path says, as each step follows the noise of its gradient.
         """
-        few = self._last(1 if self.exact else 2)
-        if self.exact:
-            return few.norm[0] >= GROWN * self.first_size() and few.higher(OBVIOUS)
-        if steps < 4:
-            return False
-        size, norms = self.first[: steps // 2, 0].max(), self._last(3).norm
-        growing = norms[0] < norms[1] < norms[2]
-        return growing and few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
+        few, size = self._last(1 if self.exact else 2), self.first_size()
+        if not self.exact:
+            if steps < 4 or not np.all(np.diff(self._last(3).norm) > 0):
+                return False
+            size = self.first[: steps // 2, 0].max()
+        return few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
 
     def _explodes(self, late: Answers, steps: int) -> bool:
         """Tell whether gradients, sampled or not, have grown and point away from the start."""

@@ -264,7 +264,7 @@ class Result:
 
     def __str__(self) -> str:
         paid = self.ledger
-        names = {
+        counts = {
             "gradient": paid.proxy_gradients,
             "sampled gradient": paid.proxy_sampled_gradients,
             "value": paid.proxy_values,
@@ -272,17 +272,17 @@ class Result:
             "Hessian": paid.proxy_hessians,
             "closed-form solve": paid.proxy_solves,
         }
-        used = [count_words(count, name) for name, count in names.items() if count]
+        used = [count_words(count, name) for name, count in counts.items() if count]
         held = [row.held for row in self.trace if row.held is not None]
-        rule = f"inner rule held in {sum(held):,} of {len(held):,}" if held else "no inner rule"
+        rule = (
+            f" (inner rule held in {sum(held):,} of {len(held):,})" if held else " (no inner rule)"
+        )
         loss = "{:.6g} at the start, {:.6g} at the end"
         target = paid.target_gradients, paid.target_samples
         checks = () if self.safeguard is None else map(str, self.safeguard.checks)
         rows = {
             "loss": "" if self.values is None else loss.format(*self.values),
-            "outer steps": f"{self.steps:,} ({rule})"
-            if self.stop and self.trace.rows
-            else f"{self.steps:,}",
+            "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
             "target paid": ", ".join(map(count_words, target, ("gradient", "sample"))),
             "proxy used": ", ".join(used) or "nothing",
             "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",

@@ -533,6 +533,7 @@ def test_a_save_that_fails_half_way_costs_only_itself(error, tmp_path, monkeypat
     sync = os.fsync
 
     def full(descriptor):
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - 10)
         raise error
 
     monkeypatch.setattr(os, "fsync", full)

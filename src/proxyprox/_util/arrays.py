@@ -235,8 +235,7 @@ def with_copies(function: Any) -> Any:
     A Hessian is answered as it is: nothing here keeps it or writes into it. Batches, which are
     copied where they are handed out, are passed on.
     """
-    given = function is None or isinstance(function, _Copying)
-    return function if given else _Copying(function)
+    return function if isinstance(function, _Copying | None) else _Copying(function)
 
 
 class _Copying:

@@ -8,7 +8,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,8 @@ def file_path(argument: str, value: Any) -> Path:
     return Path(value)
 
 
-def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
+def one_of(argument: str, value: Any, names: Collection[str]) -> str:
     """Return ``value`` if it is one of the names."""
-    names = list(names)
     if not isinstance(value, str) or value not in names:
         raise ValueError(message(argument, value, f"one of {', '.join(map(repr, names))}"))
     return value
