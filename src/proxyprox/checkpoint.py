@@ -100,7 +100,8 @@ class Checkpoint:
         path = file_path("checkpoint", self.path)
         if os.path.isdir(path) or not os.path.isdir(path.parent):
             allowed = "a file, not a folder, in a folder that exists"
-            raise ValueError(message("checkpoint", str(path), allowed))
+            remedy = "" if os.path.isdir(path) else f"Create {path.parent} first."
+            raise ValueError(message("checkpoint", str(path), allowed, remedy))
         if self.every_steps is not None:
             whole("every_steps", self.every_steps)
         if self.every_seconds is not None:

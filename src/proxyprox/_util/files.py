@@ -199,14 +199,13 @@ class locked:  # noqa: N801 - used like a function
     def __exit__(self, *error: object) -> None:
         with critical():
             descriptor = _locks.pop(self._file, None)
-            if descriptor is None:  # in a child made by fork
-                return
-            # Removed before it is unlocked, or the next process's file would be removed; Windows
-            # removes no open file, and the next process will do it.
-            with contextlib.suppress(OSError):
-                if _is_at(descriptor, self._file):
-                    self._file.unlink()
-            os.close(descriptor)
+            if descriptor is not None:  # in a child made by fork it is
+                # Removed before it is unlocked, or the next process's file would be removed;
+                # Windows removes no open file, and the next process will do it.
+                with contextlib.suppress(OSError):
+                    if _is_at(descriptor, self._file):
+                        self._file.unlink()
+                os.close(descriptor)
 
 
 # The lock files held by this process, and their descriptors.
