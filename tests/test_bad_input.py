@@ -95,7 +95,7 @@ CASES = {
     "w0 unknown": (
         lambda: solve(plain_target(), pp.Zero()), ValueError, ["w0", "None", "starting point"]),
     # -- data
-    "X NaN": (lambda: pp.linear_regression(with_nan(X), Y), ValueError, ["X", "1 NaN", "(0, 1)"]),
+    "X NaN": (lambda: pp.linear_regression(with_nan(X), Y), ValueError, ["X", "1 NaN", "at 0, 1"]),
     "X inf": (lambda: pp.linear_regression(with_nan(X, np.inf), Y), ValueError, ["X", "finite"]),
     "X sparse NaN": (
         lambda: pp.linear_regression(scipy.sparse.csr_array(with_nan(X)), Y),

@@ -144,7 +144,7 @@ def test_the_result_in_words():
     result = pp.minimize(problem(), method=pp.ProxyProx(0.5), steps=4, rng=0)
     text = str(result)
     assert text.startswith("All the requested outer steps were taken.")
-    assert "4 (inner rule held in 4)" in text
+    assert "4 (inner rule held in 4 of 4)" in text
     assert "4 gradients, 12 samples" in text
     assert "closed-form solves" in text
     assert "ClosedForm() (picked because the proxy is quadratic" in text

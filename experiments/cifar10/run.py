@@ -14,7 +14,6 @@ from experiments.cifar10.config import Config, Recipe
 from experiments.cifar10.results import publish
 from experiments.cifar10.training import Training
 from experiments.cuda_graphs import DeviceImages
-from proxyprox._util.files import locked
 from proxyprox._util.signals import ending_signals
 from proxyprox.report.records import Point, Records
 
@@ -30,6 +29,8 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Point]:
     """Run every recipe and seed that is not finished yet, and write the output folder.
+
+    No other process may write the folder meanwhile.
 
     Parameters
     ----------
@@ -53,19 +54,10 @@ def run(
     -------
     records : list of dict
         All points of all runs.
-
-    Raises
-    ------
-    LockedError
-        When another process writes the folder.
     """
     place = Path(output)
     place.mkdir(parents=True, exist_ok=True)
-    with (
-        ending_signals(),
-        locked(place, again=True),
-        Records(place, config.as_dict()) as records,
-    ):
+    with ending_signals(), Records(place, config.as_dict()) as records:
         jobs = {(recipe.name, seed): recipe for recipe, seed in config.jobs()}
         plan = [{"method": name, "seed": seed} for name, seed in jobs]
         if any(job not in records for job in plan):

@@ -20,21 +20,22 @@ import importlib
 import json
 import math
 import os
+import re
 import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
+from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Philox
 
 from proxyprox._util.arrays import namespace, to_numpy
-from proxyprox._util.digests import code_digest, digest, fingerprint
+from proxyprox._util.digests import digest, fingerprint
 from proxyprox._util.files import atomic_output
 from proxyprox._util.validation import file_path, message, positive, require_finite, whole
 
@@ -57,7 +58,8 @@ class Checkpoint:
     """Where and how often :func:`~proxyprox.minimize` saves its run.
 
     If the file exists, ``minimize`` resumes from it, bit for bit. A file of another configuration,
-    start, seed, penalty, batch size or data is refused. Losses are compared by their
+    start, seed, penalty, batch size or data is refused. A function that is a setting, such as a
+    schedule for eta, is compared by its module and name. Losses are compared by their
     ``fingerprint()``; of those without one, such as plain functions, only the target's value and
     the proxy's gradient at the start are compared: a target that differs elsewhere, or has no
     value, is not noticed. A save appends to the file, costs the same at every step, and is lost
@@ -110,10 +112,9 @@ class Checkpoint:
 
     def due(self, steps: int) -> bool:
         """Tell whether it is time to save."""
-        if self.every_steps is not None and steps % self.every_steps == 0:
-            return True
         waited = time.monotonic() - self._saved_at
-        return self.every_seconds is not None and waited >= self.every_seconds
+        by_steps = self.every_steps is not None and steps % self.every_steps == 0
+        return by_steps or (self.every_seconds is not None and waited >= self.every_seconds)
 
     def save(self, run: Any) -> None:
         """Write the run to the file."""
@@ -138,8 +139,8 @@ def resume(path: str | os.PathLike[str], run: Any) -> None:
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
     with name_file_in_errors(path):
-        saved = read(path)
-        run.load_state_dict(saved.tree(like=next(arrays, None), classes=record_classes(fresh)))
+        tree = read(path).tree(like=next(arrays, None), classes=record_classes(fresh))
+        run.load_state_dict(tree)
 
 
 @contextlib.contextmanager
@@ -168,11 +169,9 @@ def refuse_damage() -> Iterator[None]:
 def require_kind(tree: Any, kind: str) -> None:
     """Refuse a lone run's state where a safeguarded one's is wanted, and the other way round."""
     with refuse_damage():
-        found = tree["kind"]
-        if found not in ("Run", "Guarded"):
-            raise ValueError("it holds no run")
-    if found != kind:
-        raise other_run_error([f"safeguard was {found == 'Guarded'}, now {kind == 'Guarded'}"])
+        was = {"Run": False, "Guarded": True}[tree["kind"]]
+    if was != (kind == "Guarded"):
+        raise other_run_error([f"safeguard was {was}, now {not was}"])
 
 
 def other_run_error(differences: list[str]) -> CheckpointError:
@@ -256,10 +255,8 @@ def require_count(name: str, value: Any, kind: type = int, most: float = math.in
 
 def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
     """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
-    kinds = {type(fresh.bit_generator).__name__: type(fresh.bit_generator)}
-    for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
-        kinds[name] = getattr(np.random, name)
-    bits = kinds[state["bit_generator"]]()
+    kinds: list[Any] = [type(fresh.bit_generator), PCG64, PCG64DXSM, MT19937, Philox, SFC64]
+    bits = {kind.__name__: kind for kind in kinds}[state["bit_generator"]]()
     # NumPy trusts these positions: one outside of its buffer would read foreign memory.
     require_count("the generator's position", state["state"].get("pos", 0), most=624)
     require_count("the generator's position", state.get("buffer_pos", 0), most=4)
@@ -290,16 +287,13 @@ class _Encoder:
 
     def __init__(self, written: dict[str, Prefix]) -> None:
         self.written, self.prefixes = written, dict[str, Prefix]()
-        self._buffers: list[Any] = []
+        self._buffers: list[bytes] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
         self._arrays: dict[int, tuple[Any, Any]] = {}
 
     def payload(self, tree: Tree) -> bytes:
-        try:
-            skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
-        except RecursionError as error:
-            raise TypeError("a state that holds itself cannot be saved") from error
+        skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
         return b"".join([skeleton.encode("ascii"), b"\n", *self._buffers])
 
     def node(self, item: Any, where: str) -> Any:
@@ -332,12 +326,10 @@ class _Encoder:
             array = to_numpy(item)
             if type(array) not in (np.ndarray, np.memmap) or array.dtype.kind not in KINDS:
                 raise _refusal(where, item)
-            fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-            raw = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
-            order = "F" if fortran else "C"
+            order = "F" if np.isfortran(array) else "C"
             content = [self._size, array.dtype.str, list(array.shape), order, library(item)]
-            self._buffers.append(raw)
-            self._size += raw.nbytes
+            self._buffers.append(array.tobytes("A"))
+            self._size += array.nbytes
             self._arrays[id(item)] = item, {"$array": content}
         return self._arrays[id(item)][1]
 
@@ -353,7 +345,7 @@ def _refusal(where: str, item: Any) -> TypeError:
 class _Decoder:
     """Turns the payloads of frames back into trees; trusts nothing."""
 
-    def __init__(self, like: Any, classes: Sequence[type]) -> None:
+    def __init__(self, like: Any, classes: Iterable[type]) -> None:
         self._like, self._classes = like, classes
         self._grown: dict[str, list[Any]] = {}
         self._readers: dict[str, Callable[[Any], Any]] = {
@@ -453,7 +445,12 @@ class _Writer:
         encoder = _Encoder(self._written if append else {})
         frame = _frame(encoder.payload(tree), self._digest if append else b"")
         if append:
-            self._append(frame)
+            # If this fails half way, the save before it counts, and the next one starts anew.
+            with open(self.path, "ab") as file:
+                file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+            self._appended += len(frame)
         else:
             with atomic_output(self.path) as file:
                 file.write(HEADER)
@@ -461,18 +458,6 @@ class _Writer:
             self._first, self._appended = len(frame), 0
         self._digest, self._written = frame[-DIGEST:], encoder.prefixes
         self._stamp = _stamp(self.path)
-
-    def _append(self, frame: bytes) -> None:
-        size = os.path.getsize(self.path)
-        try:
-            with open(self.path, "ab") as file:
-                file.write(frame)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            os.truncate(self.path, size)
-            raise
-        self._appended += len(frame)
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -482,14 +467,13 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 def _frame(payload: bytes, before: bytes) -> bytes:
     length = len(payload)
-    head = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little")))
-    return b"".join([head, payload, _digest(before, head, payload)])
+    frame = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little"))) + payload
+    return frame + _digest(before, frame)
 
 
-def _digest(before: bytes, *parts: bytes | memoryview) -> bytes:
+def _digest(before: bytes, frame: bytes | memoryview) -> bytes:
     state = hashlib.blake2b(before, digest_size=DIGEST)
-    for part in parts:
-        state.update(part)
+    state.update(frame)
     return state.digest()
 
 
@@ -499,7 +483,7 @@ class Saved(NamedTuple):
     payloads: list[memoryview]
 
     def tree(
-        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Sequence[type] = ()
+        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Iterable[type] = ()
     ) -> Tree:
         """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
         with refuse_damage():
@@ -516,14 +500,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
-        begin = bytes(data[: len(HEADER)])
-        if not begin.startswith((b"PK\x03\x04", HEADER[:-2])):
-            raise ValueError("no checkpoint begins like this")
-        if begin != HEADER:
-            raise CheckpointError(
-                "it was written by another version of proxyprox. Finish the run with that "
-                "version, or start again with another path."
-            )
+        if data[: len(HEADER)] != HEADER:
+            raise ValueError("no version, or another version, of proxyprox wrote it")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
         while at + HEAD.size <= len(data):
@@ -595,10 +573,8 @@ def describe(item: Any) -> Any:
         return {"tuple": describe(list(item))}
     if isinstance(item, dict):
         return {"dict": [[describe(key), describe(value)] for key, value in item.items()]}
-    if isinstance(item, (FunctionType, MethodType, functools.partial)):
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        name = class_name(getattr(item, "func", item))
-        return {"function": name, "code": code_digest(item), "python": python}
+    if isinstance(item, functools.partial):
+        return {"partial": describe([item.func, *item.args, item.keywords])}
     if hasattr(item, "__name__"):
         return {"function": class_name(item)}
     if is_dataclass(item):
@@ -633,16 +609,11 @@ def differences(name: str, was: Any, now: Any) -> list[str]:
     """Return in words each setting that differs, such as ``method.eta was 10.0, now 5.0``."""
     if was == now or (was != was and now != now):
         return []
-    if isinstance(was, dict) and isinstance(now, dict):
-        if any(key in now and was.get(key) == now[key] for key in ("class", "object")):
-            before, after = was["settings"], now["settings"]
-            parts = {**after, **before}
-            found = [differences(f"{name}.{x}", before.get(x), after.get(x)) for x in parts]
+    if isinstance(was, dict) and isinstance(now, dict) and "settings" in now:
+        old, new = was.get("settings", {}), now["settings"]
+        if {**was, "settings": new} == now:
+            found = (differences(f"{name}.{x}", old.get(x), new.get(x)) for x in new | old)
             return [text for texts in found for text in texts]
-        if "function" in now and was.get("function") == now["function"]:
-            # Every version of Python writes instructions in its own way.
-            same = was.get("python") == now.get("python") is not None
-            return [f"{name} was another function than now: {_text_of(now)}"] if same else []
     return [f"{name} was {_text_of(was)}, now {_text_of(now)}"]
 
 
@@ -652,16 +623,11 @@ def _text_of(item: Any) -> str:
         return f"[{', '.join(map(_text_of, item))}]"
     if not isinstance(item, dict):
         return repr(item)
-    if "tuple" in item:
-        return f"({_text_of(item['tuple'])[1:-1]})"
-    if "function" in item:
-        return str(item["function"]).replace(":", ".")
     if "settings" not in item:
-        return "an array of other values" if "array" in item else str(item)
+        return " ".join(f"{kind} {_text_of(content)}" for kind, content in item.items())
     name = str(item.get("class", item.get("object")))
     settings = [f"{key}={_text_of(value)}" for key, value in item["settings"].items()]
-    ours = name.startswith("proxyprox.")
-    return f"{name.partition(':')[2] if ours else name}({', '.join(settings)})"
+    return f"{re.sub('^proxyprox[^:]*:', '', name)}({', '.join(settings)})"
 
 
 # -- which problem ---------------------------------------------------------------------------------

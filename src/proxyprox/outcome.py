@@ -230,14 +230,12 @@ class GradientPath:
 
         Noise only lowers what the path says, as each step follows the noise of its gradient.
         """
-        few = self._last(1 if self.exact else 2)
-        if self.exact:
-            return few.norm[0] >= GROWN * self.first_size() and few.higher(OBVIOUS)
-        if steps < 4:
-            return False
-        size, norms = self.first[: steps // 2, 0].max(), self._last(3).norm
-        growing = norms[0] < norms[1] < norms[2]
-        return growing and few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
+        few, size = self._last(1 if self.exact else 2), self.first_size()
+        if not self.exact:
+            if steps < 4 or not np.all(np.diff(self._last(3).norm) > 0):
+                return False
+            size = self.first[: steps // 2, 0].max()
+        return few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
 
     def _explodes(self, late: Answers, steps: int) -> bool:
         """Tell whether gradients, sampled or not, have grown and point away from the start."""
@@ -292,35 +290,32 @@ def judge_outcome(
     account that this would have to be entered in. No step ever depends on what it says.
     ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
     """
-    values, fault = _values(problem, w0, result.w)
+    faults: list[str] = []
+    first, last = (value_for_report(problem, point, faults) for point in (w0, result.w))
+    values = None if first is None or last is None else (first, last)
+    if first is not None and math.isnan(first):
+        faults.append("it is NaN at the start")
+    if faults:
+        values = None
+        faults = [f"The objective's value could not be used ({faults[0]}): check it."]
     with np.errstate(over="ignore", invalid="ignore"):
         away, size = norm(result.last - w0), norm(w0)
     status, note = _status(result, away, size, values)
-    lead = result.message if status is result.status else f"{status.value} {result.message}"
-    text = f"{lead} {note}".rstrip()
-    if status in (Status.GREW, Status.ABOVE_START) and status is not result.status:
+    parts = [result.message, note]
+    if status is not result.status:
         untried = [] if measured else ["A smaller eta", "eta='auto'"]
         untried += [] if guarded else ["safeguard=True"]
-        helps = f"{' or '.join(untried)} should help. " if untried else ""
-        text = f"{status.value} {note} {result.message} {helps}{ADVICE[status]}"
-    return replace(result, values=values, status=status, message=f"{text} {fault}".rstrip())
+        helps = f"{' or '.join(untried)} should help." if untried else ""
+        parts = [status.value, note, result.message]
+        parts += [helps, ADVICE[status]] if status in ADVICE else []
+    text = " ".join(part for part in [*parts, *faults] if part)
+    return replace(result, values=values, status=status, message=text)
 
 
 ADVICE = {
     Status.GREW: "Check the gradient against the value too, with scipy.optimize.check_grad.",
     Status.ABOVE_START: "Near the minimum noisy gradients lead up too: larger batches help there.",
 }
-
-
-def _values(problem: Problem, w0: Vector, w: Vector) -> tuple[tuple[float, float] | None, str]:
-    """Return the losses at both ends, and what is wrong with the function that gives them."""
-    faults: list[str] = []
-    first, last = value_for_report(problem, w0, faults), value_for_report(problem, w, faults)
-    if first is not None and math.isnan(first):
-        faults.append("it is NaN at the start")
-    if faults:
-        return None, f"The objective's value could not be used ({faults[0]}): check it."
-    return (None if first is None or last is None else (first, last)), ""
 
 
 def _status(

@@ -272,34 +272,26 @@ class Result:
             "Hessian": paid.proxy_hessians,
             "closed-form solve": paid.proxy_solves,
         }
-        used = ", ".join(count_words(count, name) for name, count in counts.items() if count)
-        rule = self._inner_rule() if self.stop and len(self.trace) else ""
-        lines = [self.message]
-        if self.values is not None:
-            first, last = self.values
-            lines.append(f"  loss          {first:.6g} at the start, {last:.6g} at the end")
-        lines += [
-            f"  outer steps   {self.steps:,}{rule}",
-            f"  target paid   {count_words(paid.target_gradients, 'gradient')}, "
-            f"{count_words(paid.target_samples, 'sample')}",
-            f"  proxy used    {used or 'nothing'}",
-            f"  seconds       {paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
-        ]
-        lines += [f"  inner solver  {self.inner}"] if self.inner else []
-        lines += [f"  inner rule    {self.stop}"] if self.stop else []
-        for k, check in enumerate(() if self.safeguard is None else self.safeguard.checks):
-            lines.append(f"  {'' if k else 'held out':14}{check}")
-        return "\n".join(lines)
-
-    def _inner_rule(self) -> str:
-        """Say in how many steps the inexactness rule held, of those that had one."""
-        verdicts = [row.held for row in self.trace if row.held is not None]
-        if not verdicts:
-            return " (no inner rule)"
-        of = (
-            "" if len(verdicts) == len(self.trace) else f" of {count_words(len(verdicts), 'solve')}"
+        used = [count_words(count, name) for name, count in counts.items() if count]
+        held = [row.held for row in self.trace if row.held is not None]
+        rule = (
+            f" (inner rule held in {sum(held):,} of {len(held):,})" if held else " (no inner rule)"
         )
-        return f" (inner rule held in {sum(verdicts):,}{of})"
+        loss = "{:.6g} at the start, {:.6g} at the end"
+        target = paid.target_gradients, paid.target_samples
+        checks = () if self.safeguard is None else map(str, self.safeguard.checks)
+        rows = {
+            "loss": "" if self.values is None else loss.format(*self.values),
+            "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
+            "target paid": ", ".join(map(count_words, target, ("gradient", "sample"))),
+            "proxy used": ", ".join(used) or "nothing",
+            "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
+            "inner solver": self.inner,
+            "inner rule": self.stop,
+            "held out": f"\n{'':16}".join(checks),
+        }
+        lines = (f"  {name:12}  {text}" for name, text in rows.items() if text)
+        return "\n".join([self.message, *lines])
 
 
 def count_words(count: int, name: str, plural: str = "") -> str:

@@ -279,10 +279,6 @@ def test_a_solvers_memory_is_any_tree_too(tmp_path):
 def test_what_cannot_be_saved_is_named(unsavable, tmp_path):
     with pytest.raises(TypeError, match=r"memory\.x.*cannot be saved"):
         checkpoint.save(tmp_path / "run", {"memory": {"x": unsavable}})
-    circle: list[Any] = []
-    circle.append(circle)
-    with pytest.raises(TypeError, match="holds itself"):
-        checkpoint.save(tmp_path / "run", {"memory": circle})
     assert not list(tmp_path.iterdir())
 
 
@@ -537,6 +533,7 @@ def test_a_save_that_fails_half_way_costs_only_itself(error, tmp_path, monkeypat
     sync = os.fsync
 
     def full(descriptor):
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - 10)
         raise error
 
     monkeypatch.setattr(os, "fsync", full)

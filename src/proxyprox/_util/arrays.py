@@ -218,8 +218,6 @@ def isolate(part: Any) -> Any:
 class Isolated:
     """A user's loss or penalty, called with copies of vectors and answering with copies."""
 
-    __slots__ = ("_part",)
-
     def __init__(self, part: Any) -> None:
         self._part = part
 
@@ -237,13 +235,10 @@ def with_copies(function: Any) -> Any:
     A Hessian is answered as it is: nothing here keeps it or writes into it. Batches, which are
     copied where they are handed out, are passed on.
     """
-    given = function is None or isinstance(function, _Copying)
-    return function if given else _Copying(function)
+    return function if isinstance(function, _Copying | None) else _Copying(function)
 
 
 class _Copying:
-    __slots__ = ("__wrapped__",)
-
     def __init__(self, function: Callable[..., Any]) -> None:
         # The name under which inspect.signature looks for the arguments.
         self.__wrapped__ = function
@@ -275,10 +270,8 @@ def copy_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
         return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, list):
         return [copy_tree(item, done) for item in x]
-    if getattr(x, "requires_grad", False):
-        # Its graph is the user's.
-        return x
-    if is_array_api_obj(x):
+    # The graph of a tensor that has one is the user's.
+    if is_array_api_obj(x) and not getattr(x, "requires_grad", False):
         if id(x) not in done:
             # The order of a matrix stays: products with it differ in the last bit.
             done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copy_array(x)

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 import platform
 import secrets
 import stat
 import sys
-import threading
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -71,22 +69,18 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
-    _remove_abandoned(final)
+    temporary = _beside(final, f"{secrets.token_hex(8)}.part")
     # Private until it is complete if the older file may be, else as the umask has it.
-    file = _temporary(final, 0o666 if older is None else 0o600)
-    temporary = Path(file.name)
+    mode = 0o666 if older is None else 0o600
     try:
-        with file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             if older is not None:
                 with contextlib.suppress(OSError):  # some file systems have no permissions
                     os.chmod(temporary, stat.S_IMODE(older.st_mode))
             os.fsync(file.fileno())
-            if os.name != "nt":  # while the lock says that it is being written
-                os.replace(temporary, final)
-        if os.name == "nt":  # which renames no open file
-            os.replace(temporary, final)
+        os.replace(temporary, final)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -152,30 +146,6 @@ def _beside(final: Path, ending: str) -> Path:
     return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
 
 
-def _temporary(final: Path, mode: int) -> IO[bytes]:
-    """Return a new file beside `final` with a lock on it, which says that it is being written."""
-    while True:
-        path = _beside(final, f"{secrets.token_hex(8)}.part")
-        file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
-        try:
-            _lock(file.fileno())
-            if _is_at(file.fileno(), path):
-                return file
-        except BlockingIOError:
-            pass
-        except OSError:  # some file systems have no locks
-            return file
-        file.close()  # another writer of the same file took it for abandoned
-
-
-def _remove_abandoned(final: Path) -> None:
-    """Remove temporary files that nobody holds a lock on: their processes were killed."""
-    for part in final.parent.glob(f"{glob.escape(_beside(final, '').name)}*.part"):
-        with contextlib.suppress(OSError), open(part, "r+b") as file:
-            _lock(file.fileno())
-            part.unlink()
-
-
 # -- locks -----------------------------------------------------------------------------------------
 
 
@@ -193,8 +163,6 @@ class locked:  # noqa: N801 - used like a function
     ----------
     path : path-like
         What is going to be written; symbolic links are followed. A file need not exist.
-    again : bool
-        Whether the thread that holds the lock already may enter; otherwise that is refused, too.
 
     Raises
     ------
@@ -216,38 +184,32 @@ class locked:  # noqa: N801 - used like a function
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, again: bool = False) -> None:
-        self._path, self._again = os.fspath(path), again
-        self._file: Path | None = None
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        final = Path(os.path.realpath(path))
+        self._file = final / ".lock" if final.is_dir() else _beside(final, "lock")
 
     def __enter__(self) -> None:
         with critical():
-            final = Path(os.path.realpath(self._path))
-            file = final / ".lock" if final.is_dir() else _beside(final, "lock")
-            _, thread = _locks.get(file, (None, None))
-            if thread is None:
-                _locks[file] = _acquire(file, self._path), threading.get_ident()
-                self._file = file
-            elif not (self._again and thread == threading.get_ident()):
+            if self._file in _locks:
                 raise _in_use(self._path, "this process already")
+            _locks[self._file] = _acquire(self._file, self._path)
 
     @protected
     def __exit__(self, *error: object) -> None:
         with critical():
-            file, self._file = self._file, None
-            if file is None or file not in _locks:
-                return
-            descriptor, _ = _locks.pop(file)
-            # Removed before it is unlocked, or the next process's file would be removed; Windows
-            # removes no open file, and the next process will do it.
-            with contextlib.suppress(OSError):
-                if _is_at(descriptor, file):
-                    file.unlink()
-            os.close(descriptor)
+            descriptor = _locks.pop(self._file, None)
+            if descriptor is not None:  # in a child made by fork it is
+                # Removed before it is unlocked, or the next process's file would be removed;
+                # Windows removes no open file, and the next process will do it.
+                with contextlib.suppress(OSError):
+                    if _is_at(descriptor, self._file):
+                        self._file.unlink()
+                os.close(descriptor)
 
 
-# The lock files held by this process: descriptor and thread.
-_locks: dict[Path, tuple[int, int]] = {}
+# The lock files held by this process, and their descriptors.
+_locks: dict[Path, int] = {}
 
 
 def _acquire(file: Path, path: str) -> int:
@@ -299,7 +261,7 @@ def _in_use(path: str, owner: str) -> LockedError:
 
 def _close_in_child() -> None:
     """Close a parent's locks in a child made by fork, which would hold them after its end."""
-    for descriptor, _ in _locks.values():
+    for descriptor in _locks.values():
         os.close(descriptor)
     _locks.clear()
 

@@ -160,9 +160,7 @@ class critical:  # noqa: N801 - used like a function
     """Let no signal raise inside the block; one that comes raises at its end."""
 
     _counter = "hard"
-
-    def __init__(self, patience: float | None = None) -> None:
-        self._patience = patience
+    _patience: float | None = None
 
     def __enter__(self) -> Callable[[], bool]:
         self._watch = watch = _of_this_thread()
@@ -208,7 +206,7 @@ class step_first(critical):  # noqa: N801 - used like a function
     _counter = "soft"
 
     def __init__(self, patience: float | None = PATIENCE) -> None:
-        super().__init__(patience)
+        self._patience = patience
 
 
 def raise_if_ending() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 
@@ -51,8 +52,7 @@ def without_formula(cell: object) -> object:
     """
     if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(_FORMULA):
         return cell
-    try:
-        number = "_" not in cell and math.isfinite(float(cell))
-    except ValueError:
-        number = False
-    return cell if number else f"'{cell}"
+    with contextlib.suppress(ValueError):
+        if "_" not in cell and math.isfinite(float(cell)):
+            return cell
+    return f"'{cell}"

@@ -8,7 +8,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,8 @@ def file_path(argument: str, value: Any) -> Path:
     return Path(value)
 
 
-def one_of(argument: str, value: Any, names: Iterable[str]) -> str:
+def one_of(argument: str, value: Any, names: Collection[str]) -> str:
     """Return ``value`` if it is one of the names."""
-    names = list(names)
     if not isinstance(value, str) or value not in names:
         raise ValueError(message(argument, value, f"one of {', '.join(map(repr, names))}"))
     return value
@@ -165,8 +164,7 @@ def vector(argument: str, value: Any, size: int | None = None) -> Vector:
 
 
 def _wrong_shape(argument: str, array: Any, allowed: str, remedy: str = "") -> ValueError:
-    shape = getattr(array, "shape", None)
-    got = array if shape is None else Words(f"an array of shape {tuple(shape)}")
+    got = Words(f"shape {tuple(array.shape)}") if hasattr(array, "shape") else array
     return ValueError(message(argument, got, allowed, remedy))
 
 
@@ -185,45 +183,36 @@ def real_array(argument: str, value: Any, allowed: str = "an array of numbers") 
     """
     given = value = without_mask(argument, value)
     if is_array_api_obj(value) and not is_numpy_array(value):
-        return _tensor(argument, value, allowed)
+        kind = f"{value.dtype}, {getattr(value, 'layout', 'dense')}, on {value.device}"
+        if any(word in kind for word in ("complex", "bfloat", "sparse", "meta")):
+            raise TypeError(message(argument, Words(kind), f"{allowed}, real and dense"))
+        # Without its graph: nothing goes back into data.
+        return value.detach() if getattr(value, "requires_grad", False) else value
     try:
         if scipy.sparse.issparse(value):
             raise TypeError("It is sparse. Pass it dense: .toarray()")
         # As a plain array: matrices have other products.
         value = np.asarray(value)
-        if value.dtype.kind == "O" and not is_numpy_array(given) and value.ndim:
+        if value.dtype.kind == "O" and not is_numpy_array(given):
             # A table's columns may differ; text that looks like numbers is not converted.
             for entry in value.flat:
                 if not isinstance(entry, (numbers.Real, np.bool_)):
                     raise TypeError(f"It holds {short(entry)}")
             value = value.astype(np.float64)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"Its dtype is {value.dtype}. Convert it to real numbers, float64")
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(message(argument, given, allowed, f"{error}.")) from error
-    if value.dtype.kind not in "biuf":
-        if is_numpy_array(given):
-            raise _other_dtype(argument, value.dtype, AS_NUMBERS)
-        raise TypeError(message(argument, given, allowed, AS_NUMBERS if value.ndim else ""))
     return value.astype(value.dtype.newbyteorder("="), copy=False)
-
-
-def _tensor(argument: str, value: Any, allowed: str) -> Any:
-    """Return a dense tensor of real numbers without its graph: nothing goes back into data."""
-    layout, device = (str(getattr(value, name, "")) for name in ("layout", "device"))
-    dense = layout in ("", "torch.strided") and device != "meta"
-    if not dense or "complex" in str(value.dtype):
-        got = Words(f"a tensor of {value.dtype}, layout {layout}, on {device}")
-        raise TypeError(message(argument, got, f"{allowed}, real and dense"))
-    return value.detach() if getattr(value, "requires_grad", False) else value
 
 
 def without_mask(argument: str, value: Any) -> Any:
     """Return the data of a masked array, refusing one that has entries to be ignored."""
     if not isinstance(value, np.ma.MaskedArray):
         return value
-    if hidden := int(np.ma.getmaskarray(value).sum()):
-        got = Words(f"a masked array with {hidden} masked entries")
+    if np.ma.is_masked(value):
         remedy = "Drop those rows, or fill the entries: array.filled(...)."
-        raise ValueError(message(argument, got, "an array without masked entries", remedy))
+        raise ValueError(message(argument, value, "an array without masked entries", remedy))
     return np.asarray(value.data)
 
 
@@ -241,12 +230,8 @@ def floating(argument: str, value: Any) -> Any:
     kind = str(value.dtype)
     if "int" in kind or "bool" in kind:
         return value.astype(np.float64) if is_numpy_array(value) else value.to(xp.float64)
-    raise _other_dtype(argument, value.dtype, "Convert it first.")
-
-
-def _other_dtype(argument: str, dtype: Any, remedy: str) -> TypeError:
-    got = Words(f"an array of dtype {dtype}")
-    return TypeError(message(argument, got, "of dtype float32 or float64", remedy))
+    got = Words(f"dtype {value.dtype}")
+    raise TypeError(message(argument, got, "of dtype float32 or float64", "Convert it first."))
 
 
 def require_point(argument: str, w: Any, size: int) -> None:
@@ -258,12 +243,7 @@ def require_point(argument: str, w: Any, size: int) -> None:
 def to_plain(argument: str, value: Any) -> Any:
     """Return a tensor as a NumPy array and an unmasked array as its data; the rest as it is."""
     value = without_mask(argument, value)
-    try:
-        return to_numpy(value) if hasattr(value, "detach") else value
-    except (TypeError, RuntimeError) as error:
-        got = Words(f"a tensor of dtype {value.dtype} and layout {value.layout}")
-        allowed = "an array, or a dense tensor of a dtype that NumPy has"
-        raise TypeError(message(argument, got, allowed)) from error
+    return to_numpy(real_array(argument, value)) if hasattr(value, "detach") else value
 
 
 def require_finite(argument: str, array: Any) -> Any:
@@ -271,10 +251,9 @@ def require_finite(argument: str, array: Any) -> Any:
     bad = ~np.isfinite(to_numpy(array))
     if not bad.any():
         return array
-    first = tuple(int(i) for i in np.argwhere(bad)[0])
-    where = first[0] if len(first) == 1 else first
-    got = f"{int(bad.sum())} NaN or infinite entries (the first at {where})"
-    raise ValueError(f"{argument} must be finite, got {got}. Drop or impute those entries.")
+    first = ", ".join(map(str, np.argwhere(bad)[0]))
+    got = Words(f"{bad.sum()} NaN or infinite entries (the first at {first})")
+    raise ValueError(message(argument, got, "finite", "Drop or impute those entries."))
 
 
 def has(oracle: Any, capability: str) -> bool:
@@ -306,18 +285,16 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Tell whether a function can be called with so many arguments, as far as it can be seen."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
+        inspect.signature(function).bind(*[None] * count)
+    except ValueError:  # some compiled functions do not tell
         return True
-    try:
-        return signature.bind(*[None] * count) is not None
     except TypeError:
         return False
+    return True
 
 
 def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse an optional method that cannot be called as it will be."""
     if function is not None and not (callable(function) and takes(function, len(arguments))):
         called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
-        how = "callable" if callable(function) else "a method, called"
-        raise TypeError(message(name, function, f"{how} as {called}"))
+        raise TypeError(message(name, function, f"a method, called as {called}"))

@@ -49,7 +49,7 @@ def output_folder(folder: Path, command: str) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder, again=True))
+            stack.enter_context(locked(folder))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error).rstrip(".")
             text = f"the folder {str(folder)!r} cannot be written to ({reason}): choose another "
