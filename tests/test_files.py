@@ -154,7 +154,7 @@ def test_a_name_of_any_length(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     python(
@@ -163,8 +163,13 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
         path,
     )
     assert path.read_text() == "old"
-    atomic_write_text(path, "new")
+    with atomic_output(path) as file:
+        file.write(b"new")
+        mine = Path(file.name)
+        atomic_write_text(path, "between")  # a living process's file is left alone
+        assert mine.exists()
     assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:

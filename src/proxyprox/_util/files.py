@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import platform
 import secrets
@@ -69,7 +70,8 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
-    temporary = _beside(final, f"{secrets.token_hex(8)}.part")
+    _remove_abandoned(final)
+    temporary = _beside(final, f"{_HOST}-{os.getpid()}.{secrets.token_hex(8)}.part")
     # Private until it is complete if the older file may be, else as the umask has it.
     mode = 0o666 if older is None else 0o600
     try:
@@ -144,6 +146,24 @@ def _sync_folder(folder: Path) -> None:
 def _beside(final: Path, ending: str) -> Path:
     """Return the hidden path of a file that belongs to `final`, whose name may be of any length."""
     return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
+
+
+_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_abandoned(final: Path) -> None:
+    """Remove temporary files that processes of this host have left when they were killed."""
+    if sys.platform == "win32":  # where asking for a process would end it
+        return
+    stem = _beside(final, "").name
+    for part in final.parent.glob(f"{glob.escape(stem)}{_HOST}-*.part"):
+        pid = int(part.name.removeprefix(f"{stem}{_HOST}-").split(".")[0])
+        try:
+            os.kill(pid, 0)  # asks whether the process is there
+        except ProcessLookupError:
+            part.unlink(missing_ok=True)
+        except OSError:
+            continue
 
 
 # -- locks -----------------------------------------------------------------------------------------
