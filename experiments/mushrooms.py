@@ -29,8 +29,6 @@ from experiments.shared import (
     start,
 )
 from proxyprox._util.validation import fraction, message, positive, whole
-from proxyprox.cli.comparison import output_folder
-from proxyprox.cli.console import command_line
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point
 from proxyprox.study.compare import (
@@ -283,21 +281,20 @@ def mushrooms(
         seeds=seeds,
     )
     folder = output or Path("runs") / dataset
-    with output_folder(folder, command_line(context)):
-        # Once, before there are workers: a set that cannot be had is one message.
-        if dataset != BUILT_IN:
-            datasets.load(dataset, download=not no_download, progress=sys.stderr.isatty())
-        experiment = Experiment(
-            title=f"Logistic regression on {dataset} with a proxy that has no labels",
-            config=config,
-            curves=curves(config),
-            run_job=run_job,
-            seeds=seeds,
-            tuning_budget=tuning_budget,
-            budget=budget,
-            shown={**asdict(config), "data": facts(config)},
-        )
-        run_and_report(experiment, context, folder=folder, workers=workers, as_json=as_json)
+    # Once, before there are workers: a missing set is one message.
+    if dataset != BUILT_IN:
+        datasets.load(dataset, download=not no_download, progress=sys.stderr.isatty())
+    experiment = Experiment(
+        title=f"Logistic regression on {dataset} with a proxy that has no labels",
+        config=config,
+        curves=curves(config),
+        run_job=run_job,
+        seeds=seeds,
+        tuning_budget=tuning_budget,
+        budget=budget,
+        shown={**asdict(config), "data": facts(config)},
+    )
+    run_and_report(experiment, context, folder=folder, workers=workers, as_json=as_json)
 
 
 if __name__ == "__main__":

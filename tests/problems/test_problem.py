@@ -298,7 +298,7 @@ def test_wrong_signatures_of_classes_are_named():
         hvp = staticmethod(lambda v: v)
 
     proxy = FunctionProxy(lambda w: float(w @ w), lambda w: 2 * w)
-    with pytest.raises(TypeError, match=r"objective.everything must be a method, called as every"):
+    with pytest.raises(TypeError, match=r"objective.everything must be callable as every"):
         minimize(Problem(Own(), proxy), np.zeros(2), method=DANE(1.0), steps=2)
     Own.everything = staticmethod(lambda: 0)
     with pytest.raises(TypeError, match=r"objective.hvp must be callable as hvp\(w, v\)"):

@@ -297,4 +297,4 @@ def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse an optional method that cannot be called as it will be."""
     if function is not None and not (callable(function) and takes(function, len(arguments))):
         called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
-        raise TypeError(message(name, function, f"a method, called as {called}"))
+        raise TypeError(message(name, function, f"callable as {called}"))

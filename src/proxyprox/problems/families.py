@@ -96,7 +96,7 @@ class Family(ABC):
     ...     def link(self, mean):
     ...         return np.log(mean - 1)
     >>> loss = GLM(np.ones((2, 1)), [2.0, 4.0], Waiting())
-    >>> loss.gradient(np.zeros(1)), loss.label_free().hessian(np.zeros(1))
+    >>> loss.gradient(np.zeros(1)), loss.label_free().hessian(np.zeros(1)).round(9)
     (array([-0.25]), array([[0.25]]))
     """
 
