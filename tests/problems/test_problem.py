@@ -281,7 +281,7 @@ def test_everything_and_hvp_make_dane_and_an_audit_possible():
     [
         ({"hvp": lambda v: v}, r"hvp must be callable as hvp\(w, v\)"),
         ({"everything": lambda w: w}, r"everything must be callable as everything\(\)"),
-        ({"everything": [0, 1]}, "everything must be a method"),
+        ({"everything": [0, 1]}, "everything must be callable"),
         ({"everything": lambda: 0, "sample": None}, "everything must be left out"),
     ],
 )
