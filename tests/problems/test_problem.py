@@ -222,7 +222,7 @@ def test_answers_that_are_no_arrays_are_handed_on(answer):
 @pytest.mark.parametrize("name", ["gradient", "value", "sample"])
 def test_parts_that_are_not_functions_are_refused(name):
     parts = {"gradient": lambda w: w, name: 3}
-    with pytest.raises(TypeError, match=f"{name} must be a"):
+    with pytest.raises(TypeError, match=f"{name} must be "):
         FunctionObjective(**parts)
 
 
