@@ -6,6 +6,7 @@ and raises :class:`ContractError` with what is wrong and what to do. None of the
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -23,7 +24,7 @@ from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_array, copy_tree, from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
-from proxyprox.inner.base import Subproblem, needs_of
+from proxyprox.inner.base import InnerResult, Subproblem, needs_of
 from proxyprox.methods import Method
 from proxyprox.oracles import answer_query
 from proxyprox.penalties import L1
@@ -34,6 +35,7 @@ from proxyprox.stopping import Relative, Residual, Steps
 __all__ = ["ContractError", "check_inner_solver", "check_method", "check_objective", "check_proxy"]
 
 # Relative differences above this are not rounding, in float64.
+UNSUBTRACTED = "not subtracted with the weight 1"
 ROUNDING = 1e-7
 
 
@@ -90,6 +92,7 @@ def check_method(
     >>> check_method(ProxyProx(eta=0.5))
     """
     name = type(method).__name__
+    _require(not isinstance(method, type), f"{method} is a class: give check_method an instance.")
     _require(isinstance(method, Method), f"{name} is not a subclass of proxyprox.Method.")
     frozen = dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen  # type: ignore[attr-defined]
     _require(frozen, f"{name} is not a frozen dataclass. Decorate it with @dataclass(frozen=True).")
@@ -212,43 +215,68 @@ def _check_anchor(method: Method, steps: int) -> None:
     Where ∇h = ∇L − ∇L̂ is constant, so is every such difference, wherever it is taken. What else
     the linear term holds may be a combination of steps (momentum), but not of changes of ∇L̂.
     """
-    name, problem = type(method).__name__, _quadratics(linear_gap=True)
+    name, problem = type(method).__name__, _quadratics(linear_gap=True, size=40)
     proxy, gap = problem.proxy, problem.objective.b - problem.proxy.b
-    run = Run(problem, method=method, rng=0, stop=Relative(1e-10) | Residual(1e-13))
+    run = Run(problem, method=method, rng=0, inner=_RandomMoves())
     points: dict[str, Vector] = {"the starting point": run.start}
     moves: list[Vector] = []
-    # First without momentum in the explanation, which may imitate another point.
-    suspects: dict[str, list[set[str]]] = {"without momentum": [], "with momentum": []}
-    for _ in range(min(steps, 6)):
+    # The plainest explanation first: momentum or a mean of differences may imitate another point.
+    suspects: list[list[set[str]]] = [[], [], []]
+    # All of a kind so far: a mean of differences holds those of earlier steps, too.
+    changes: dict[str, list[Vector]] = collections.defaultdict(list)
+    used = False
+    for _ in range(min(steps, 10)):
         query = run.ask()
         w = query.points[0]
         step = run.tell([problem.objective.gradient(p, query.batch) for p in query.points])
         if step.subproblem is not None:
             linear, centre = step.subproblem.linear, step.subproblem.centre
             known, slack = [gap, *moves, w - centre], ROUNDING * (norm(linear) + norm(gap))
+            used = used or _unexplained(linear, moves) > slack
+            here = proxy.gradient(w)
+            for where, point in {**points, "the centre": centre}.items():
+                changes[f"taken at {where}"].append(here - proxy.gradient(point))
+            changes[UNSUBTRACTED].append(here)
             if _unexplained(linear, known) > slack:
-                here = proxy.gradient(w)
-                changes = {
-                    f"taken at {where}": here - proxy.gradient(point)
-                    for where, point in {**points, "the centre": centre}.items()
-                }
-                changes["not subtracted with the weight 1"] = here
-                for kind, columns in zip(suspects, ([gap], known), strict=True):
-                    rest = {t: _unexplained(linear, [*columns, c]) for t, c in changes.items()}
-                    suspects[kind].append({text for text in rest if rest[text] <= slack})
+                tries = (([gap], 1), (known, 1), ([gap], 0))
+                for at, (columns, newest) in enumerate(tries):
+                    found = {
+                        text
+                        for text, past in changes.items()
+                        if (newest or text != UNSUBTRACTED)
+                        and _unexplained(linear, [*columns, *past[-newest:]]) <= slack
+                    }
+                    suspects[at].append(found)
+        used = used or step.subproblem is None
         moves.append(step.w - w)
         points["the point of the question before"] = w
         points["the iterate before"] = points.pop("the iterate", run.start)
         points["the iterate"] = step.w
-    for named in (set.intersection(*sets) for sets in suspects.values() if sets):
+    _require(used, f"{name} ignores the target: its linear term holds no gradient that was told.")
+    for named in (set.intersection(*sets) for sets in suspects if sets):
         wrong = f"{name} has a wrong anchor: ∇L̂ is {min(named, default='')}."
         remedy = "Use step.proxy.gradient(p) with the point p that ask(state) returned."
         _require(not named, f"{wrong} {remedy}")
 
 
+class _RandomMoves:
+    """An inner solver with random steps, so that momentum cannot imitate a change of ∇L̂."""
+
+    needs = ()
+    handles_penalty = False
+
+    def solve(self, phi: Any, start: Vector, stop: Any, memory: Any, rng: Any) -> InnerResult:
+        """Return a random point."""
+        w = start + rng.normal(size=start.shape[0])
+        return InnerResult(w, phi.progress(w, phi.gradient(w), 1))
+
+
 def _unexplained(vector: Vector, columns: list[Vector]) -> float:
     """Return the length of what a combination of some vectors leaves of another."""
-    A = np.stack([c / norm(c) for c in columns if norm(c) > 0], axis=1)
+    directions = [c / norm(c) for c in columns if norm(c) > 0]
+    if not directions:
+        return norm(vector)
+    A = np.stack(directions, axis=1)
     found = np.linalg.lstsq(A, vector, rcond=None)[0]
     return norm(vector - A @ found)
 

@@ -115,6 +115,21 @@ class EmaAnchorBefore(Mine):
         return HeavyBallState(w, {"before": state.w, "mean": mean}, state.k + 1)
 
 
+class AnchorBeforeAtTimes(Mine):
+    def anchor(self, state, step):
+        return step.proxy.gradient(state.move if state.k % 5 == 4 else state.w)
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """A correction that ignores what the target says."""
+
+    two_points = False
+
+    def __call__(self, difference, before, memory, k):
+        return 0 * difference
+
+
 class Writes(Mine):
     def tell(self, state, answers, step):
         after = super().tell(state, answers, step)
@@ -163,6 +178,9 @@ class NotFrozen(pp.Method):
         (AnchorAtStart(), "anchor.*start"),
         (NoAnchor(), "anchor.*not subtracted"),
         (EmaAnchorBefore(), "anchor"),
+        (AnchorBeforeAtTimes(), "anchor.*before"),
+        (pp.ProxyProx(eta=0.5, correction=Nothing()), "ignores the target"),
+        (Mine, "is a class"),
         (Writes(), "writes into the answers"),
         (Remembers(), "resume bit for bit|deterministic"),
         (Forgets(), "k in the state"),

@@ -119,8 +119,8 @@ def test_sentence_names_best_baseline_and_fit() -> None:
     assert text == (
         "Batch 8: after 30 target gradients, “ProxyProx, exact” is 0.001 above the optimum; SGD "
         "is 0.1 above the optimum, 100 times as far. It got as low as SGD's end with 10 target "
-        "gradients and 30 proxy gradients. Fitting the rows seen by then, without any proxy, gives "
-        "0.002. The ProxyProx named is the best of 2; the rest end at 0.2."
+        "gradients (SGD: 30) and 30 proxy gradients. Fitting the rows seen by then, without any "
+        "proxy, gives 0.002. The ProxyProx named is the best of 2; the rest end at 0.2."
     )
 
 

@@ -127,7 +127,10 @@ class Pool:
             return "\n".join(f"{name}: {self.cells[name].iloc[row]}" for name in self.shown)
         values = self._features(row)
         order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
-        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in sorted(order) if values[j])
+        # Of many columns, as of words, those that are zero say nothing.
+        few = len(values) <= SHOWN
+        shown = [j for j in sorted(order) if few or values[j]]
+        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in shown)
 
     def table(self, labels: dict[int, Any]) -> bytes:
         """Return the labelled rows as CSV, safe to open in a spreadsheet."""

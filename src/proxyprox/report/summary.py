@@ -203,7 +203,8 @@ def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> 
         text += "."
         if (hit := ends[best]["target_gradients_to_level"]) is not None and base != best:
             text += (
-                f" It got as low as {base}'s end with {hit:,} target gradients and "
+                f" It got as low as {base}'s end with {hit:,} target gradients "
+                f"({base}: {ends[base]['target_gradients_to_level']:,}) and "
                 f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients."
             )
         if (fitted := lows.get(ERM)) is not None:

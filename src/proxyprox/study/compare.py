@@ -317,7 +317,7 @@ def compare(
             # The long ones first: a long run that starts last leaves the other core idle.
             todo.sort(key=lambda job: -job.work)
             total, left = sum(job.work for job in jobs), sum(job.work for job in todo)
-            progress(stage, 1 - left / total if jobs else 1)
+            progress(stage, 1 - left / total if total else 1)
             # Closed whatever happens: a full disk must not leave workers behind.
             found = run_jobs(todo, experiment.run_job, experiment.config, workers)
             with contextlib.closing(found) as results:
