@@ -259,8 +259,7 @@ def _loop(
             except NonFiniteError as error:
                 detail = f"That was outer step {run.steps}."
                 return run.result_before_verdict(error.status or Status.DIVERGED, detail)
-            # After the first step, too: a state that cannot be saved is found while little is paid.
-            if saver is not None and (run.steps == 1 or saver.due(run.steps)):
+            if saver is not None and saver.due(run.steps):
                 _save(saver, run)
             advance(run)
         if callback is not None:
