@@ -12,7 +12,7 @@ import proxyprox as pp
 from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
 from proxyprox.stopping import AllOf, AnyOf
 
-D, MU, DELTA = 6, 1.0, 0.4
+D, MU, SMOOTHNESS, DELTA = 4, 1.0, 4.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -20,35 +20,37 @@ class Case:
     """A method with the outer steps in which it must come within ``accuracy`` of the minimiser."""
 
     method: Any
-    steps: int = 36
-    accuracy: float = 1e-8
+    steps: int = 14
+    accuracy: float = 1e-6
 
 
 METHODS = {
-    "ProxyProx": Case(pp.ProxyProx(eta=2.0)),
-    "ProxyProx+EMA": Case(pp.ProxyProx(eta=1.0, correction=pp.EMA(0.5)), steps=60),
-    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=84, accuracy=2e-2),
-    "ProxyProx+Storm": Case(pp.ProxyProx(eta=1.0, correction=pp.Storm(0.5)), steps=44),
-    "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 1.0 + 1 / (k + 1)), steps=44),
-    "ProxyProx auto": Case(pp.ProxyProx(eta="auto"), steps=34),
-    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.5)), steps=56),
-    "SGD": Case(pp.SGD(eta=0.09), steps=220),
-    "SGD auto": Case(pp.SGD(eta="auto"), steps=100),
-    "AuxMom": Case(pp.AuxMom(a=0.5, eta=1.0), steps=60),
-    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=1.0), steps=44),
-    "AuxMom auto": Case(pp.AuxMom(a=0.5, eta="auto"), steps=56),
-    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto"), steps=34),
-    "DANE": Case(pp.DANE(eta=2.0)),
-    "DANE auto": Case(pp.DANE(eta="auto"), steps=34),
-    "DANE without prox": Case(pp.DANE(), steps=28),
-    "StepSize of a user": Case(pp.ProxyProx(eta=HalvingStep(2.0))),
-    "Correction of a user": Case(pp.ProxyProx(eta=1.0, correction=WindowMean()), steps=60),
-    "HeavyBall": Case(HeavyBall(eta=1.0), steps=28),
-    "HeavyBall auto": Case(HeavyBall(eta="auto"), steps=28),
-    "SVRG": Case(SvrgProxyProx(eta=2.0)),
-    "SVRG auto": Case(SvrgProxyProx(eta="auto"), steps=34),
-    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=64),
-    "AcceleratedSliding auto": Case(pp.AcceleratedSliding(mu=MU, eta="auto"), steps=64),
+    "ProxyProx": Case(pp.ProxyProx(eta=4.0)),
+    "ProxyProx+EMA": Case(pp.ProxyProx(eta=4.0, correction=pp.EMA(0.7)), steps=20),
+    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=30, accuracy=3e-2),
+    "ProxyProx+Storm": Case(pp.ProxyProx(eta=4.0, correction=pp.Storm(0.5))),
+    "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 4.0 + 1 / (k + 1))),
+    "ProxyProx auto": Case(pp.ProxyProx(eta="auto")),
+    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.7)), steps=20),
+    "SGD": Case(pp.SGD(eta=0.36), steps=40),
+    "SGD auto": Case(pp.SGD(eta="auto"), steps=30),
+    "AuxMom": Case(pp.AuxMom(a=0.7, eta=4.0), steps=20),
+    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=4.0)),
+    "AuxMom auto": Case(pp.AuxMom(a=0.7, eta="auto"), steps=20),
+    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto")),
+    "DANE": Case(pp.DANE(eta=4.0)),
+    "DANE auto": Case(pp.DANE(eta="auto")),
+    "DANE without prox": Case(pp.DANE(), steps=9),
+    "StepSize of a user": Case(pp.ProxyProx(eta=HalvingStep(4.0))),
+    "Correction of a user": Case(pp.ProxyProx(eta=4.0, correction=WindowMean(2)), steps=18),
+    "HeavyBall": Case(HeavyBall(eta=4.0)),
+    "HeavyBall auto": Case(HeavyBall(eta="auto")),
+    "SVRG": Case(SvrgProxyProx(eta=4.0, period=4)),
+    "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
+    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5),
+    "AcceleratedSliding auto": Case(
+        pp.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5
+    ),
 }
 """Every outer method; each correction with the method that carries it."""
 
@@ -63,7 +65,7 @@ INNERS = {
     "NewtonCG": pp.NewtonCG(),
     "ProximalGradient": pp.ProximalGradient(),
     "QuasiNewton": pp.QuasiNewton(),
-    "StochasticGradient": pp.StochasticGradient(steps=30),
+    "StochasticGradient": pp.StochasticGradient(steps=20),
 }
 
 CORRECTIONS = {
@@ -117,11 +119,11 @@ def as_backend(array: Any, backend: str) -> Any:
 
 
 def quadratic(backend: str, noise: float = 0.0) -> Shared:
-    """Return L with eigenvalues in [MU, 10] and a proxy whose Hessian differs by DELTA."""
+    """Return L with eigenvalues in [MU, SMOOTHNESS] and a proxy whose Hessian differs by DELTA."""
     rng = np.random.default_rng(7)
     basis, _ = np.linalg.qr(rng.normal(size=(D, D)))
     tilt, _ = np.linalg.qr(rng.normal(size=(D, D)))
-    P = basis @ np.diag(np.linspace(MU, 10.0, D)) @ basis.T
+    P = basis @ np.diag(np.linspace(MU, SMOOTHNESS, D)) @ basis.T
     P_proxy = P + tilt @ np.diag(DELTA * rng.choice([-1.0, 1.0], size=D)) @ tilt.T
     P, P_proxy = (P + P.T) / 2, (P_proxy + P_proxy.T) / 2
     b, b_proxy, w0 = rng.normal(size=(3, D))
