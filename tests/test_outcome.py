@@ -337,7 +337,7 @@ def random_cases(monkeypatch):
 
 def test_random_runs_are_judged_by_what_their_true_loss_did(random_cases):
     fell = 0
-    for seed in range(2, 30):
+    for seed in range(2, 16):
         for how, case in random_cases(seed).items():
             said = f"{case.seed}, {case.label}, {how}: {case.result.message}"
             if case.truth == "fell":
@@ -345,7 +345,7 @@ def test_random_runs_are_judged_by_what_their_true_loss_did(random_cases):
                 fell += 1
             elif how == "values":
                 assert not case.result.success, said
-    assert fell > 25
+    assert fell > 12
 
 
 @pytest.mark.parametrize(

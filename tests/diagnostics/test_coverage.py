@@ -10,7 +10,7 @@ import pytest
 import proxyprox as pp
 from proxyprox.diagnostics import audit
 
-CASES = 20
+CASES = 10
 
 
 def quadratic(rng: np.random.Generator) -> pp.Problem:

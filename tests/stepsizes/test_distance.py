@@ -132,10 +132,10 @@ def test_nearly_separable_data_are_fitted_about_as_by_the_best_step_size():
     problem, seeds, H = pp.Problem(digits), range(3), digits.smoothness
 
     def loss(method):
-        runs = [pp.minimize(problem, method=method, steps=150, rng=seed) for seed in seeds]
+        runs = [pp.minimize(problem, method=method, steps=300, rng=seed) for seed in seeds]
         return np.median([digits.value(run.w) for run in runs])
 
-    tuned = min(loss(pp.SGD(eta / H)) for eta in (1, 5, 25, 125))
+    tuned = min(loss(pp.SGD(eta / H)) for eta in (5, 25, 125))
     assert loss(pp.SGD("auto")) < 2 * tuned
 
 
