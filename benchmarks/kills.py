@@ -53,8 +53,8 @@ fraction = 0.5
 [method]
 batch_size = 16
 [run]
-target_gradients = 40
-tuning_gradients = 10
+target_gradients = 24
+tuning_gradients = 6
 seeds = 2
 compare = ["sgd"]
 """
@@ -342,7 +342,10 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    for module in ("experiments.labels", "experiments.mushrooms", "proxyprox.study.problem"):
+    modules = ["proxyprox.cli.run", "proxyprox.report.page", "proxyprox.study.problem"]
+    if {"mushrooms", "workers"} & set(names):
+        modules.append("experiments.mushrooms")
+    for module in modules:
         importlib.import_module(module)  # before the forks
     dice = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as scratch:
