@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import os
 import signal
 from importlib.util import find_spec
 
@@ -8,6 +9,9 @@ from hypothesis import settings
 # A busy machine is not a bug, and a failure must come back when it is looked for.
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
+
+# What waiting for the disk is for, a power failure, no test can see; a bad descriptor still fails.
+os.fsync = os.fstat
 
 TORCH = [
     "tests/torch", "src/proxyprox/torch", "tests/experiments/cifar10",
