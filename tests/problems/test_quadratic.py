@@ -68,9 +68,9 @@ def test_noise_has_the_variance_it_is_given(library):
     loss = Quadratic(library(np.eye(5)), noise=3.0)
     rng = np.random.default_rng(0)
     w = library(np.ones(5))
-    draws = np.array([array(loss.gradient(w, loss.sample(rng))) - 1.0 for _ in range(20_000)])
+    draws = np.array([array(loss.gradient(w, loss.sample(rng))) - 1.0 for _ in range(6_000)])
     assert np.mean(np.sum(draws**2, axis=1)) == pytest.approx(9.0, rel=0.03)
-    assert np.abs(draws.mean(axis=0)).max() < 0.05
+    assert np.abs(draws.mean(axis=0)).max() < 0.07
     assert loss.everything() is None
     assert loss.samples(None) == 1
     assert Quadratic(np.eye(2)).sample(rng) is None

@@ -15,7 +15,7 @@ from scipy.optimize import minimize as scipy_minimize
 import proxyprox as pp
 from proxyprox import theory
 
-SEEDS = 50
+SEEDS = 30
 
 
 def spectrum(rng, values):
@@ -192,7 +192,7 @@ def test_label_free_classification_has_no_similarity_limit(family):
         errors = suboptimalities(
             pp.Problem(target, target.label_free()), target, target.value(exact), w0,
             method=pp.ProxyProx(eta), steps=K, averaging=pp.Geometric(mu),
-            stop=pp.StronglyConvex(mu), seeds=50,
+            stop=pp.StronglyConvex(mu), seeds=25,
         )  # fmt: skip
         bound = theory.guarantee(
             eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(exact)), sigma=sigma, delta=0.0
@@ -209,7 +209,7 @@ def test_the_strongly_convex_plan_reaches_its_accuracy(seed, epsilon):
         epsilon=epsilon, mu=1.0, B=float(np.linalg.norm(w0 - best)), sigma=0.2, delta=delta
     )
     errors = suboptimalities(
-        pp.Problem(target, proxy), target, target.value(best), w0, seeds=50,
+        pp.Problem(target, proxy), target, target.value(best), w0, seeds=25,
         method=pp.ProxyProx(plan.eta), steps=plan.steps, averaging=pp.Geometric(1.0),
         stop=pp.StronglyConvex(plan.mu, plan.G),
     )  # fmt: skip
@@ -224,7 +224,7 @@ def test_the_convex_plan_reaches_its_accuracy():
     plan = theory.plan_run(epsilon=0.3, B=math.sqrt(2), sigma=0.1, delta=0.2)
     errors = suboptimalities(
         pp.regularized(pp.Problem(target, proxy), plan.mu, np.zeros(3)), target,
-        target.value(best), np.zeros(3), seeds=50, method=pp.ProxyProx(plan.eta),
+        target.value(best), np.zeros(3), seeds=25, method=pp.ProxyProx(plan.eta),
         steps=plan.steps, averaging=pp.Uniform(), stop=pp.Convex(plan.steps, plan.G),
     )  # fmt: skip
     mean, error = mean_and_error(errors)
