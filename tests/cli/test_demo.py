@@ -45,6 +45,7 @@ def test_table_sentences_and_files(
     assert json.loads((folder / "summary.json").read_text())["command"] == command
 
     before = (folder / "records.jsonl").read_bytes()
+    monkeypatch.setattr("proxyprox.report.figures.save_figures", lambda *_, **__: [])
     again = invoke(*arguments, "--json")
     assert again.exit_code == 0
     answer = json.loads(again.stdout)

@@ -43,8 +43,8 @@ def test_numbers_that_leave_too_few_rows_are_left_out():
 
 @pytest.mark.parametrize("method", list(dict([*ALONE, *TAUGHT])))
 def test_every_method_learns(method):
-    drawn = labels.draw("breast_cancer", 60, seed=1, flip=0.05)
-    # A step size chosen on twelve labels may be a bad one; cross-validation is not that rash.
+    drawn = labels.draw("breast_cancer", 40, seed=1, flip=0.05)
+    # A step size chosen on eight labels may be a bad one; cross-validation is not that rash.
     assert loss_of(method, drawn, seed=0) < (2.0 if "one pass" in method else np.log(2))
 
 
@@ -74,6 +74,7 @@ def test_differences_are_paired():
 
 def test_command(tmp_path, monkeypatch):
     monkeypatch.setattr(labels, "save_figures", lambda *_, **__: [])
+    monkeypatch.setattr(labels, "loss_of", lambda method, *_, **__: 0.3 + (method == OURS))
     args = "--datasets breast_cancer --taught none --labels 20 --seeds 2 --workers 1 --json"
     done = CliRunner().invoke(
         application(labels.labels), [*args.split(), "--output", str(tmp_path)]

@@ -191,10 +191,12 @@ def test_three_classes_are_refused(invoke: Invoke, data_folder: Path, tmp_path: 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals to a process group are POSIX")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_interrupt_and_resume(data_folder: Path, tmp_path: Path, name: str) -> None:
+def test_interrupt_and_resume(
+    invoke: Invoke, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     arguments = [
         "--dataset", "tiny", "--output", "out dir", "--workers", "2",
-        "--seeds", "1", "--budget", "30", "--tuning-budget", "20", "--inner-steps", "5",
+        "--seeds", "1", "--budget", "15", "--tuning-budget", "10", "--inner-steps", "5",
         "--batch-sizes", "16", "--fractions", "none",
     ]  # fmt: skip
     command = [sys.executable, "-m", "experiments.mushrooms", *arguments]
@@ -232,15 +234,9 @@ def test_interrupt_and_resume(data_folder: Path, tmp_path: Path, name: str) -> N
     assert kept >= 5
     if name != "SIGINT":
         return  # resuming is the same, and takes long
-    resumed = subprocess.run(
-        [*command, "--workers", "1", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-    )
-    assert resumed.returncode == 0, resumed.stderr
+    monkeypatch.chdir(tmp_path)
+    resumed = invoke(*arguments, "--workers", "1", "--json")
+    assert resumed.exit_code == 0, resumed.stderr
     assert json.loads(resumed.stdout)["reused"] == kept
 
 
@@ -260,8 +256,8 @@ def test_real_mushrooms(invoke: Invoke, tmp_path: Path) -> None:
         pytest.skip("PROXYPROX_DATA does not hold mushrooms")
     result = invoke(
         "--output", tmp_path, "--workers", "1", "--no-download", "--json",
-        "--seeds", "1", "--budget", "4", "--tuning-budget", "1", "--batch-sizes", "256",
-        "--fractions", "none",
+        "--seeds", "1", "--budget", "2", "--tuning-budget", "1", "--batch-sizes", "256",
+        "--inner-steps", "2", "--fractions", "none",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())

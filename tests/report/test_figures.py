@@ -33,7 +33,7 @@ def test_files_for_every_axis_there_is(few: list[dict[str, Any]], tmp_path: Path
         assert path.read_bytes().startswith(b"\x89PNG")
     assert ET.parse(paths[1]).getroot().tag.endswith("svg")
     before = paths[1].read_bytes()
-    save_figures(tmp_path, rows)
+    save_figures(tmp_path, rows, x_axes=["target_gradients"])
     assert paths[1].read_bytes() == before
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
+
+
+@pytest.fixture(scope="session")
+def thread_pools():
+    """Return the thread pools of the loaded libraries; to find them for each test takes long."""
+    return ThreadpoolController()
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread(thread_pools):
     """Small matrices: more threads only wait for each other."""
-    with threadpool_limits(1):
+    with thread_pools.limit(limits=1):
         yield
 
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import (
     PoissonRegressor,
     Ridge,
 )
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from proxyprox.sklearn import (
     ProxyGammaRegressor,
@@ -22,7 +22,7 @@ from proxyprox.sklearn import (
     ProxyRidge,
 )
 
-QUICK = {"cv": 2, "max_steps": 8}
+QUICK = {"cv": 2, "max_steps": 4}
 CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
 
 
@@ -35,7 +35,6 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        ProxyLogisticRegression(unlabelled=None, **QUICK),
         ProxyLogisticRegression(**QUICK),
         ProxyRidge(**QUICK),
         ProxyPoissonRegressor(**QUICK),
@@ -46,6 +45,21 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+WITHOUT_A_MARK = [
+    pytest.param(estimator, check, id=check.func.__name__)
+    for estimator, check in estimator_checks_generator(
+        ProxyLogisticRegression(unlabelled=None, **QUICK)
+    )
+    if "classif" in check.func.__name__
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), WITHOUT_A_MARK)
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_scikit_learn_checks_of_classes_without_a_mark(estimator, check):
     check(estimator)
 
 

@@ -223,8 +223,14 @@ def test_a_fit_repeats_itself(binary):
     np.testing.assert_array_equal(one.coef_, two.coef_)
 
 
-@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge, ProxyGammaRegressor])
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "sparse"),
+    [
+        (ProxyLogisticRegression, False),
+        (ProxyRidge, True),
+        (ProxyGammaRegressor, False),
+    ],
+)
 def test_partial_fit_resumes_from_fit(binary, kind, sparse):
     X, y, _ = binary
     y = y + 1

@@ -136,7 +136,7 @@ def test_forms_of_answers_agree(binary):
 
 def test_answers_on_the_proxy_alone_are_enough(three):
     X, y = three
-    quick = {"cv": 3, "max_steps": 40}
+    quick = {"cv": 3, "max_steps": 15}
     fit = ProxyLogisticRegression(**quick).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=y[60:])
     assert fit.taught_
     assert fit.score(X[60:], y[60:]) >= 0.9 * np.mean(

@@ -137,12 +137,12 @@ SIGNS = np.arange(90) % 3 - 1
 @pytest.mark.parametrize("proxy", [False, True])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_minus_one_that_looks_like_a_class_is_not_left_out(three, labels, proxy, method):
-    X, more = three[0][:90], {"X_proxy": three[0][90:]} if proxy else {}
+    X, more, quick = three[0][:90], {"X_proxy": three[0][90:]} if proxy else {}, {"n_steps": 1}
     with pytest.raises(ValueError, match=r"unlabelled must be -1 or None.*unlabelled=None"):
-        getattr(ProxyLogisticRegression(**QUICK), method)(X, labels, **more)
-    every = getattr(ProxyLogisticRegression(unlabelled=None, **QUICK), method)(X, labels, **more)
+        getattr(ProxyLogisticRegression(**quick), method)(X, labels, **more)
+    every = getattr(ProxyLogisticRegression(unlabelled=None, **quick), method)(X, labels, **more)
     assert -1 in every.classes_
-    marked = getattr(ProxyLogisticRegression(**MARKED), method)(X, labels, **more)
+    marked = getattr(ProxyLogisticRegression(unlabelled=-1, **quick), method)(X, labels, **more)
     assert -1 not in marked.classes_
 
 

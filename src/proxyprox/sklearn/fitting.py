@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
 from proxyprox._util.validation import message
@@ -82,6 +82,13 @@ class Moment(NamedTuple):
         return float(self.values.max(initial=self.rest))
 
 
+@lru_cache(maxsize=1)
+def _thread_pools() -> ThreadpoolController:
+    """Return the thread pools of the loaded libraries."""
+    # The search through all libraries of the process takes as long as a small fit.
+    return ThreadpoolController()
+
+
 def moment_of(design: Design, weights: Array | None = None) -> Moment:
     """Return the second moment of a design's rows; a row of weight zero is left out, uncopied."""
     weights = np.ones(design.rows) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -90,7 +97,7 @@ def moment_of(design: Design, weights: Array | None = None) -> Moment:
     if design.width <= EXACT_WIDTH:
         # Blocks of narrow rows fit the cache; between threads they would be mostly waiting.
         threads = 1 if design.width <= NARROW else None
-        with threadpool_limits(threads, user_api="blas"):
+        with _thread_pools().limit(limits=threads, user_api="blas"):
             return factorise(np.asarray(design.gram(shares), dtype=np.float64), total)
 
     def product(block: Array) -> Array:
@@ -454,7 +461,7 @@ class Fit:
         plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
         small = self.design.rows * plain.dim <= SMALL_PRODUCT
-        with threadpool_limits(1, user_api="blas") if small else nullcontext():
+        with _thread_pools().limit(limits=1, user_api="blas") if small else nullcontext():
             if self.settings.n_steps == "converged":
                 w, trial = self._minimise()
             else:

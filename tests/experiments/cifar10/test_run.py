@@ -88,10 +88,16 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path, recipe):
     assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
 
 
-@pytest.mark.parametrize("at", [2, 6])
-def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, at):
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Return the records of the last recipe."""
     config = replace(CONFIG, recipes=RECIPES[-1:])
-    expected = experiment.run(config, tmp_path / "whole", device="cpu", report=False)
+    return experiment.run(config, tmp_path_factory.mktemp("whole"), device="cpu", report=False)
+
+
+@pytest.mark.parametrize("at", [2, 6])
+def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, uninterrupted, at):
+    config = replace(CONFIG, recipes=RECIPES[-1:])
     advance = Training._advance
 
     def interrupted(self, *, measured):
@@ -110,7 +116,7 @@ def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, at):
     )
     found = experiment.run(config, tmp_path / "cut", device="cpu", report=False)
     assert len(taken) == 6 - at
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(found, uninterrupted, strict=True):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
@@ -162,6 +168,7 @@ def invoke(*args):
 def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
     small = replace(CONFIG, recipes=RECIPES[::2])
     monkeypatch.setattr("experiments.cifar10.config.TINY", small)
+    monkeypatch.setattr("experiments.cifar10.results.save_panels", lambda *_: [])
     command = ["--tiny", "--passes", "0.5", "--json", "-o", str(tmp_path)]
     first = invoke(*command)
     assert first.exit_code == 0, first.stderr
