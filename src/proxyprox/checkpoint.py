@@ -41,7 +41,7 @@ from proxyprox._util.validation import file_path, message, positive, require_fin
 
 Tree = dict[str, Any]
 
-HEADER = b"proxyprox checkpoint 4\n"
+HEADER = b"proxyprox checkpoint 5\n"
 DIGEST = 16
 # Of a frame: the length of its payload, and a checksum of that.
 HEAD = struct.Struct("<QI")

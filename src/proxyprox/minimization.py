@@ -249,13 +249,13 @@ def _loop(
                 with finish_first():
                     return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
-        gradients, halves = _ask_objective(answer_query, objective, query)
+        told = _ask_objective(answer_query, objective, query)
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
         with finish_first():
             elapsed = time.perf_counter() - begun
-            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed})
+            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed, **told.extra})
             try:
-                step = run.tell(gradients, halves=halves)
+                step = run.tell(told.gradients, halves=told.halves, value=told.value)
             except NonFiniteError as error:
                 detail = f"That was outer step {run.steps}."
                 return run.result_before_verdict(error.status or Status.DIVERGED, detail)

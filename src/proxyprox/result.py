@@ -24,6 +24,10 @@ class Ledger:
         Stochastic (or full) gradients of the objective: the expensive ones.
     target_samples : int
         Samples (labels, rollouts) in their batches.
+    target_values : int
+        Values of the objective asked for on their own; one that comes with a gradient is free.
+    target_calls : int
+        Evaluations of the user's function, where the objective counts them (``evaluations``).
     cost : float
         The user's own cost, where the objective names one.
     epsilon : float
@@ -38,6 +42,8 @@ class Ledger:
 
     target_gradients: int = 0
     target_samples: int = 0
+    target_values: int = 0
+    target_calls: int = 0
     cost: float = 0.0
     epsilon: float = 0.0
     target_seconds: float = 0.0
@@ -118,6 +124,7 @@ class StepRecord(NamedTuple):
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
     threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
+    ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
     """
 
     k: int
@@ -130,6 +137,7 @@ class StepRecord(NamedTuple):
     target_gradients: int
     proxy_gradients: int
     seconds: float
+    value: float = math.nan
 
 
 class Trace:

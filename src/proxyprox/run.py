@@ -222,6 +222,7 @@ class Run:
         *,
         observations: Any = None,
         halves: tuple[Vector, Vector] | None = None,
+        value: float | None = None,
     ) -> Step:
         """Answer the open question and take the outer step.
 
@@ -235,6 +236,9 @@ class Run:
         halves : pair of arrays, optional
             The gradients of the query's two half batches at its first point, whose mean is the
             first of ``gradients``: how far they differ tells a measured step size the noise.
+        value : float, optional
+            The loss at the query's first point, without the penalty, where it is known: methods
+            that ask for it (``query.value``) reject bad steps by it.
 
         Returns
         -------
@@ -260,7 +264,8 @@ class Run:
         query = self._pending
         told = oracles.check_answers(self.problem.objective, query, gradients, observations)
         level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
-        answers = Answers(told, query.batch, level, half_gap)
+        value = oracles.check_value(value, finite=not self.method.backtracks)
+        answers = Answers(told, query.batch, level, half_gap, value)
         self.ledger.add(self.price(query))
         undo = self.make_undo()
         try:
@@ -275,7 +280,8 @@ class Run:
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        if not all(all_finite(gradient) for gradient in answers.gradients):
+        finite = all(all_finite(gradient) for gradient in answers.gradients)
+        if not finite and not (self.method.backtracks and self.steps):
             text = "the target's gradient is NaN or infinite"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
@@ -286,10 +292,12 @@ class Run:
         eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
-        record = oracles.step_record(k, eta, self._solved, self.ledger)
+        record = oracles.step_record(k, eta, self._solved, self.ledger, answers.value)
         path, exact = copy.copy(self._path), query.batch is None or query.exact
         penalty = isolate(self.problem.penalty)
-        path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
+        # A trial point without an answer is no part of the path: the run stayed where it was.
+        seen = (query.points[0], answers.gradients[0]) if finite else (path.point, path.gradient)
+        path.add(*seen, penalty, exact=exact)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -327,6 +335,7 @@ class Run:
         moved = self.trace["displacement"]
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
+        solves = solves and self.method.solves_subproblems
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(self.w),
@@ -659,7 +668,7 @@ class Run:
         batch = batch if exact else copy_tree(batch)
         if split is not None and self.step_size.measures:
             halves = copy_tree(split(batch if exact else copy_tree(batch)))
-        self._pending = Query(batch, points, halves, exact)
+        self._pending = Query(batch, points, halves, exact, self._request.value)
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""

@@ -227,18 +227,18 @@ class SafeguardedRun:
             limit = Words(f"{getattr(self._limits, name):,}")
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
-    def tell(self, gradients: Any, *, halves: Any = None) -> Step:
+    def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
 
         After any error all arms are as they were before the call.
         """
         with self._undo_on_error():
-            step = self._take_steps(gradients, halves)
+            step = self._take_steps(gradients, halves, value)
         if step.note:
             LOG.warning(step.note)
         return step
 
-    def _take_steps(self, gradients: Any, halves: Any) -> Step:
+    def _take_steps(self, gradients: Any, halves: Any, value: float | None) -> Step:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
@@ -246,10 +246,10 @@ class SafeguardedRun:
         self._batches.append(batch)
         if self._proxy is None:
             self._charge(self._leader.ask())
-            step = self._leader.tell(gradients, halves=halves)
+            step = self._leader.tell(gradients, halves=halves, value=value)
         else:
             try:
-                step = self._proxy.tell(gradients, halves=halves)
+                step = self._proxy.tell(gradients, halves=halves, value=value)
             except NonFiniteError as error:
                 if self._sgd is None:
                     raise
@@ -413,9 +413,10 @@ class SafeguardedRun:
             self._sgd.open(batch)
         query = self._sgd.ask()
         self._charge(query, samples=not self._repeatable)
-        gradients, halves = answer_query(self.problem.objective, query)
+        told = answer_query(self.problem.objective, query)
+        self.ledger.add(told.extra)
         try:
-            return self._sgd.tell(gradients, halves=halves)
+            return self._sgd.tell(told.gradients, halves=told.halves)
         except NonFiniteError:
             if self._proxy is None:
                 raise
@@ -554,8 +555,9 @@ class SafeguardedRun:
             nodes = NODES if self._repeatable else (NODES[number % 2],)
             query = Query(batch, tuple(b + t * (a - b) for t in nodes))
             self._charge(query, samples=False)
-            gradients = answer_query(self.problem.objective, query)[0]
-            gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
+            told = answer_query(self.problem.objective, query)
+            self.ledger.add(told.extra)
+            gaps.append(np.mean([dot(gradient, a - b) for gradient in told.gradients]))
         gap = float(np.mean(gaps))
         if self.problem.penalty is not None:
             penalty = isolate(self.problem.penalty)

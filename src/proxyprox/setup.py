@@ -58,6 +58,7 @@ def require_problem(problem: Any) -> None:
 CALLS = {
     "objective": {
         "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
+        "value_and_gradient": ("w", "batch"),
         "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
     },

@@ -135,8 +135,8 @@ def _naming(name: str) -> Iterator[None]:
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
     """Answer so many questions of a run from its objective."""
     for _ in range(count):
-        gradients, halves = answer_query(run.problem.objective, run.ask())
-        yield run.tell(gradients, halves=halves)
+        told = answer_query(run.problem.objective, run.ask())
+        yield run.tell(told.gradients, halves=told.halves, value=told.value)
 
 
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
