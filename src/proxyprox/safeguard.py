@@ -178,7 +178,7 @@ class SafeguardedRun:
         self._rng = np.random.default_rng(run.rng.integers(2**62))
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
-        self._start, self._slope = run.w, 0.0
+        self.start, self._slope = run.start, 0.0
         self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
@@ -264,6 +264,15 @@ class SafeguardedRun:
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note)
+
+    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+        """Tell whether the target's last gradient on the proxy's way is small."""
+        return self._proxy is not None and self._proxy.converged(tol, atol)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether neither the target's value nor its gradient fell in the last rounds."""
+        return self._proxy is not None and self._proxy.stalled
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
@@ -513,7 +522,7 @@ class SafeguardedRun:
         if not held_out:
             return None
         gap, spread = self._held_out_gap(a, b, held_out)
-        gained = self._slope * max(norm(a - self._start), norm(b - self._start))
+        gained = self._slope * max(norm(a - self.start), norm(b - self.start))
         rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)

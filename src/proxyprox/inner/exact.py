@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, zeros_like
-from proxyprox.inner.base import Auto, Subproblem
+from proxyprox._util.arrays import Vector, norm, zeros_like
+from proxyprox.inner.base import Auto, NonFiniteError, Subproblem
+from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stopping import Criterion, Relative, Residual
 
 
@@ -63,3 +64,59 @@ def minimise_exactly(
         stop = Relative(relative) | stop
     found: Vector = solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
     return found
+
+
+# A gradient of this share of the first one is small.
+SMALL = 1e-3
+# A solver that moves on by this share of its way, after the gradient is next to zero, runs away.
+RUNAWAY = 0.1
+# A way of less than this share of the start is rounding.
+STILL = 1e-6
+
+
+def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
+    """Return the minimiser of a loss that may have none, or None where none is found.
+
+    The logistic loss of separable rows, say, falls for ever: its gradient vanishes far away, but
+    the point moves on however small the gradient is. A loss without a lower bound, one that is not
+    finite on the way, and one that the solver gives up on are found out, too.
+
+    Parameters
+    ----------
+    loss : loss
+        What to minimise, with ``value`` and ``gradient`` at least.
+    start : array
+        Where to begin.
+    penalty : Penalty, optional
+        A non-smooth term.
+
+    Returns
+    -------
+    array or None
+        The minimiser.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import logistic_regression
+    >>> rows = np.array([[1.0], [2.0]])
+    >>> find_minimum(logistic_regression(rows, [0, 1], l2=0.1), np.zeros(1)).round(3)
+    array([0.351])
+    >>> find_minimum(logistic_regression(rows - 1.5, [0, 1]), np.zeros(1)) is None
+    True
+    """
+    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
+    try:
+        with np.errstate(all="ignore"):
+            first = phi.residual(start, phi.gradient(start))
+            near = minimise_exactly(loss, start, relative=1e-6, penalty=penalty)
+            found = minimise_exactly(loss, near, relative=1e-3, penalty=penalty)
+            moved, way = norm(found - near), norm(found - start)
+            small = phi.residual(found, phi.gradient(found)) <= SMALL * first
+            lower = phi.value(found) <= phi.value(start)
+    except (NonFiniteError, NotConvexError, np.linalg.LinAlgError):
+        return None
+    # From a start that is the minimum already, but for rounding, no gradient gets much smaller.
+    if way < STILL * norm(start) and lower:
+        return found
+    return found if small and lower and moved <= RUNAWAY * way else None

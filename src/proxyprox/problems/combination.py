@@ -14,6 +14,7 @@ kept      sample, everything, exact, samples, halves, cost, epsilon, gradient_fr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -366,7 +367,7 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
     losses = (problem.objective, problem.proxy)
     objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
-    return Problem(objective, proxy, problem.penalty)
+    return replace(problem, objective=objective, proxy=proxy)
 
 
 def _loss(user: str, role: str, part: Any) -> Any:
