@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from proxyprox._util.arrays import Vector, norm, zeros_like
 from proxyprox.inner.base import Auto, NonFiniteError, Subproblem
 from proxyprox.problems.quadratic import NotConvexError
-from proxyprox.stopping import Criterion, Relative, Residual
+from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
 
 def minimise_exactly(
@@ -57,13 +58,25 @@ def minimise_exactly(
     >>> minimise_exactly(loss, np.zeros(2)).round(9)
     array([1., 3.])
     """
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
     stop: Criterion = Residual(tol)
     if relative:
         stop = Relative(relative) | stop
-    found: Vector = solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
-    return found
+    return _solve(Subproblem(loss, zeros_like(start), start, math.inf, penalty), start, stop)
+
+
+def _solve(phi: Subproblem, start: Vector, stop: Criterion) -> Vector:
+    solver = Auto().choose(phi.proxy, phi.penalty, int(start.shape[0])).solver
+    return solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
+
+
+@dataclass(frozen=True)
+class _Far(Criterion):
+    """Stop where the way is longer than any to a minimum."""
+
+    limit: float
+
+    def __call__(self, progress: Progress) -> bool:
+        return progress.displacement > self.limit
 
 
 # A gradient of this share of the first one is small.
@@ -72,6 +85,9 @@ SMALL = 1e-3
 RUNAWAY = 0.1
 # A way of less than this share of the start is rounding.
 STILL = 1e-6
+ROUNDING = 1e-10
+# A way of so many times max(1, ‖start‖) leads to no minimum.
+FAR = 1e8
 
 
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
@@ -106,14 +122,16 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     True
     """
     phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
+    stop = Residual(1e-12) | _Far(FAR * max(1.0, norm(start)))
     try:
         with np.errstate(all="ignore"):
             first = phi.residual(start, phi.gradient(start))
-            near = minimise_exactly(loss, start, relative=1e-6, penalty=penalty)
-            found = minimise_exactly(loss, near, relative=1e-3, penalty=penalty)
+            near = _solve(phi, start, stop | Relative(1e-6))
+            found = _solve(phi, near, stop | Relative(1e-3))
             moved, way = norm(found - near), norm(found - start)
             small = phi.residual(found, phi.gradient(found)) <= SMALL * first
-            lower = phi.value(found) <= phi.value(start)
+            before = phi.value(start)
+            lower = phi.value(found) <= before + ROUNDING * abs(before)
     except (NonFiniteError, NotConvexError, np.linalg.LinAlgError):
         return None
     # From a start that is the minimum already, but for rounding, no gradient gets much smaller.
