@@ -147,5 +147,5 @@ def test_a_box_of_numbers_and_of_nothing():
 
 @pytest.mark.parametrize("bounds", [("a", 1.0), (np.inf, None), ([[0.0]], None), (2.0, 1.0)])
 def test_boxes_without_a_point_are_refused(bounds):
-    with pytest.raises((TypeError, ValueError), match="lower must be|upper must be"):
+    with pytest.raises((TypeError, ValueError), match="must be"):
         Box(*bounds)

@@ -93,7 +93,8 @@ class FunctionObjective:
         return self._gradient(w) if self._sample is None else self._gradient(w, batch)
 
     def _value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
-        return self._both(w) if self._sample is None else self._both(w, batch)
+        value, gradient = self._both(w) if self._sample is None else self._both(w, batch)
+        return value, gradient
 
 
 class FunctionProxy:
