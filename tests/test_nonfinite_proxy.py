@@ -24,33 +24,35 @@ def holed(*, value=True):
 
 
 @pytest.mark.parametrize("value", [True, False])
-@pytest.mark.parametrize("method", [None, pp.DANE(1.0)])
+@pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.DANE(1.0)])
 def test_it_is_no_success(method, value):
     problem = pp.Problem(TARGET, holed(value=value))
     result = pp.minimize(problem, np.zeros(4), steps=50, method=method)
     assert not result.success
-    if method is None or value:
-        assert result.status is pp.Status.PROXY_NOT_FINITE
-        assert "in 50 of 50 steps" in result.message
-        assert "the proxy's gradient was not finite at a distance of" in result.message
+    assert result.status is pp.Status.PROXY_NOT_FINITE
+    assert "of 50 steps" in result.message
+    assert "the proxy's gradient was not finite at a distance of" in result.message
 
 
 @pytest.mark.parametrize("steps", [12, 50])
 def test_the_safeguard_takes_the_rival(steps):
     problem = pp.Problem(TARGET, holed())
-    result = pp.minimize(problem, np.zeros(4), steps=steps, safeguard=True)
+    method = pp.ProxyProx("auto")
+    result = pp.minimize(problem, np.zeros(4), method=method, steps=steps, safeguard=True)
     assert result.success
     assert result.safeguard.chosen == "SGD"
-    assert result.safeguard.dropped_at == 5
-    assert "dropped after 5 steps: the proxy's gradient was not finite at" in result.message
+    assert result.safeguard.dropped_at == 6
+    assert "dropped after 6 steps: the proxy's gradient was not finite at" in result.message
 
 
 def test_it_is_remembered_in_a_checkpoint(tmp_path):
-    call = {"w0": np.zeros(4), "steps": 8, "checkpoint": tmp_path / "run"}
+    call = {
+        "w0": np.zeros(4), "steps": 8, "checkpoint": tmp_path / "run", "method": pp.DANE("auto"),
+    }  # fmt: skip
     pp.minimize(pp.Problem(TARGET, holed()), **call)
     again = pp.minimize(pp.Problem(TARGET, holed()), **call)
     assert again.status is pp.Status.PROXY_NOT_FINITE
-    assert "in 8 of 8 steps" in again.message
+    assert "in 7 of 8 steps" in again.message
 
 
 def test_a_wall_that_the_line_search_turns_back_from_is_no_fault():
@@ -66,6 +68,61 @@ def test_a_wall_that_the_line_search_turns_back_from_is_no_fault():
 
     wall = pp.FunctionProxy(value, slope, hessian=hessian)
     small = pp.FunctionObjective(lambda w: A @ w - B / 4)
-    result = pp.minimize(pp.Problem(small, wall), np.zeros(4), steps=60)
+    result = pp.minimize(pp.Problem(small, wall), np.zeros(4), method=pp.DANE("auto"), steps=60)
     assert result.success
     assert np.allclose(result.w, np.linalg.solve(A, B / 4), atol=1e-6)
+
+
+def edge(sharp):
+    """Return a proxy that is finite for w < 1 alone: a barrier, or a parabola with an edge."""
+
+    def inside(w):
+        return bool((w < 1).all())
+
+    def value(w):
+        return float(np.sum(w * w / 2 - (0 if sharp else np.log1p(-w)))) if inside(w) else np.nan
+
+    def slope(w):
+        return w + (0 if sharp else 1 / (1 - w)) if inside(w) else np.full(4, np.nan)
+
+    def hessian(w):
+        return np.diag(1 + (0 if sharp else 1 / (1 - w) ** 2) + 0 * w)
+
+    return pp.FunctionProxy(
+        value, slope, hessian=hessian, hvp=lambda w, v: hessian(w) @ v, smoothness=1.0
+    )
+
+
+SOLVERS = [
+    pp.LBFGS(), pp.Newton(), pp.QuasiNewton(), pp.NewtonCG(), pp.GradientDescent(),
+    pp.GradientDescent(step_size=0.9, implicit=True), pp.Nesterov(), pp.ProximalGradient(),
+]  # fmt: skip
+
+
+# The first full step leads far beyond the edge, the minimum is at 0.8.
+INSIDE = pp.FunctionObjective(
+    lambda w: 3.75 * (w - 0.8), value=lambda w: float(1.875 * (w - 0.8) @ (w - 0.8))
+)
+FEW = pp.Relative(1e-6) | pp.Steps(100)
+
+
+@pytest.mark.parametrize("inner", SOLVERS, ids=lambda inner: type(inner).__name__)
+@pytest.mark.parametrize("method", [pp.DANE(0.5), pp.ProxyProx("auto"), pp.DANE()])
+def test_a_step_that_leads_over_an_edge_is_shortened(inner, method):
+    problem = pp.Problem(INSIDE, edge(sharp=True))
+    result = pp.minimize(problem, np.zeros(4), method=method, inner=inner, stop=FEW, steps=15)
+    assert result.status in (pp.Status.STEPS_DONE, pp.Status.PROXY_NOT_FINITE)
+    assert ((result.w > 0) & (result.w < 1)).all()
+    # Without a proximal term a proxy of a quarter of the curvature leads to and fro.
+    if method != pp.DANE():
+        assert result.success
+        np.testing.assert_allclose(result.w, 0.8, atol=1e-3)
+
+
+@pytest.mark.parametrize("inner", SOLVERS[:4], ids=lambda inner: type(inner).__name__)
+@pytest.mark.parametrize("method", [pp.DANE(), pp.ProxyProx(lambda k: 5.0)])
+def test_solvers_turn_back_from_a_barrier(inner, method):
+    problem = pp.Problem(INSIDE, edge(sharp=False))
+    result = pp.minimize(problem, np.zeros(4), method=method, inner=inner, stop=FEW, steps=20)
+    assert result.status is pp.Status.STEPS_DONE
+    np.testing.assert_allclose(result.w, 0.8, atol=1e-2)

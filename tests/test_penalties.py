@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from proxyprox import L1, ElasticNet
+from proxyprox import L1, Box, ElasticNet
 
 numbers = st.floats(-20, 20)
 strengths = st.floats(0, 5)
@@ -119,3 +119,33 @@ def test_strengths_below_zero_are_refused(alpha):
 def test_ratio_outside_the_unit_interval_is_refused(ratio):
     with pytest.raises(ValueError, match="l1_ratio"):
         ElasticNet(1.0, l1_ratio=ratio)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("tensors", [False, True])
+def test_a_box_clips_and_projects(dtype, tensors):
+    as_array = pytest.importorskip("torch").tensor if tensors else np.asarray
+    box = Box([0.1, -np.inf, 0.0, 1.0], [1.0, 2.0, np.inf, 1.0])
+    w = as_array(np.array([-3.0, 5.0, 7.0, 1.0], dtype=dtype))
+    inside = box.prox(w, 0.5)
+    assert inside.dtype == w.dtype
+    np.testing.assert_allclose(np.asarray(inside), [0.1, 2.0, 7.0, 1.0], rtol=1e-6)
+    assert (box.value(w), box.value(inside)) == (np.inf, 0.0)
+    # Of the gradient only what can be followed inside the box counts: here in coordinates 1 and 3.
+    gradient = as_array(np.array([-3.0, -1.0, 4.0, 9.0], dtype=dtype))
+    assert box.distance(inside, gradient) == pytest.approx(5.0)
+
+
+def test_a_box_of_numbers_and_of_nothing():
+    w = np.array([-2.0, 3.0])
+    np.testing.assert_array_equal(Box(0.0).prox(w, 1.0), [0.0, 3.0])
+    np.testing.assert_array_equal(Box(upper=1).prox(w, 1.0), [-2.0, 1.0])
+    np.testing.assert_array_equal(Box().prox(w, 1.0), w)
+    assert (Box(0.0).size, Box([0.0, 1.0]).size) == (None, 2)
+    assert Box().distance(w, w) == pytest.approx(np.linalg.norm(w))
+
+
+@pytest.mark.parametrize("bounds", [("a", 1.0), (np.inf, None), ([[0.0]], None), (2.0, 1.0)])
+def test_boxes_without_a_point_are_refused(bounds):
+    with pytest.raises((TypeError, ValueError), match="must be"):
+        Box(*bounds)

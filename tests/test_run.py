@@ -225,7 +225,8 @@ def test_torch_gradients_that_carry_a_graph_are_cut_loose():
 def test_the_default_method_is_that_of_minimize():
     target = pp.Quadratic(np.eye(2), b=-np.ones(2))
     run = pp.Run(pp.Problem(target, target))
-    assert run.method == pp.ProxyProx("auto")
+    assert run.method == pp.DANE()
+    assert pp.Run(pp.Problem(pp.Quadratic(np.eye(2), noise=1.0))).method == pp.ProxyProx("auto")
     for _ in range(4):
         run.tell(target.gradient(run.ask().points[0]))
     assert run.result().w.tobytes() == pp.minimize(run.problem, steps=4).w.tobytes()

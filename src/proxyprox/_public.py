@@ -31,7 +31,7 @@ from proxyprox.methods import (
 )
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Query, Step
-from proxyprox.penalties import L1, ElasticNet
+from proxyprox.penalties import L1, Box, ElasticNet
 from proxyprox.problems import (
     GLM,
     FunctionObjective,
@@ -66,7 +66,7 @@ from proxyprox.stopping import (
 
 __all__ = [
     "DANE", "EMA", "GLM", "L1", "LBFGS", "SGD", "AcceleratedSliding", "Adaptive", "Answers",
-    "Auto", "AutoStep", "AuxMVR", "AuxMom", "Budget", "Checkpoint", "CheckpointError",
+    "Auto", "AutoStep", "AuxMVR", "AuxMom", "Box", "Budget", "Checkpoint", "CheckpointError",
     "ClosedForm", "Convex", "ElasticNet", "FunctionObjective", "FunctionProxy", "Geometric",
     "GradientDescent", "Last", "Ledger", "Mean", "Method", "Nesterov", "Newton", "NewtonCG",
     "NonConvex", "NonFiniteError", "Objective", "OracleError", "OuterStep", "Penalty", "Plain",

@@ -41,7 +41,7 @@ from proxyprox._util.validation import file_path, message, positive, require_fin
 
 Tree = dict[str, Any]
 
-HEADER = b"proxyprox checkpoint 4\n"
+HEADER = b"proxyprox checkpoint 5\n"
 DIGEST = 16
 # Of a frame: the length of its payload, and a checksum of that.
 HEAD = struct.Struct("<QI")
@@ -644,7 +644,8 @@ def identity(
     ``value`` returns the loss at w0 and ``gradient`` is the proxy's (None where none is used):
     both are asked of losses without a fingerprint, which cannot be told apart otherwise.
     """
-    about: Tree = {"rng": seed, "penalty": describe(problem.penalty), "settings": {}}
+    parts = {name: describe(getattr(problem, name)) for name in ("penalty", "scales")}
+    about: Tree = {"rng": seed, **parts, "settings": {}}
     for name in ("objective", "proxy"):
         loss = getattr(problem, name)
         about[name] = fingerprint(loss)
@@ -673,6 +674,7 @@ def identity_differences(saved: Tree, now: Tree, *, dtype: str, same_start: bool
     Values and gradients are taken at the start: without ``same_start`` they say nothing.
     """
     found = differences("penalty", saved["penalty"], now["penalty"])
+    found += differences("scales", saved["scales"], now["scales"])
     for name in ("objective", "proxy"):
         before, after = (tree["settings"][name] for tree in (saved, now))
         named = []

@@ -11,21 +11,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.signals import critical, ending_signals, raise_if_ending, step_first
-from proxyprox._util.validation import flag, message, require_takes, whole
+from proxyprox._util.validation import flag, message, nonnegative, require_takes, whole
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD
-from proxyprox.oracles import Step, answer_query
+from proxyprox.oracles import Step, answer_query, counting_calls
 from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import DEFAULT_METHOD, planned_steps, require_countable
+from proxyprox.setup import is_exact, planned_steps, require_countable
 from proxyprox.stopping import Criterion
 
 
@@ -72,11 +72,13 @@ class OracleError(RuntimeError):
 
 def minimize(
     problem: Problem,
-    w0: Vector | None = None,
+    w0: Vector | str | None = None,
     *,
     method: Any = None,
     steps: int | None = None,
     budget: Budget | int | None = None,
+    tol: float | None = None,
+    atol: float | None = None,
     inner: Any | None = None,
     stop: Criterion | None = None,
     averaging: Averaging | None = None,
@@ -92,16 +94,24 @@ def minimize(
     ----------
     problem : Problem
         The expensive objective, the cheap proxy and the penalty they share.
-    w0 : array, optional
-        Where to begin; zeros if the problem knows its size.
+    w0 : array or "proxy", optional
+        Where to begin; zeros if the problem knows its size. "proxy" is the proxy's minimum; where
+        none is found the result says so.
     method : Method, optional
-        The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``,
-        which measures its step size during the run.
+        The outer method, such as ``ProxyProx(eta=1.0)``. By default what suits the target, and the
+        result says why: for sampled gradients ``ProxyProx(eta="auto")``, which measures its step
+        size during the run; for exact ones a method that needs few of them.
     steps : int, optional
-        Outer steps to take.
+        Outer steps to take, at most where there is a tolerance.
     budget : Budget or int, optional
-        Limits on what may be used; a number limits the target gradients. Either ``steps`` or
-        ``budget`` must be given.
+        Limits on what may be used; a number limits the target gradients. With sampled gradients
+        either ``steps`` or ``budget`` must be given. With exact ones a run without both ends when
+        the gradient is small, after 1,000 steps at most.
+    tol, atol : float, optional
+        End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
+        point that was asked about, which is then the answer (with a penalty: the distance from 0
+        to the subdifferential). Where neither they nor steps nor a budget are given, ``tol`` is
+        1e-8 (1e-4 in float32).
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional
@@ -153,13 +163,15 @@ def minimize(
     """
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
+    ends = _tolerances(problem, method, tol, atol)
     if steps is None and limits is None:
-        raise ValueError("steps or budget must be given: without either a run has no end.")
+        if ends is None and not _exact(problem, method):
+            raise ValueError("steps or budget must be given: without either a run has no end.")
+        steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
     require_takes("callback", callback, ("step",))
     progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
-    method = DEFAULT_METHOD if method is None else method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     run = Run(
@@ -177,7 +189,39 @@ def minimize(
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
                 raise _not_writable(saver, error) from error
-        return _resume_and_run(run, driven, steps, limits, callback, saver, progress)
+        return _resume_and_run(run, driven, steps, limits, ends, callback, saver, progress)
+
+
+# Rounds of a run that is to end by its gradient, unless more are asked for.
+MOST_STEPS = 1000
+# Shares of the first gradient that are small, by the iterates' dtype.
+SMALL = {"float32": 1e-4, "float64": 1e-8}
+# (tol, atol); None is the share for the dtype.
+Tolerances = tuple[float | None, float]
+DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
+
+
+def _exact(problem: Any, method: Any) -> bool:
+    """Tell whether every gradient of a run will be exact."""
+    return bool(getattr(method, "exact", False)) or is_exact(getattr(problem, "objective", None))
+
+
+def _tolerances(problem: Any, method: Any, tol: Any, atol: Any) -> Tolerances | None:
+    """Return both tolerances, checked; None where none was given."""
+    given = {"tol": tol, "atol": atol}
+    for name, number in given.items():
+        if number is not None:
+            given[name] = nonnegative(name, number, "It bounds the gradient's norm.")
+            if not _exact(problem, method):
+                remedy = (
+                    "Limit steps or the budget, name a method of full gradients such as "
+                    'DANE(eta="auto"), or give an objective of exact ones the attribute exact=True.'
+                )
+                allowed = "left out where gradients are sampled: noise never gets small"
+                raise ValueError(message(name, number, allowed, remedy))
+    if tol is None and atol is None:
+        return None
+    return given["tol"] or 0.0, given["atol"] or 0.0
 
 
 def _resume_and_run(
@@ -185,6 +229,7 @@ def _resume_and_run(
     driven: Driven,
     steps: int | None,
     limits: Budget | None,
+    ends: Tolerances | None,
     callback: Callable[[Step], Any] | None,
     saver: Checkpoint | None,
     progress: bool,
@@ -206,7 +251,7 @@ def _resume_and_run(
                     _save(saver, driven)
                 except OSError as error:
                     raise _not_writable(saver, error) from error
-            result = _loop(driven, steps, limits, callback, saver, advance)
+            result = _loop(driven, steps, limits, ends, callback, saver, advance)
     except BaseException as error:
         _save_after_error(error, driven, saver)
         raise
@@ -216,9 +261,13 @@ def _resume_and_run(
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
     status, guarded = result.status, isinstance(driven, SafeguardedRun)
-    result = judge_outcome(
-        result, run.problem, start, measured=run.step_size.measures, guarded=guarded
-    )
+    calls: dict[str, int] = {}
+    with counting_calls(run.problem.objective, calls):
+        result = judge_outcome(
+            result, run.problem, start,
+            path=run.path, measured=run.step_size.measures, guarded=guarded,
+        )  # fmt: skip
+    result.ledger.add(calls)
     idle = status.success and result.steps == resumed
     if saver is not None and resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"
@@ -232,6 +281,7 @@ def _loop(
     run: Driven,
     steps: int | None,
     limits: Budget | None,
+    ends: Tolerances | None,
     callback: Callable[[Step], Any] | None,
     saver: Checkpoint | None,
     advance: Callable[[Driven], None],
@@ -239,7 +289,16 @@ def _loop(
     objective = run.problem.objective
     # Signals that end the process are only held back where there is a file to save to.
     finish_first = contextlib.nullcontext if saver is None else step_first
-    while steps is None or run.steps < steps:
+    tol, atol = (0.0, 0.0) if ends is None else ends
+    tol = SMALL[dtype_name(run.start)] if tol is None else tol
+    while True:
+        # First: a run that is resumed may have ended already.
+        if ends is not None and (run.converged(tol, atol) or run.stalled):
+            status = Status.CONVERGED if run.converged(tol, atol) else Status.STALLED
+            with finish_first():
+                return run.result_before_verdict(status)
+        if steps is not None and run.steps >= steps:
+            break
         if saver is not None:
             raise_if_ending()
         query = _ask_objective(run.ask)
@@ -249,13 +308,13 @@ def _loop(
                 with finish_first():
                     return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
         begun = time.perf_counter()
-        gradients, halves = _ask_objective(answer_query, objective, query)
+        told = _ask_objective(answer_query, objective, query)
         # The answer is paid for: a signal waits until the step is taken, if that is soon.
         with finish_first():
             elapsed = time.perf_counter() - begun
-            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed})
+            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed, **told.extra})
             try:
-                step = run.tell(gradients, halves=halves)
+                step = run.tell(told.gradients, halves=told.halves, value=told.value)
             except NonFiniteError as error:
                 detail = f"That was outer step {run.steps}."
                 return run.result_before_verdict(error.status or Status.DIVERGED, detail)
@@ -270,8 +329,9 @@ def _loop(
             if finished:
                 with finish_first():
                     return run.result_before_verdict(Status.STOPPED_BY_CALLBACK)
+    missed = "" if ends is None else "The gradient is still above the tolerance."
     with finish_first():
-        return run.result_before_verdict(Status.STEPS_DONE)
+        return run.result_before_verdict(Status.STEPS_DONE, missed)
 
 
 def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:

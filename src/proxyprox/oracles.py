@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from proxyprox.stopping import Criterion, Progress
 
 # Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
+VALUE = "the target's value"
 
 
 class MeteredProxy:
@@ -127,9 +129,7 @@ def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = Non
 
     What goes wrong is added to ``faults``.
     """
-    objective = problem.objective
-    accounted = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
-    if accounted or not has(objective, "value"):
+    if accounted(problem.objective) or not has(problem.objective, "value"):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -148,18 +148,21 @@ class Query:
     ``halves``, where the objective offers them and the step size is measured, are two batches that
     make up the batch. Their gradients at the first point, evaluated in its place, also show how
     noisy the gradient is: tell them too (``tell(..., halves=(g1, g2))``). ``exact`` says that the
-    batch is everything there is. The arrays are copies, the caller's own.
+    batch is everything there is, ``value`` that the loss at the first point is of use, too
+    (``tell(..., value=...)``). The arrays are copies, the caller's own.
     """
 
     batch: Any
     points: tuple[Vector, ...]
     halves: tuple[Any, Any] | None = None
     exact: bool = False
+    value: bool = False
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copy_array(point) for point in self.points)
-        return Query(self.batch_for_user(self.batch), points, copy_tree(self.halves), self.exact)
+        batch, halves = self.batch_for_user(self.batch), copy_tree(self.halves)
+        return Query(batch, points, halves, self.exact, self.value)
 
     @property
     def purchase(self) -> Purchase:
@@ -201,19 +204,69 @@ class Step:
     ledger: Ledger
     note: str = ""
 
+    @property
+    def value(self) -> float:
+        """The target's value at the point asked about, without the penalty; NaN if not known."""
+        return self.record.value
 
-def answer_query(objective: Any, query: Query) -> tuple[list[Vector], tuple[Vector, Vector] | None]:
-    """Return the answers and, where the batch came in two halves, those of the halves."""
-    objective = isolate(objective)
 
-    def gradient(w: Vector, batch: Any) -> Vector:
-        return objective.gradient(w, query.batch_for_user(batch))
+class Told(NamedTuple):
+    """The target's answers to a query, and what they cost besides its price, by ledger field."""
 
-    if query.halves is None:
-        return [gradient(w, query.batch) for w in query.points], None
-    point, *others = query.points
-    one, other = (gradient(point, half) for half in query.halves)
-    return [(one + other) / 2, *(gradient(w, query.batch) for w in others)], (one, other)
+    gradients: list[Vector]
+    halves: tuple[Vector, Vector] | None
+    value: float | None
+    extra: dict[str, int]
+
+
+def answer_query(objective: Any, query: Query) -> Told:
+    """Return the objective's answers: the gradients, those of two halves, and the value."""
+    extra: dict[str, int] = {}
+    both = offers_both(objective)
+    with counting_calls(objective, extra):
+        objective = isolate(objective)
+        value, halves = None, None
+
+        def ask(name: str, w: Vector, batch: Any) -> Any:
+            return getattr(objective, name)(w, query.batch_for_user(batch))
+
+        point, *others = query.points
+        if query.halves is not None:
+            one, other = halves = tuple(ask("gradient", point, half) for half in query.halves)
+            first = (one + other) / 2
+        elif query.value and both:
+            value, first = ask("value_and_gradient", point, query.batch)
+        else:
+            first = ask("gradient", point, query.batch)
+            full = query.exact or query.batch is None
+            if query.value and full and has(objective, "value") and not accounted(objective):
+                value, extra["target_values"] = objective.value(point), 1
+        gradients = [first, *(ask("gradient", w, query.batch) for w in others)]
+    return Told(gradients, halves, None if value is None else scalar(VALUE, value), extra)
+
+
+def offers_both(objective: Any) -> bool:
+    """Tell whether there is a ``value_and_gradient`` that no subclass has changed one half of."""
+    if not has(objective, "value_and_gradient"):
+        return False
+    names = [vars(objective) if hasattr(objective, "__dict__") else {}]
+    names += [vars(cls) for cls in type(objective).__mro__]
+    closest = next((n for n in names if n.keys() & {"gradient", "value_and_gradient"}), None)
+    return closest is None or "value_and_gradient" in closest
+
+
+@contextlib.contextmanager
+def counting_calls(objective: Any, paid: dict[str, int]) -> Iterator[None]:
+    """Enter as ``target_calls`` what the objective itself counts while the block runs."""
+    before = getattr(objective, "evaluations", 0)
+    yield
+    if grown := getattr(objective, "evaluations", 0) - before:
+        paid["target_calls"] = grown
+
+
+def accounted(objective: Any) -> bool:
+    """Tell whether a value of the objective would have to be paid for."""
+    return any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
 
 
 def check_answers(
@@ -240,6 +293,17 @@ def check_answers(
     )
 
 
+def check_value(value: Any, *, finite: bool) -> float | None:
+    """Return the value told for a query, checked; NaN and infinities may be refused."""
+    if value is None:
+        return None
+    number = scalar("value", value)
+    if finite and not math.isfinite(number):
+        remedy = "Leave it out where it is not known."
+        raise ValueError(message("value", number, "a finite number", remedy))
+    return number
+
+
 def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
@@ -251,7 +315,11 @@ def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
 
 
 def step_record(
-    k: int, eta: float, solved: tuple[Subproblem, Progress, Criterion] | None, ledger: Ledger
+    k: int,
+    eta: float,
+    solved: tuple[Subproblem, Progress, Criterion] | None,
+    ledger: Ledger,
+    value: float | None,
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
     numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
@@ -261,7 +329,7 @@ def step_record(
         threshold = math.nan if bound is None else bound
         numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
     paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
-    return StepRecord._make((k, *numbers, *paid))
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value))
 
 
 def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:

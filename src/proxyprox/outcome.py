@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copy_array, dot, dtype_name, norm
+from proxyprox._util.arrays import (
+    Vector,
+    copy_array,
+    dot,
+    dtype_name,
+    isolate,
+    norm,
+    same_point,
+)
 from proxyprox.checkpoint import require_array
 from proxyprox.oracles import value_for_report
 from proxyprox.problems import Problem
@@ -36,6 +44,8 @@ MANY, STRAIGHT = 16, 0.75
 STILL = 1e-6
 # Two values of a loss that differ by less than this share of their size are equal.
 ROUNDING = {"float32": 1e-5, "float64": 1e-10}
+# A gradient of less than this share of the smallest so far is progress.
+SMALLER = 0.9
 # The relative spacing of numbers.
 PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(float).eps)}
 # How many of the first and of the last answers are remembered.
@@ -108,7 +118,8 @@ class GradientPath:
     """The target's answers along a run: the first few, the last few, and sums over all.
 
     ``exact`` tells whether every answer was a full gradient; ``first`` and ``last`` have a row for
-    each answer, with the columns of :class:`Answers`.
+    each answer, with the columns of :class:`Answers`. Where values are told, ``best`` is the point
+    of the lowest; ``idle`` counts the answers since the value or the gradient last fell.
     """
 
     start: Vector | None = None
@@ -118,10 +129,20 @@ class GradientPath:
     exact: bool = True
     first: Array = field(default_factory=NO_ROWS.copy)
     last: Array = field(default_factory=NO_ROWS.copy)
+    start_value: float = math.nan
+    value: float = math.nan
+    best: Vector | None = None
+    best_value: float = math.nan
+    least_norm: float = math.inf
+    idle: int = 0
 
-    def add(self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool) -> None:
+    def add(
+        self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool, value: float | None
+    ) -> None:
         """Enter the answer at a point; the point's array may not change later."""
         self.exact = self.exact and exact
+        if value is not None:
+            self._add_value(point, value, _distance(point, gradient, penalty))
         gradient = copy_array(gradient)  # an objective may answer the next question in its buffer
         distance = slope = start_slope = along = varied = added = 0.0
         if self.start is None:
@@ -144,6 +165,50 @@ class GradientPath:
         self.point, self.gradient = point, gradient
         self.first = np.vstack([self.first, row])[:FIRST]
         self.last = np.vstack([self.last, row])[-LAST:]
+
+    def _add_value(self, point: Vector, value: float, size: float) -> None:
+        """Note the lowest value and gradient, and for how long neither has fallen."""
+        if self.start is None:
+            self.start_value = value
+        self.value, self.idle = value, self.idle + 1
+        if size < SMALLER * self.least_norm:
+            self.least_norm, self.idle = size, 0
+        if math.isfinite(value) and not value >= self.best_value:
+            if self.best is None or is_above(value, self.best_value, dtype_name(point)):
+                self.idle = 0
+            self.best, self.best_value = point, value
+
+    def known_values(
+        self, problem: Problem, w0: Vector, answer: Vector
+    ) -> tuple[float | None, float | None]:
+        """Return the losses at the start and at the answer, penalty included, where told."""
+        penalty = isolate(problem.penalty)
+
+        def total(value: float, point: Vector) -> float:
+            return value if penalty is None else value + float(penalty.value(point))
+
+        first = last = None
+        # A function whose evaluations count is not called for a report.
+        counted = getattr(problem.objective, "evaluations", 0) > 0
+        if math.isfinite(self.start_value) and (counted or same_point(self.start, w0)):
+            first = total(self.start_value, self.start)
+        if same_point(self.best, answer):
+            last = total(self.best_value, answer)
+        return first, last
+
+    def below(self, tol: float, atol: float, penalty: Any) -> bool:
+        """Tell whether the last answer's gradient is within a tolerance of zero.
+
+        A point whose value is above an earlier one, on a plateau say, is no minimum.
+        """
+        if self.start is None or not self.exact:
+            return False
+        if math.isfinite(self.value) and is_above(
+            self.best_value, self.value, dtype_name(self.point)
+        ):
+            return False
+        first = _distance(self.start, self.start_gradient, penalty)
+        return _distance(self.point, self.gradient, penalty) <= max(tol * first, atol)
 
     @np.errstate(over="ignore", invalid="ignore")
     def finding(self, answer: Vector, last: Vector, moved: Array) -> Finding | None:
@@ -205,6 +270,11 @@ class GradientPath:
         for name in ("start", "start_gradient", "point", "gradient"):
             if steps or getattr(self, name) is not None:
                 require_array(f"path.{name}", getattr(self, name), w0)
+        if self.best is not None:
+            require_array("path.best", self.best, w0)
+        numbers = self.start_value, self.value, self.best_value, self.least_norm
+        if any(type(x) is not float for x in numbers) or type(self.idle) is not int:
+            raise ValueError("the path's values are not numbers")
         for name, most in (("first", FIRST), ("last", LAST)):
             like = np.empty((min(steps, most), len(Answers._fields)))
             require_array(f"path.{name}", getattr(self, name), like)
@@ -263,6 +333,11 @@ class GradientPath:
         return bool(len(moved) >= 8 and steep and long and above and outward)
 
 
+def _distance(point: Vector, gradient: Vector, penalty: Any) -> float:
+    """Return how far the gradient, with the penalty's where there is one, is from zero."""
+    return norm(gradient) if penalty is None else float(penalty.distance(point, gradient))
+
+
 class Finding(NamedTuple):
     """The status that the gradients support, and what was seen."""
 
@@ -282,16 +357,28 @@ def judge_by_gradients(result: Result) -> Result:
 
 
 def judge_outcome(
-    result: Result, problem: Problem, w0: Vector, *, measured: bool, guarded: bool
+    result: Result,
+    problem: Problem,
+    w0: Vector,
+    *,
+    path: GradientPath,
+    measured: bool,
+    guarded: bool,
 ) -> Result:
     """Return the result with the losses at its two ends, its status corrected by the evidence.
 
-    The objective's ``value`` is called twice, where it has one and neither a cost nor a privacy
-    account that this would have to be entered in. No step ever depends on what it says.
-    ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard were on.
+    The objective's ``value`` is called where the run's ``path`` does not know it, where it has one
+    and neither a cost nor a privacy account that this would have to be entered in. No step ever
+    depends on what it says. ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard
+    were on.
     """
     faults: list[str] = []
-    first, last = (value_for_report(problem, point, faults) for point in (w0, result.w))
+    first, last = (
+        known if known is not None else value_for_report(problem, point, faults)
+        for known, point in zip(
+            path.known_values(problem, w0, result.w), (w0, result.w), strict=True
+        )
+    )
     values = None if first is None or last is None else (first, last)
     if first is not None and math.isnan(first):
         faults.append("it is NaN at the start")
@@ -327,7 +414,7 @@ def _status(
         return status, ""
     if values is None and result.doubt is not None:
         return result.doubt.status, result.doubt.text
-    if values is not None and _above(*values, dtype):
+    if values is not None and is_above(*values, dtype):
         text = f"The loss was {values[0]:.6g} at the start and is {values[1]:.6g} at the end."
         doubted = result.doubt is not None and result.doubt.status is Status.GREW
         grew = doubted or _grew(trace, away, *values)
@@ -340,7 +427,7 @@ def _status(
     return status, "The inner rule failed in most steps." if failed else ""
 
 
-def _above(first: float, last: float, dtype: str) -> bool:
+def is_above(first: float, last: float, dtype: str) -> bool:
     """Tell whether the last value is above the first by more than rounding."""
     rounding = ROUNDING[dtype] * max(abs(first), abs(last)) + (10 * PRECISION[dtype]) ** 2
     return not math.isfinite(last) or last - first > rounding

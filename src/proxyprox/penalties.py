@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from array_api_compat import is_array_api_obj
 
 from proxyprox._util.arrays import Vector, from_numpy, namespace, norm, to_numpy
-from proxyprox._util.validation import message, nonnegative
+from proxyprox._util.validation import Words, message, nonnegative
 from proxyprox._util.validation import vector as checked_vector
 
 
@@ -116,3 +117,84 @@ class ElasticNet:
     def distance(self, w: Vector, gradient: Vector) -> float:
         """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
         return self._l1.distance(w, gradient + self._ridge(w) * w)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The indicator of ``lower ≤ w ≤ upper``: 0 inside, infinite outside.
+
+    Parameters
+    ----------
+    lower, upper : float or array of shape (d,), optional
+        Bounds, of each coordinate if an array; None (or an infinity) where there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> box = Box(0.0, [1.0, np.inf])
+    >>> box.prox(np.array([3.0, 3.0]), step=1.0)
+    array([1., 3.])
+    >>> box.distance(np.array([0.0, 2.0]), gradient=np.array([5.0, 5.0]))
+    5.0
+    """
+
+    lower: Any = None
+    upper: Any = None
+
+    def __post_init__(self) -> None:
+        """Check that there is a point inside."""
+        for name, none in (("lower", -np.inf), ("upper", np.inf)):
+            given = getattr(self, name)
+            try:
+                bound = np.array(none if given is None else to_numpy(given), dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise TypeError(message(name, given, "a number, an array or None")) from error
+            if bound.ndim > 1 or np.isnan(bound).any() or (bound == -none).any():
+                allowed = f"numbers, none of them NaN or {-none:g}, of shape () or (d,)"
+                raise ValueError(message(name, given, allowed))
+            object.__setattr__(self, name, bound if bound.ndim else float(bound))
+        try:
+            crossed = np.asarray(self.lower > self.upper)
+        except ValueError as error:
+            sizes = Words(f"{len(self.upper)} numbers")
+            raise ValueError(message("upper", sizes, "as many as lower")) from error
+        if crossed.any():
+            got = Words(f"a bound below that in {int(crossed.sum())} of the coordinates")
+            raise ValueError(message("upper", got, "at or above lower everywhere"))
+
+    @property
+    def size(self) -> int | None:
+        """Number of coordinates; None where both bounds are numbers."""
+        return next((len(b) for b in (self.lower, self.upper) if np.ndim(b)), None)
+
+    def value(self, w: Vector) -> float:
+        """Return 0 inside, infinity outside."""
+        return float("inf") if bool((self.prox(w, 1.0) != w).any()) else 0.0
+
+    def prox(self, w: Vector, step: float) -> Vector:
+        """Return the nearest point inside."""
+        xp, (lower, upper) = namespace(w), self._bounds(w)
+        return xp.where(w < lower, lower, xp.where(w > upper, upper, w))
+
+    def distance(self, w: Vector, gradient: Vector) -> float:
+        """Return the norm of the projected gradient: what of ``−gradient`` leads inside."""
+        xp, (lower, upper) = namespace(w), self._bounds(w)
+        inwards = xp.where((w <= lower) & (gradient > 0), xp.zeros_like(w), gradient)
+        return norm(xp.where((w >= upper) & (gradient < 0), xp.zeros_like(w), inwards))
+
+    def _bounds(self, w: Vector) -> tuple[Vector, Vector]:
+        """Return both bounds as vectors in the library and dtype of ``w``."""
+        lower, upper = (np.broadcast_to(b, tuple(w.shape)) for b in (self.lower, self.upper))
+        return from_numpy(lower, like=w), from_numpy(upper, like=w)
+
+
+def as_box(bounds: Any) -> Box:
+    """Return bounds as a Box: a pair (lower, upper), or SciPy's ``Bounds``."""
+    if isinstance(bounds, Box):
+        return bounds
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        return Box(bounds.lb, bounds.ub)
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        allowed = "a pair (lower, upper) of numbers, arrays or None"
+        raise TypeError(message("bounds", bounds, allowed))
+    return Box(*bounds)

@@ -24,6 +24,10 @@ class Ledger:
         Stochastic (or full) gradients of the objective: the expensive ones.
     target_samples : int
         Samples (labels, rollouts) in their batches.
+    target_values : int
+        Values of the objective asked for on their own; one that comes with a gradient is free.
+    target_calls : int
+        Evaluations of the user's function, where the objective counts them (``evaluations``).
     cost : float
         The user's own cost, where the objective names one.
     epsilon : float
@@ -38,6 +42,8 @@ class Ledger:
 
     target_gradients: int = 0
     target_samples: int = 0
+    target_values: int = 0
+    target_calls: int = 0
     cost: float = 0.0
     epsilon: float = 0.0
     target_seconds: float = 0.0
@@ -118,6 +124,7 @@ class StepRecord(NamedTuple):
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
     threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
+    ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
     """
 
     k: int
@@ -130,6 +137,7 @@ class StepRecord(NamedTuple):
     target_gradients: int
     proxy_gradients: int
     seconds: float
+    value: float = math.nan
 
 
 class Trace:
@@ -178,6 +186,11 @@ class Status(Enum):
     STEPS_DONE = "All the requested outer steps were taken."
     BUDGET_SPENT = "The budget is spent: the next step would exceed it."
     STOPPED_BY_CALLBACK = "The callback asked to stop."
+    CONVERGED = "The gradient is below the tolerance."
+    STALLED = (
+        "No further decrease was found, though the gradient is above the tolerance: the target's "
+        "rounding or noise is reached."
+    )
     TARGET_NOT_FINITE = (
         "The target's gradient was NaN or infinite; the last good iterate is returned."
     )
@@ -201,7 +214,13 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the run ended as asked."""
-        return self in (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
+        return self in SUCCESSES
+
+
+SUCCESSES = (
+    Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK, Status.CONVERGED,
+    Status.STALLED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -229,8 +248,12 @@ class Result:
         The inner solver, and why it was picked if Auto picked it.
     stop : str
         The inexactness rule, and why if it was the default.
+    method : str
+        The method, and why if none was named.
     values : tuple of float or None
         The loss (penalty included) at the start and at ``w``, where the objective offers values.
+        Where its evaluations are counted none is spent on this: the first value that was asked
+        for stands for the start.
     safeguard : Evidence or None
         With ``safeguard=True``: what was chosen, and the held-out comparisons behind it.
     doubt : Finding or None
@@ -256,6 +279,7 @@ class Result:
     doubt: Any = None
     fell: bool = False
     first_gradient: float = math.nan
+    method: str = ""
 
     @property
     def success(self) -> bool:
@@ -278,12 +302,20 @@ class Result:
             f" (inner rule held in {sum(held):,} of {len(held):,})" if held else " (no inner rule)"
         )
         loss = "{:.6g} at the start, {:.6g} at the end"
-        target = paid.target_gradients, paid.target_samples
+        target = {
+            "gradient": paid.target_gradients,
+            "sample": paid.target_samples,
+            "value": paid.target_values or None,
+            "function call": paid.target_calls or None,
+        }
         checks = () if self.safeguard is None else map(str, self.safeguard.checks)
         rows = {
             "loss": "" if self.values is None else loss.format(*self.values),
             "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
-            "target paid": ", ".join(map(count_words, target, ("gradient", "sample"))),
+            "method": self.method,
+            "target paid": ", ".join(
+                count_words(count, name) for name, count in target.items() if count is not None
+            ),
             "proxy used": ", ".join(used) or "nothing",
             "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
             "inner solver": self.inner,

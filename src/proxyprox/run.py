@@ -36,12 +36,20 @@ from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
-from proxyprox.setup import DEFAULT_METHOD, complete_parts, require_problem, starting_point
+from proxyprox.setup import (
+    choose_method,
+    complete_parts,
+    note_full_gradient,
+    require_problem,
+    starting_point,
+)
 from proxyprox.stepsizes.base import Observation
 from proxyprox.stopping import Convex, Criterion, Progress, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
+# Rounds without a decrease after which a run that waits for a small gradient gives up.
+IDLE = 10
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,12 @@ class Run:
     ----------
     problem : Problem
         What to minimise.
-    w0 : array, optional
-        Where to begin; zeros if the problem knows its size.
+    w0 : array or "proxy", optional
+        Where to begin; zeros if the problem knows its size. "proxy" is the proxy's minimum, where
+        it has one.
     method : Method, optional
-        The outer method, such as ``ProxyProx(eta=1.0)``; by default ``ProxyProx(eta="auto")``.
+        The outer method, such as ``ProxyProx(eta=1.0)``; by default what suits the problem, as in
+        :func:`~proxyprox.minimize`.
     inner : InnerSolver, optional
         How subproblems are solved; by default the method's own, or what suits the proxy.
     stop : Criterion, optional
@@ -129,7 +139,7 @@ class Run:
     def __init__(
         self,
         problem: Problem,
-        w0: Vector | None = None,
+        w0: Vector | str | None = None,
         *,
         method: Any = None,
         inner: Any | None = None,
@@ -138,14 +148,19 @@ class Run:
         rng: np.random.Generator | int | None = None,
         expected_steps: int | None = None,
     ) -> None:
-        method = DEFAULT_METHOD if method is None else method
-        self._w0, self.inner, self.stop, self._why_inner, self._why_stop = complete_parts(
-            problem, w0, method, inner, stop, averaging, expected_steps
+        self.ledger, self._why_method = Ledger(), ""
+        self._notes: list[str] = []
+        if method is None:
+            solves = any(part is not None for part in (inner, stop, averaging))
+            method, self._why_method = choose_method(problem, solves=solves)
+            self._notes.append(note_full_gradient(problem))
+        self._w0, self.inner, self.stop, self._why_inner, self._why_stop, note = complete_parts(
+            problem, w0, method, inner, stop, averaging, expected_steps, self.ledger
         )
+        self._notes.append(note)
         self.problem, self.method = problem, method
         self.step_size = method.step_size
         self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
-        self.ledger = Ledger()
         self.trace = Trace()
         self.faults = Faults()
         self._path = GradientPath()
@@ -222,6 +237,7 @@ class Run:
         *,
         observations: Any = None,
         halves: tuple[Vector, Vector] | None = None,
+        value: float | None = None,
     ) -> Step:
         """Answer the open question and take the outer step.
 
@@ -235,6 +251,9 @@ class Run:
         halves : pair of arrays, optional
             The gradients of the query's two half batches at its first point, whose mean is the
             first of ``gradients``: how far they differ tells a measured step size the noise.
+        value : float, optional
+            The loss at the query's first point, without the penalty, where it is known: methods
+            that ask for it (``query.value``) reject bad steps by it.
 
         Returns
         -------
@@ -260,7 +279,8 @@ class Run:
         query = self._pending
         told = oracles.check_answers(self.problem.objective, query, gradients, observations)
         level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
-        answers = Answers(told, query.batch, level, half_gap)
+        value = oracles.check_value(value, finite=not self.method.backtracks)
+        answers = Answers(told, query.batch, level, half_gap, value)
         self.ledger.add(self.price(query))
         undo = self.make_undo()
         try:
@@ -275,7 +295,8 @@ class Run:
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        if not all(all_finite(gradient) for gradient in answers.gradients):
+        finite = all(all_finite(gradient) for gradient in answers.gradients)
+        if not finite and not (self.method.backtracks and self.steps):
             text = "the target's gradient is NaN or infinite"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
@@ -286,10 +307,14 @@ class Run:
         eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
-        record = oracles.step_record(k, eta, self._solved, self.ledger)
+        record = oracles.step_record(k, eta, self._solved, self.ledger, answers.value)
         path, exact = copy.copy(self._path), query.batch is None or query.exact
         penalty = isolate(self.problem.penalty)
-        path.add(query.points[0], answers.gradients[0], penalty, exact=exact)
+        # A trial point without an answer is no part of the path: the run stayed where it was.
+        point, gradient, value = query.points[0], answers.gradients[0], answers.value
+        if not finite:
+            point, gradient, value = path.point, path.gradient, path.value
+        path.add(point, gradient, penalty, exact=exact, value=value)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -305,6 +330,46 @@ class Run:
         return Step(
             record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
+
+    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+        """Tell whether the target's last gradient is small; it has to be exact.
+
+        Parameters
+        ----------
+        tol : float
+            Share of the first gradient's norm that is small.
+        atol : float
+            Norm that is small.
+
+        Returns
+        -------
+        bool
+            Whether ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at the point asked about last (with a
+            penalty: the distance from 0 to the subdifferential). ``result(Status.CONVERGED)`` then
+            answers with that point.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from proxyprox import DANE, Problem, Quadratic, Run
+        >>> target = Quadratic(np.eye(2), b=np.array([-1.0, -2.0]))
+        >>> run = Run(Problem(target, proxy=Quadratic(np.eye(2))), method=DANE())
+        >>> while not run.converged(tol=1e-6):
+        ...     step = run.tell(target.gradient(run.ask().points[0]))
+        >>> run.steps, run.w
+        (2, array([1., 2.]))
+        """
+        return self._path.below(tol, atol, isolate(self.problem.penalty))
+
+    @property
+    def stalled(self) -> bool:
+        """Whether neither the target's value nor its gradient fell in the last rounds."""
+        return self._path.idle >= IDLE
+
+    @property
+    def path(self) -> GradientPath:
+        """The target's answers along the way."""
+        return self._path
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -327,20 +392,26 @@ class Run:
         moved = self.trace["displacement"]
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
+        solves = solves and self.method.solves_subproblems
+        w, last = self.w, self._state.w
+        if status is Status.CONVERGED and self._path.point is not None:
+            # What is known to be good; the step from there has not been judged.
+            w = last = self._path.point
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
-            w=copy_array(self.w),
-            last=copy_array(self._state.w),
+            w=copy_array(w),
+            last=copy_array(last),
             status=status,
-            message=f"{status.value}{' ' + detail if detail else ''}",
+            message=" ".join(part for part in (status.value, detail, *self._notes) if part),
             steps=self.steps,
             ledger=copy.copy(self.ledger),
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
-            doubt=self._path.finding(self.w, self._state.w, moved),
+            doubt=self._path.finding(w, last, moved),
             fell=self._path.fell(),
             first_gradient=float(self._path.first[0, 0]) if self.steps else math.nan,
+            method=f"{self.method!r}{self._why_method}",
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -659,7 +730,7 @@ class Run:
         batch = batch if exact else copy_tree(batch)
         if split is not None and self.step_size.measures:
             halves = copy_tree(split(batch if exact else copy_tree(batch)))
-        self._pending = Query(batch, points, halves, exact)
+        self._pending = Query(batch, points, halves, exact, self._request.value)
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""

@@ -178,7 +178,7 @@ class SafeguardedRun:
         self._rng = np.random.default_rng(run.rng.integers(2**62))
         self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
         self._answer = run
-        self._start, self._slope = run.w, 0.0
+        self.start, self._slope = run.start, 0.0
         self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
@@ -227,18 +227,18 @@ class SafeguardedRun:
             limit = Words(f"{getattr(self._limits, name):,}")
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
-    def tell(self, gradients: Any, *, halves: Any = None) -> Step:
+    def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
 
         After any error all arms are as they were before the call.
         """
         with self._undo_on_error():
-            step = self._take_steps(gradients, halves)
+            step = self._take_steps(gradients, halves, value)
         if step.note:
             LOG.warning(step.note)
         return step
 
-    def _take_steps(self, gradients: Any, halves: Any) -> Step:
+    def _take_steps(self, gradients: Any, halves: Any, value: float | None) -> Step:
         batch, step, dropped = self.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
@@ -246,10 +246,10 @@ class SafeguardedRun:
         self._batches.append(batch)
         if self._proxy is None:
             self._charge(self._leader.ask())
-            step = self._leader.tell(gradients, halves=halves)
+            step = self._leader.tell(gradients, halves=halves, value=value)
         else:
             try:
-                step = self._proxy.tell(gradients, halves=halves)
+                step = self._proxy.tell(gradients, halves=halves, value=value)
             except NonFiniteError as error:
                 if self._sgd is None:
                     raise
@@ -264,6 +264,15 @@ class SafeguardedRun:
         assert step is not None
         note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note)
+
+    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+        """Tell whether the target's last gradient on the proxy's way is small."""
+        return self._proxy is not None and self._proxy.converged(tol, atol)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether neither the target's value nor its gradient fell in the last rounds."""
+        return self._proxy is not None and self._proxy.stalled
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
@@ -413,9 +422,10 @@ class SafeguardedRun:
             self._sgd.open(batch)
         query = self._sgd.ask()
         self._charge(query, samples=not self._repeatable)
-        gradients, halves = answer_query(self.problem.objective, query)
+        told = answer_query(self.problem.objective, query)
+        self.ledger.add(told.extra)
         try:
-            return self._sgd.tell(gradients, halves=halves)
+            return self._sgd.tell(told.gradients, halves=told.halves)
         except NonFiniteError:
             if self._proxy is None:
                 raise
@@ -512,7 +522,7 @@ class SafeguardedRun:
         if not held_out:
             return None
         gap, spread = self._held_out_gap(a, b, held_out)
-        gained = self._slope * max(norm(a - self._start), norm(b - self._start))
+        gained = self._slope * max(norm(a - self.start), norm(b - self.start))
         rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
         self._checks.append(check)
@@ -554,8 +564,9 @@ class SafeguardedRun:
             nodes = NODES if self._repeatable else (NODES[number % 2],)
             query = Query(batch, tuple(b + t * (a - b) for t in nodes))
             self._charge(query, samples=False)
-            gradients = answer_query(self.problem.objective, query)[0]
-            gaps.append(sum(dot(gradient, a - b) for gradient in gradients) / len(gradients))
+            told = answer_query(self.problem.objective, query)
+            self.ledger.add(told.extra)
+            gaps.append(np.mean([dot(gradient, a - b) for gradient in told.gradients]))
         gap = float(np.mean(gaps))
         if self.problem.penalty is not None:
             penalty = isolate(self.problem.penalty)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,29 +16,41 @@ from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
-from proxyprox.methods import ProxyProx
+from proxyprox.inner.exact import find_minimum
+from proxyprox.methods import DANE, ProxyProx
+from proxyprox.oracles import MeteredProxy
+from proxyprox.penalties import Box
 from proxyprox.problems import FunctionObjective, Problem, Zero
-from proxyprox.result import Budget
+from proxyprox.result import Budget, Ledger, count_words
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
 def complete_parts(
     problem: Problem,
-    w0: Vector | None,
+    w0: Vector | str | None,
     method: Any,
     inner: Any | None,
     stop: Criterion | None,
     averaging: Averaging | None,
     expected_steps: int | None,
-) -> tuple[Vector, Any, Criterion, str, str]:
-    """Return w0, the inner solver, its criterion and why those two, after checking that all fit."""
+    ledger: Ledger,
+) -> tuple[Vector, Any, Criterion, str, str, str]:
+    """Return w0, the inner solver, its criterion and why those two, after checking that all fit.
+
+    The last text is what there is to say of w0; the search for it is entered in the ledger.
+    """
     require_problem(problem)
     check_signatures(problem)
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
-    start = starting_point(problem, w0)
+    if not method.solves_subproblems:
+        for name, part in (("inner", inner), ("stop", stop)):
+            if part is not None:
+                allowed = f"left out: {type(method).__name__} solves no subproblems"
+                raise TypeError(message(name, part, allowed, "Or name another method."))
+    start, note = find_start(problem, w0, ledger)
     proxy = problem.proxy if method.uses_proxy else Zero()
     inner, why_inner = _choose_inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
     stop, why_stop = _choose_stop(stop, problem, method, expected_steps)
@@ -44,7 +58,7 @@ def complete_parts(
     if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
         allowed = "one of Last(), Adaptive(), Uniform() and Geometric(weight)"
         raise TypeError(message("averaging", averaging, allowed))
-    return start, inner, stop, why_inner, why_stop
+    return start, inner, stop, why_inner, why_stop, note
 
 
 def require_problem(problem: Any) -> None:
@@ -58,6 +72,7 @@ def require_problem(problem: Any) -> None:
 CALLS = {
     "objective": {
         "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
+        "value_and_gradient": ("w", "batch"),
         "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
     },
@@ -77,8 +92,69 @@ def check_signatures(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
-# The method of those who name none.
-DEFAULT_METHOD = ProxyProx(eta="auto")
+def choose_method(problem: Problem, *, solves: bool = False) -> tuple[Any, str]:
+    """Return the method of those who name none, and why; ``solves`` asks for one with subproblems.
+
+    Sampled gradients are never exchanged for full ones, which would buy every label.
+    """
+    require_problem(problem)
+    if not is_exact(problem.objective):
+        return ProxyProx(eta="auto"), " (the default for sampled gradients)"
+    why = " (chosen because the target's gradients are exact"
+    if problem.same_curvature:
+        return DANE(eta=math.inf), f"{why} and the proxy has its curvature: one step solves it)"
+    if not (problem.penalty is None or isinstance(problem.penalty, Box)):
+        return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
+    # Until ProxyBFGS is merged: remove this line and import it at the top.
+    ProxyBFGS = getattr(import_module("proxyprox.methods"), "ProxyBFGS", None)
+    if solves or ProxyBFGS is None:
+        return DANE(eta="auto"), f"{why})"
+    return ProxyBFGS(), f"{why})"
+
+
+def is_exact(objective: Any) -> bool:
+    """Tell whether every gradient of an objective is known to be exact, and may be asked for."""
+    return bool(getattr(objective, "exact", False)) and has(objective, "everything")
+
+
+def note_full_gradient(problem: Problem) -> str:
+    """Return, for sampled gradients, that one full gradient would do where that is known."""
+    objective = problem.objective
+    if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
+        return ""
+    count = getattr(objective, "samples", None)
+    buys = (
+        "" if count is None else f" ({count_words(int(count(objective.everything())), 'sample')})"
+    )
+    return (
+        f"The proxy has the target's curvature: one full gradient{buys} would solve the problem, "
+        "with method=DANE(eta=math.inf)."
+    )
+
+
+def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
+    """Return the starting point, the proxy's minimum if that is asked for, and what to say of it.
+
+    The search is entered in the ledger.
+    """
+    wanted, note = isinstance(w0, str) and w0 == "proxy", ""
+    start = starting_point(problem, None if wanted else w0)
+    if isinstance(problem.penalty, Box):
+        inside = problem.penalty.prox(start, 1.0)
+        if outside := int((inside != start).sum()):
+            parameters = count_words(outside, "parameter")
+            note = f"w0 was outside the bounds in {parameters}: the run began at the nearest point."
+        start = inside
+    if not wanted:
+        return start, note
+    found, begun = None, time.perf_counter()
+    if not isinstance(problem.proxy, Zero):
+        proxy = MeteredProxy(problem.proxy, ledger)
+        found = find_minimum(proxy, start, penalty=problem.penalty)
+        ledger.seconds += time.perf_counter() - begun
+    if found is None:
+        return start, "No minimum of the proxy was found to start at: the run began as without it."
+    return found, ""
 
 
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:

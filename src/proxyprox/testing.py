@@ -135,8 +135,8 @@ def _naming(name: str) -> Iterator[None]:
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
     """Answer so many questions of a run from its objective."""
     for _ in range(count):
-        gradients, halves = answer_query(run.problem.objective, run.ask())
-        yield run.tell(gradients, halves=halves)
+        told = answer_query(run.problem.objective, run.ask())
+        yield run.tell(told.gradients, halves=told.halves, value=told.value)
 
 
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
@@ -304,8 +304,9 @@ def check_objective(
 
     Checked is what it offers: gradients have the shape and dtype of ``w``, leave ``w`` unchanged
     and agree with ``value`` where the batch is everything; a repeatable batch gives the same
-    gradient twice; batches are unbiased; ``halves`` make up their batch; ``hvp`` and ``hessian``
-    agree with the gradients; ``samples`` and ``cost`` are numbers.
+    gradient twice; batches are unbiased, without noise where it says ``exact``; ``halves`` make up
+    their batch; ``value_and_gradient`` agrees with both; ``hvp`` and ``hessian`` agree with the
+    gradients; ``samples`` and ``cost`` are numbers.
 
     Parameters
     ----------
@@ -352,6 +353,11 @@ def check_objective(
     exact = gradient_of(objective.everything())
     full = _check_gradient(name, exact, w, repeatable)
     _check_derivatives(name, objective, exact, w, rng)
+    _check_both(name, objective, full, w)
+    if getattr(objective, "exact", False):
+        wrong = "but the gradients of its batches differ from that of everything()."
+        close = norm(gradient - full) <= ROUNDING * max(norm(full), 1e-300)
+        _require(close, f"{name}.exact is True, {wrong}")
     if batches:
         drawn = [objective.gradient(copy_array(w), objective.sample(rng)) for _ in range(batches)]
         sample = np.stack([to_numpy(g) for g in drawn]) - to_numpy(full)
@@ -362,6 +368,20 @@ def check_objective(
         size = f"by {bias[worst]:.3g} ± {error[worst]:.1g} in entry {worst} of the gradient"
         remedy = "Check the scale of sums and means, and how rows are drawn."
         _require(bool(right), f"{name}.sample is biased against everything() {size}. {remedy}")
+
+
+def _check_both(name: str, objective: Any, full: Vector, w: Vector) -> None:
+    """Compare value_and_gradient, of everything, with the value and the gradient."""
+    if not has(objective, "value_and_gradient"):
+        return
+    value, gradient = objective.value_and_gradient(copy_array(w), objective.everything())
+    slack = 1e-4 if w.dtype.itemsize == 4 else ROUNDING
+    close = norm(gradient - full) <= slack * max(norm(full), 1e-300)
+    _require(close, f"{name}.value_and_gradient: its gradient is not that of gradient.")
+    if has(objective, "value"):
+        known = float(objective.value(copy_array(w)))
+        right = abs(float(value) - known) <= slack * max(abs(known), 1.0)
+        _require(right, f"{name}.value_and_gradient: its value is {value:.6g}, not {known:.6g}.")
 
 
 def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None = 0) -> None:

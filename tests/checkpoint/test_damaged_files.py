@@ -102,7 +102,7 @@ def written(path, skeleton, raw=b"", *, length=None):
     head = struct.pack("<Q", len(payload) if length is None else length)
     frame = head + struct.pack("<I", zlib.crc32(head)) + payload
     digest = hashlib.blake2b(frame, digest_size=16).digest()
-    path.write_bytes(b"proxyprox checkpoint 4\n" + frame + digest)
+    path.write_bytes(b"proxyprox checkpoint 5\n" + frame + digest)
 
 
 def test_the_format_is_as_described(path):

@@ -252,6 +252,12 @@ def test_a_broken_loss_is_named(words):
         ("two answers", {"gradient": lambda self, w, b=None: w + np.random.default_rng().random()}),
         ("halves", {"halves": lambda self, batch: (batch[:1], batch[:1])}),
         ("samples", {"samples": lambda self, batch: "two"}),
+        ("exact is True", {"exact": True}),
+        ("its gradient is not", {"value_and_gradient": lambda self, w, batch: (0.0, w)}),
+        (
+            "its value is",
+            {"value_and_gradient": lambda self, w, batch: (0.0, Loss.gradient(self, w, batch))},
+        ),
     ],
 )
 def test_a_broken_objective_is_named(words, replaced):

@@ -201,7 +201,17 @@ def same_point(x: Vector | None, y: Vector | None) -> bool:
 
 # Methods of losses and penalties that are handed vectors.
 VECTORS = frozenset(
-    ("value", "gradient", "hvp", "hessian", "solve_shifted", "gradient_from", "prox", "distance")
+    (
+        "value",
+        "gradient",
+        "hvp",
+        "hessian",
+        "solve_shifted",
+        "gradient_from",
+        "prox",
+        "distance",
+        "value_and_gradient",
+    )
 )
 
 
@@ -246,7 +256,10 @@ class _Copying:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         handed = [_copy_vector(argument) for argument in arguments]
         named = {name: _copy_vector(argument) for name, argument in named.items()}
-        return _copy_vector(self.__wrapped__(*handed, **named))
+        answer = self.__wrapped__(*handed, **named)
+        if isinstance(answer, tuple):
+            return tuple(map(_copy_vector, answer))
+        return _copy_vector(answer)
 
 
 def _copy_vector(x: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -241,7 +241,7 @@ class Audit:
             proxy = ScaledProxy(proxy, self.scale.weights[0])
         elif self.mixture is not None and self.leaning is Verdict.USE_MIXED:
             proxy = MixedProxy((proxy, *self.others), self.mixture.weights)
-        return Problem(self.problem.objective, proxy, self.problem.penalty)
+        return replace(self.problem, proxy=proxy)
 
     def __str__(self) -> str:
         ledger, prediction, count = self.ledger, self.prediction, len(self.points)

@@ -375,6 +375,16 @@ def damped_step(
     return None
 
 
+def first_finite(phi: Subproblem, w: Vector, move: Vector) -> Point:
+    """Return the point of a move from w, which is halved until the gradient there is finite."""
+    step = 1.0
+    while True:
+        point = Point.at(phi, w + step * move if step < 1 else w + move)
+        if math.isfinite(point.residual) or step < SHORTEST:
+            return point
+        step *= SHRINK
+
+
 def _finite_point(phi: Subproblem, w: Vector) -> Point | None:
     point = Point.at(phi, w)
     return point if math.isfinite(point.residual) else None

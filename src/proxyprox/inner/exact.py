@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, zeros_like
-from proxyprox.inner.base import Auto, Subproblem
-from proxyprox.stopping import Criterion, Relative, Residual
+from proxyprox._util.arrays import Vector, norm, zeros_like
+from proxyprox.inner.base import Auto, NonFiniteError, Subproblem
+from proxyprox.problems.quadratic import NotConvexError
+from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
 
 def minimise_exactly(
@@ -56,10 +58,83 @@ def minimise_exactly(
     >>> minimise_exactly(loss, np.zeros(2)).round(9)
     array([1., 3.])
     """
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    solver = Auto().choose(loss, penalty, int(start.shape[0])).solver
     stop: Criterion = Residual(tol)
     if relative:
         stop = Relative(relative) | stop
-    found: Vector = solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
-    return found
+    return _solve(Subproblem(loss, zeros_like(start), start, math.inf, penalty), start, stop)
+
+
+def _solve(phi: Subproblem, start: Vector, stop: Criterion) -> Vector:
+    solver = Auto().choose(phi.proxy, phi.penalty, int(start.shape[0])).solver
+    return solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
+
+
+@dataclass(frozen=True)
+class _Far(Criterion):
+    """Stop where the way is longer than any to a minimum."""
+
+    limit: float
+
+    def __call__(self, progress: Progress) -> bool:
+        return progress.displacement > self.limit
+
+
+# A gradient of this share of the first one is small.
+SMALL = 1e-3
+# A solver that moves on by this share of its way, after the gradient is next to zero, runs away.
+RUNAWAY = 0.1
+# A way of less than this share of the start is rounding.
+STILL = 1e-6
+ROUNDING = 1e-10
+# A way of so many times max(1, ‖start‖) leads to no minimum.
+FAR = 1e8
+
+
+def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
+    """Return the minimiser of a loss that may have none, or None where none is found.
+
+    The logistic loss of separable rows, say, falls for ever: its gradient vanishes far away, but
+    the point moves on however small the gradient is. A loss without a lower bound, one that is not
+    finite on the way, and one that the solver gives up on are found out, too.
+
+    Parameters
+    ----------
+    loss : loss
+        What to minimise, with ``value`` and ``gradient`` at least.
+    start : array
+        Where to begin.
+    penalty : Penalty, optional
+        A non-smooth term.
+
+    Returns
+    -------
+    array or None
+        The minimiser.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import logistic_regression
+    >>> rows = np.array([[1.0], [2.0]])
+    >>> find_minimum(logistic_regression(rows, [0, 1], l2=0.1), np.zeros(1)).round(3)
+    array([0.351])
+    >>> find_minimum(logistic_regression(rows - 1.5, [0, 1]), np.zeros(1)) is None
+    True
+    """
+    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
+    stop = Residual(1e-12) | _Far(FAR * max(1.0, norm(start)))
+    try:
+        with np.errstate(all="ignore"):
+            first = phi.residual(start, phi.gradient(start))
+            near = _solve(phi, start, stop | Relative(1e-6))
+            found = _solve(phi, near, stop | Relative(1e-3))
+            moved, way = norm(found - near), norm(found - start)
+            small = phi.residual(found, phi.gradient(found)) <= SMALL * first
+            before = phi.value(start)
+            lower = phi.value(found) <= before + ROUNDING * abs(before)
+    except (NonFiniteError, NotConvexError, np.linalg.LinAlgError):
+        return None
+    # From a start that is the minimum already, but for rounding, no gradient gets much smaller.
+    if way < STILL * norm(start) and lower:
+        return found
+    return found if small and lower and moved <= RUNAWAY * way else None

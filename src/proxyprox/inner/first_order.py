@@ -18,6 +18,7 @@ from proxyprox.inner.base import (
     Solver,
     Subproblem,
     descend,
+    first_finite,
     next_to_rounding,
 )
 from proxyprox.stopping import Criterion
@@ -75,7 +76,7 @@ class GradientDescent(Solver):
         patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
 
         def step(at: Point, _: float) -> Point:
-            return Point.at(phi, at.w - gamma * at.gradient)
+            return first_finite(phi, at.w, -gamma * at.gradient)
 
         return descend(phi, start, stop, self.max_steps, step, patience)
 
@@ -125,7 +126,13 @@ class Nesterov(Solver):
         def step(at: Point, _: float) -> Point:
             nonlocal w
             before, w = w, at.w - at.gradient / phi.smoothness
-            return Point.at(phi, w + momentum * (w - before))
+            ahead = Point.at(phi, w + momentum * (w - before))
+            if math.isfinite(ahead.residual):
+                return ahead
+            # Momentum has led over an edge of where the proxy is finite: it starts anew.
+            back = first_finite(phi, at.w, w - at.w)
+            w = back.w
+            return back
 
         return descend(phi, start, stop, self.max_steps, step, patience)
 

@@ -92,23 +92,37 @@ def _search(
     scale = power_of_two(before.residual, np.zeros(0), 1e-20, 1e100)
     best: tuple[Vector, Progress] | None = None
     seen: dict[bytes, tuple[Vector, Vector]] = {}
+    here: tuple[Any, float, Any] | None = None
 
     # SciPy resets what a run has told NumPy: overflow is looked for where it matters.
     @np.errstate(over="ignore", invalid="ignore")
     def value_and_gradient(u: Any) -> tuple[float, Any]:
+        nonlocal here
         w = base + from_numpy(u, like=base)
         gradient = phi.gradient(w)
         seen[u.tobytes()] = (w, gradient)
         slope = to_numpy(gradient).astype(np.float64)
         if base_slope is None:
-            return scale * (phi.value(w) - origin), scale * slope
-        return float((scale * ((base_slope + slope) / 2)) @ u), scale * slope
+            value = scale * (phi.value(w) - origin)
+        else:
+            value = float((scale * ((base_slope + slope) / 2)) @ u)
+        slope = scale * slope
+        if here is None:
+            here = (u.copy(), value, slope)
+        elif not (math.isfinite(value) and np.isfinite(slope).all()):
+            # SciPy would break off; where the last slope is mirrored, its search turns back.
+            centre, low, down = here
+            return low + abs(float(down @ (u - centre))), -down
+        return value, slope
 
     @np.errstate(over="ignore", invalid="ignore")
     def after_step(intermediate_result: Any) -> None:
         # The accepted point is among those just evaluated: no gradient is computed twice.
-        nonlocal steps, best
-        w, gradient = seen[np.asarray(intermediate_result.x).tobytes()]
+        nonlocal steps, best, here
+        u = np.array(intermediate_result.x)
+        w, gradient = seen[u.tobytes()]
+        slope = scale * to_numpy(gradient).astype(np.float64)
+        here = (u, float(intermediate_result.fun), slope)
         seen.clear()
         steps += 1
         progress = phi.progress(w, gradient, steps, before.start_residual)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Vector, dot, norm
+from proxyprox._util.arrays import Vector, all_finite, dot, norm
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
     EPSILON,
@@ -75,7 +75,14 @@ class ProximalGradient(Solver):
             if stop(progress):
                 break
             before = w
-            w, bound = self._step(phi, y, gradient_y, bound, known)
+            try:
+                w, bound = self._step(phi, y, gradient_y, bound, known)
+            except NonFiniteError:
+                if y is before:
+                    raise
+                # Momentum has led over an edge of where the proxy is finite: it starts anew.
+                y, weight, gradient_y = before, 1.0, phi.gradient(before)
+                w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
             slope, away, decrease = (
                 bound * norm(move),
@@ -106,6 +113,8 @@ class ProximalGradient(Solver):
     ) -> tuple[Vector, float]:
         """Return the prox step from y and the smoothness bound that made it safe."""
         prox = phi.penalty.prox if phi.penalty is not None else (lambda v, step: v)
+        if not all_finite(gradient):
+            raise NonFiniteError("the proxy's gradient is not finite at a trial point")
         if known:
             return prox(y - gradient / bound, 1 / bound), bound
         here = _smooth_value(phi, y)

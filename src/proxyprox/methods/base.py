@@ -42,10 +42,13 @@ class Request:
         Where; the first is the point that the step is about. All on the same batch.
     everything : bool
         Ask for the full gradients, of ``objective.everything()``, in place of a sampled batch.
+    value : bool
+        Whether the loss at the first point is of use, where it is to be had.
     """
 
     points: tuple[Vector, ...]
     everything: bool = False
+    value: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,15 @@ class Answers:
         is not known.
     half_gap : array or None
         Half the difference of two half batches' gradients: a sample of that noise.
+    value : float or None
+        The loss at the first point, without the penalty; None where it is not known.
     """
 
     gradients: tuple[Vector, ...]
     batch: Any = None
     noise: float | None = None
     half_gap: Vector | None = None
+    value: float | None = None
 
 
 class OuterStep:
@@ -153,6 +159,11 @@ class Method:
         The solver that its authors use; None for the one that suits the proxy.
     allows_infinite_eta : bool
         Whether the proximal term may be left out.
+    solves_subproblems : bool
+        False for a method that never calls ``step.solve``: inner solver and rule have no use.
+    backtracks : bool
+        Whether it turns back from a trial point where the target is not finite; a run of another
+        method ends there.
 
     Examples
     --------
@@ -192,6 +203,8 @@ class Method:
     two_points: bool = False
     default_inner: ClassVar[Any | None] = None
     allows_infinite_eta: ClassVar[bool] = False
+    solves_subproblems: ClassVar[bool] = True
+    backtracks: ClassVar[bool] = False
     eta: Eta
 
     @property

@@ -4,15 +4,17 @@ All of them are ``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``, and one
 the parts such a loss has. What is in neither row below is dropped.
 
 ========  ==================================================================================
-summed    value, hvp, hessian, smoothness, strong_convexity: where every part offers them
-kept      sample, everything, samples, halves, cost, epsilon, gradient_from, repeatable, zeros,
-          of the one part that batches are drawn from; solve_shifted where there is one part
+summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity, evaluations:
+          where every part offers them
+kept      sample, everything, exact, samples, halves, cost, epsilon, gradient_from, repeatable,
+          zeros, of the one part that batches are drawn from; solve_shifted where there is one part
 ========  ==================================================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,8 @@ from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
 from proxyprox.problems.protocols import Batch
 
-SUMMED = ("value", "hvp", "hessian")
-KEPT = ("sample", "everything", "samples", "halves", "cost", "epsilon")
+SUMMED = ("value", "value_and_gradient", "hvp", "hessian")
+KEPT = ("sample", "everything", "exact", "samples", "halves", "cost", "epsilon")
 
 
 class Combination:
@@ -70,6 +72,11 @@ class Combination:
         return self._with_slope(self._sum([part.gradient(w, *own) for part, own in drawn]), w)
 
     @property
+    def evaluations(self) -> int:
+        """Evaluations of the user's functions that its parts have counted."""
+        return sum(getattr(part, "evaluations", 0) for part in self.parts)
+
+    @property
     def smoothness(self) -> float | None:
         """The bounds H_i in sum, where every part has one and none is subtracted."""
         known = [getattr(part, "smoothness", None) for part in self.parts]
@@ -104,7 +111,16 @@ class Combination:
         return same_hessian(self, other)
 
     def _value(self, w: Vector) -> float:
-        total = float(self._sum([part.value(w) for part in self._called]))
+        return self._with_terms(float(self._sum([part.value(w) for part in self._called])), w)
+
+    def _value_and_gradient(self, w: Vector, *batch: Batch) -> tuple[float, Vector]:
+        drawn = zip(self._called, self._batches(*batch), strict=True)
+        pairs = [part.value_and_gradient(w, *own) for part, own in drawn]
+        values, gradients = zip(*pairs, strict=True)
+        total = self._with_terms(float(self._sum(values)), w)
+        return total, self._with_slope(self._sum(gradients), w)
+
+    def _with_terms(self, total: float, w: Vector) -> float:
         if self._tilt is not None:
             total += dot(self._tilt, w)
         if self._centre is not None:
@@ -207,6 +223,7 @@ class MixedProxy(Combination):
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
         self.everything = self.samples = self.halves = self.cost = self.gradient_from = None
+        self.exact = self.value_and_gradient = None
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         return tuple(p.sample(rng) for p in self.proxies)
@@ -350,7 +367,7 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
     losses = (problem.objective, problem.proxy)
     objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
-    return Problem(objective, proxy, problem.penalty)
+    return replace(problem, objective=objective, proxy=proxy)
 
 
 def _loss(user: str, role: str, part: Any) -> Any:

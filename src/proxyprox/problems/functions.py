@@ -34,6 +34,9 @@ class FunctionObjective:
         is given. Without ``sample`` every gradient is exact.
     hvp : callable, optional
         ``hvp(w, v)``: the exact Hessian times v; an audit measures curvature with it.
+    value_and_gradient : callable, optional
+        Both at once, as a pair, with the arguments of ``gradient``: for methods that use values,
+        where one computation gives both.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class FunctionObjective:
         cost: Callable[[Batch], float] | None = None,
         everything: Callable[[], Batch] | None = None,
         hvp: Callable[[Vector, Vector], Vector] | None = None,
+        value_and_gradient: Callable[..., tuple[float, Vector]] | None = None,
     ) -> None:
         for name, function in {"samples": samples, "cost": cost}.items():
             check.require_takes(name, function, ("batch",))
@@ -66,12 +70,16 @@ class FunctionObjective:
             allowed = f"a function of w {'alone' if alone else 'and a batch'}"
             remedy = "With sample=... it is handed what sample(rng) drew; without it, w alone."
             raise TypeError(message("gradient", gradient, allowed, remedy))
+        both = ("w",) if alone else ("w", "batch")
+        check.require_takes("value_and_gradient", value_and_gradient, both)
         if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
             raise TypeError(message("everything", everything, "left out", remedy))
         self._gradient, self._sample = with_copies(gradient), sample
         self.value, self.hvp = with_copies(value), with_copies(hvp)
         self.samples, self.cost = samples, cost
+        self.exact, self._both = alone, with_copies(value_and_gradient)
+        self.value_and_gradient = None if self._both is None else self._value_and_gradient
         self.repeatable = check.flag("repeatable", repeatable)
         # Without a sampler the function is the exact gradient: there is only one batch.
         self.everything = (lambda: None) if alone else everything
@@ -83,6 +91,10 @@ class FunctionObjective:
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return the user's gradient."""
         return self._gradient(w) if self._sample is None else self._gradient(w, batch)
+
+    def _value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
+        value, gradient = self._both(w) if self._sample is None else self._both(w, batch)
+        return value, gradient
 
 
 class FunctionProxy:

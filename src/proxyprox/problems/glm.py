@@ -297,26 +297,25 @@ class GLM:
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        z, family = self._predict(w), self.family
-        if isinstance(family, CanonicalFamily):
-            losses, rest = family.log_partition(z), -dot(self._pulled, w)
-        else:
-            losses, rest = self._rows("loss", z, self._labels), 0.0
-        weighted = losses if self._weights is None else self._weights * losses
-        total = float(self.design.xp.sum(weighted)) / self.design.rows + rest + self._constant
-        return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
+        return self._value_at(w, self._predict(w))
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
         if batch is not None:
-            part, targets = self.design.take(batch), None
-            if self.targets is not None:
-                targets = as_targets(part, self.family, self.targets[batch])
-            return self._row_gradient(w, batch, part, targets)
+            return self._row_gradient(w, batch, *self._take(batch))
+        return self._gradient_at(w, self._predict(w))
+
+    def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
+        """Return L(w) and ∇L(w) with one product less; of a batch, those of its rows."""
+        if batch is not None:
+            part, targets = self._take(batch)
+            losses = self._rows("loss", self._predict(w, part), targets)
+            weighted = losses if self._weights is None else self._weights[batch] * losses
+            value = float(self.design.xp.mean(weighted))
+            value += dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
+            return value, self._row_gradient(w, batch, part, targets)
         z = self._predict(w)
-        if self.family.canonical:
-            return self._pull(self.family.mean(z), self._weights) - self._pulled + self._ridge(w)
-        return self._pull(self._rows("slope", z, self._labels), self._weights) + self._ridge(w)
+        return self._value_at(w, z), self._gradient_at(w, z)
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -380,6 +379,11 @@ class GLM:
         if self.batch_size is None:
             return None
         return rng.integers(self.design.rows, size=self.batch_size)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every gradient is of all rows; batches, however large, are drawn at random."""
+        return self.batch_size is None
 
     def everything(self) -> Batch:
         """Return the batch of all rows."""
@@ -491,6 +495,21 @@ class GLM:
             w = design.xp.reshape(w, (design.width, self.family.outputs))
         return design.predict(w)
 
+    def _value_at(self, w: Vector, z: Any) -> float:
+        family = self.family
+        if isinstance(family, CanonicalFamily):
+            losses, rest = family.log_partition(z), -dot(self._pulled, w)
+        else:
+            losses, rest = self._rows("loss", z, self._labels), 0.0
+        weighted = losses if self._weights is None else self._weights * losses
+        total = float(self.design.xp.sum(weighted)) / self.design.rows + rest + self._constant
+        return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
+
+    def _gradient_at(self, w: Vector, z: Any) -> Vector:
+        if self.family.canonical:
+            return self._pull(self.family.mean(z), self._weights) - self._pulled + self._ridge(w)
+        return self._pull(self._rows("slope", z, self._labels), self._weights) + self._ridge(w)
+
     def _pull(self, rows: Any, weights: Any | None, design: Design | None = None) -> Vector:
         """Return ``Xᵀ(s·rows)/n`` as a vector."""
         design = design or self.design
@@ -499,6 +518,13 @@ class GLM:
         pulled = design.pull(rows)
         flat = pulled if pulled.ndim == 1 else design.xp.reshape(pulled, (-1,))
         return flat / design.rows
+
+    def _take(self, batch: Batch) -> tuple[Design, Any]:
+        """Return the inputs and the targets of a batch's rows."""
+        part = self.design.take(batch)
+        if self.targets is None:
+            return part, None
+        return part, as_targets(part, self.family, self.targets[batch])
 
     def _row_gradient(self, w: Vector, batch: Batch, part: Design, targets: Any) -> Vector:
         weights = None if self._weights is None else self._weights[batch]

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from proxyprox._util.arrays import Vector, isolate
+import numpy as np
+
+from proxyprox._util.arrays import Vector, isolate, to_numpy
 from proxyprox._util.validation import Words, message, offers, require
+from proxyprox._util.validation import vector as check_vector
+from proxyprox.penalties import as_box
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty
 from proxyprox.problems.quadratic import Zero
@@ -57,6 +61,11 @@ class Problem:
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
         to both losses; the gradients of objective and proxy do not include it.
+    bounds : pair (lower, upper), optional
+        Numbers, arrays or None, or SciPy's ``Bounds``: becomes the penalty
+        :class:`~proxyprox.penalties.Box`, which no other may join.
+    scales : float or array of shape (d,), optional
+        A typical size of each parameter, for methods and gradients that need units.
 
     Examples
     --------
@@ -71,6 +80,8 @@ class Problem:
     objective: Any
     proxy: Any = field(default_factory=Zero)
     penalty: Penalty | None = None
+    bounds: Any = field(default=None, kw_only=True, compare=False)
+    scales: Any = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         """Wrap pairs of callables and check that both parts can do the least that is asked."""
@@ -80,10 +91,31 @@ class Problem:
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
         dims = self._dims()
+        self._check_units(next(iter(dims), None))
         if len(set(dims)) > 1:
             allowed = f"of as many parameters as the objective, {dims[0]}"
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
+
+    def _check_units(self, size: int | None) -> None:
+        """Turn bounds into the penalty, and scales into an array."""
+        if self.bounds is not None:
+            box = as_box(self.bounds)
+            if self.penalty is not None and self.penalty is not box:
+                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+            if size is not None and box.size not in (None, size):
+                got = Words(f"{box.size} of them")
+                raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))
+            object.__setattr__(self, "bounds", box)
+            object.__setattr__(self, "penalty", box)
+        if self.scales is not None:
+            given = self.scales
+            if isinstance(given, (int, float)) and size is not None:
+                given = np.full(size, float(given))
+            scales = to_numpy(check_vector("scales", given, size))
+            if not bool((scales > 0).all()):
+                raise ValueError(message("scales", self.scales, "above zero everywhere"))
+            object.__setattr__(self, "scales", scales)
 
     @property
     def dim(self) -> int | None:

@@ -7,6 +7,9 @@ agreed name, absent or ``None`` when it is not offered.
 capability              meaning
 ======================  ==================================================================
 ``value(w)``            the loss itself
+``value_and_gradient(w, batch)``  both of one access, as a pair
+``exact``               whether every gradient is exact: ``sample`` draws no noise
+``evaluations``         a count, which grows, of the evaluations of a user's function
 ``hvp(w, v)``           Hessian-vector product
 ``hessian(w)``          the d × d Hessian
 ``smoothness``          a bound H on the Hessian's largest eigenvalue (``math.inf``: none)

@@ -63,6 +63,7 @@ class Quadratic:
         if b is not None:
             self.b = arrays.from_numpy(to_numpy(check.vector("b", b, self.dim)), like=self.P)
         self.noise = check.nonnegative("noise", noise)
+        self.exact = self.noise == 0
         self._product = arrays.symmetric_product(self.P)
         self._shifted: tuple[float, Callable[[Vector], Vector]] | None = None
         eigenvalues = np.linalg.eigvalsh(to_numpy(self.P))
@@ -79,6 +80,13 @@ class Quadratic:
         check.require_point("w", w, self.dim)
         exact = self._product(w) + self.b
         return exact if batch is None else exact + arrays.from_numpy(batch, like=exact)
+
+    def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
+        """Return both with one product; of a batch, the loss that has its gradient."""
+        check.require_point("w", w, self.dim)
+        gradient = self.gradient(w, batch)
+        slope = self.b if batch is None else self.b + arrays.from_numpy(batch, like=w)
+        return arrays.dot(w, gradient + slope) / 2, gradient
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ``P v``."""

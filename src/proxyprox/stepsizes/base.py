@@ -7,12 +7,18 @@ rule, so that every rule works with every method.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.validation import positive
+from proxyprox.inner.base import NonFiniteError
+
+# Smaller η tried where the proxy is not finite.
+TRIES = 20
+TINY = 1e-300
 
 
 class Solve(Protocol):
@@ -143,8 +149,18 @@ class StepSize:
     def solve(
         self, state: Any, k: int, linear: Vector, centre: Vector, solve: Solve
     ) -> tuple[Vector, Any]:
-        """Solve the subproblem of step k; a rule may try another η where it has no solution."""
-        return solve(linear, centre, self.eta(state, k)), state
+        """Solve the subproblem of step k, with a smaller η where the proxy is not finite."""
+        eta = self.eta(state, k)
+        for _ in range(TRIES):
+            try:
+                return solve(linear, centre, eta), state
+            except NonFiniteError:
+                # An infinite η has no fraction: one whose step is as long as the iterate has.
+                longest = max(norm(centre), 1.0) / max(norm(linear), TINY)
+                eta = min(eta / 4, longest)
+                if not 0 < eta < math.inf:
+                    raise
+        return solve(linear, centre, eta), state
 
     def end_step(self, state: Any, k: int, w: Vector) -> Any:
         """Return the state after step k has led to w."""

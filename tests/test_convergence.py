@@ -1,0 +1,236 @@
+"""Runs that end by their gradient, the method of those who name none, and where runs begin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.inner.exact import find_minimum
+
+P = np.diag([1.0, 5.0, 25.0])
+TARGET = pp.Quadratic(P, b=np.array([-1.0, -5.0, -25.0]))
+NEAR = pp.Quadratic(P + np.diag([0.1, -0.3, 1.0]))
+PROBLEM = pp.Problem(TARGET, NEAR)
+X = np.random.default_rng(1).normal(size=(40, 3))
+Y = (X @ [1.0, -1.0, 0.5] > 0.3).astype(int)
+SEPARABLE = pp.logistic_regression(X, Y, intercept=True)
+
+
+def norm(w: Any) -> float:
+    return float(np.linalg.norm(TARGET.gradient(np.asarray(w))))
+
+
+@pytest.mark.parametrize("method", [pp.DANE(1.0), pp.ProxyProx("auto"), pp.DANE("auto")])
+@pytest.mark.parametrize("tols", [{"tol": 1e-6}, {"atol": 1e-4}, {"tol": 1e-6, "atol": 1e-9}])
+def test_a_run_ends_at_the_first_point_whose_gradient_is_small(method: Any, tols: Any) -> None:
+    seen: list[float] = []
+    result = pp.minimize(
+        PROBLEM,
+        method=method,
+        callback=lambda s: seen.append(np.linalg.norm(s.gradients[0])),
+        **tols,
+    )
+    bound = max(tols.get("tol", 0.0) * seen[0], tols.get("atol", 0.0))
+    assert result.status is pp.Status.CONVERGED
+    assert result.success
+    assert norm(result.w) == pytest.approx(seen[-1])
+    assert seen[-1] <= bound
+    assert min(seen[:-1]) > bound
+
+
+def test_without_limits_a_run_of_exact_gradients_ends_by_itself() -> None:
+    result = pp.minimize(PROBLEM)
+    assert result.status is pp.Status.CONVERGED
+    assert norm(result.w) <= 1e-8 * norm(np.zeros(3))
+    short = pp.minimize(PROBLEM, steps=1, tol=1e-12)
+    assert short.status is pp.Status.STEPS_DONE
+    assert "above the tolerance" in short.message
+    spent = pp.minimize(PROBLEM, budget=2, tol=1e-15)
+    assert spent.status is pp.Status.BUDGET_SPENT
+    # With steps alone the gradient ends nothing.
+    assert pp.minimize(PROBLEM, steps=60).steps == 60
+
+
+def test_a_tolerance_in_float32_can_be_reached() -> None:
+    problem = pp.Problem(
+        pp.Quadratic(P.astype(np.float32), b=TARGET.b.astype(np.float32)),
+        pp.Quadratic(NEAR.P.astype(np.float32)),
+    )
+    assert pp.minimize(problem).status is pp.Status.CONVERGED
+
+
+def test_with_a_penalty_the_subdifferential_counts() -> None:
+    problem = pp.Problem(TARGET, NEAR, pp.L1(2.0))
+    result = pp.minimize(problem, tol=1e-7)
+    assert result.status is pp.Status.CONVERGED
+    assert "DANE(eta='auto'" in result.method
+    np.testing.assert_allclose(result.w, [0.0, 0.6, 0.92], atol=1e-5)
+
+
+def test_sampled_gradients_have_no_tolerance() -> None:
+    noisy = pp.Problem(pp.Quadratic(P, noise=0.1), NEAR)
+    for name in ("tol", "atol"):
+        with pytest.raises(ValueError, match=f"{name} must be left out.*sampled"):
+            pp.minimize(noisy, steps=3, **{name: 1e-3})
+    with pytest.raises(ValueError, match="steps or budget must be given"):
+        pp.minimize(noisy)
+    with pytest.raises(ValueError, match="tol must be"):
+        pp.minimize(PROBLEM, tol=-1.0)
+    # Full gradients of a target that could be sampled may have one.
+    assert pp.minimize(noisy, method=pp.DANE(1.0), tol=1e-5).status is pp.Status.CONVERGED
+
+
+def test_a_finished_run_is_not_resumed(tmp_path: Any) -> None:
+    first = pp.minimize(PROBLEM, tol=1e-6, checkpoint=tmp_path / "run")
+    again = pp.minimize(PROBLEM, tol=1e-6, checkpoint=tmp_path / "run")
+    assert again.status is pp.Status.CONVERGED
+    assert again.ledger.target_gradients == first.ledger.target_gradients
+    np.testing.assert_array_equal(first.w, again.w)
+
+
+def test_a_safeguarded_run_ends_too() -> None:
+    result = pp.minimize(PROBLEM, method=pp.DANE("auto"), tol=1e-6, safeguard=True)
+    assert result.status is pp.Status.CONVERGED
+    assert norm(result.w) <= 2e-6 * norm(np.zeros(3))
+
+
+@pytest.mark.parametrize("case", ["exact", "penalty", "same", "sampled", "inner"])
+def test_the_method_of_those_who_name_none(case: str) -> None:
+    same = pp.logistic_regression(X, Y, l2=0.1, batch_size=8 if case == "sampled" else None)
+    problems = {
+        "exact": PROBLEM,
+        "inner": PROBLEM,
+        "penalty": pp.Problem(TARGET, NEAR, pp.L1(0.1)),
+        "same": pp.Problem(same, same.label_free()),
+        "sampled": pp.Problem(same, same.label_free()),
+    }
+    given = {"inner": pp.ClosedForm()} if case == "inner" else {}
+    result = pp.minimize(problems[case], steps=3, rng=0, **given)
+    exact = "chosen because the target's gradients are exact"
+    expected = {
+        "exact": exact,
+        "inner": f"DANE(eta='auto', gradient_weight=1.0) ({exact}",
+        "penalty": f"DANE(eta='auto', gradient_weight=1.0) ({exact} and there is a",
+        "same": "one step solves it",
+        "sampled": "ProxyProx(eta='auto', correction=Plain()) (the default for sampled",
+    }
+    assert expected[case] in result.method
+    assert result.method in str(result)
+    told = "one full gradient (40 samples) would solve" in result.message
+    assert told == (case == "sampled")
+    assert "(chosen" not in pp.minimize(PROBLEM, steps=1, method=pp.DANE()).method
+
+
+def test_two_losses_of_one_curvature_take_two_rounds() -> None:
+    target = pp.logistic_regression(X, Y, l2=0.1)
+    result = pp.minimize(pp.Problem(target, target.label_free()))
+    assert result.status is pp.Status.CONVERGED
+    assert result.ledger.target_gradients <= 3
+
+
+def test_a_target_of_gradients_alone_is_asked_and_told() -> None:
+    def silent(w: Any) -> Any:
+        raise AssertionError("the target answers by tell alone")
+
+    run = pp.Run(pp.Problem((None, silent), NEAR), np.zeros(3))
+    while not run.converged(tol=1e-6) and run.steps < 200:
+        run.tell(TARGET.gradient(run.ask().points[0]))
+    result = run.result(pp.Status.CONVERGED)
+    assert result.success
+    assert norm(result.w) <= 1e-6 * norm(np.zeros(3))
+
+
+def test_a_run_starts_at_the_minimum_of_the_proxy() -> None:
+    loss = pp.logistic_regression(X, Y, l2=0.1)
+    proxy = loss.subsample(20, rng=0)
+    run = pp.Run(pp.Problem(loss, proxy), "proxy", method=pp.DANE(1.0))
+    assert np.linalg.norm(proxy.gradient(run.start)) < 1e-8
+    assert run.ledger.proxy_gradients > 0
+    result = pp.minimize(pp.Problem(loss, proxy), "proxy", tol=1e-6)
+    assert result.status is pp.Status.CONVERGED
+    assert "minimum of the proxy" not in result.message
+    penalised = pp.Run(pp.Problem(loss, proxy, pp.L1(0.05)), "proxy")
+    assert pp.L1(0.05).distance(penalised.start, proxy.gradient(penalised.start)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        SEPARABLE,
+        (lambda w: float(np.ones(4) @ w), lambda w: np.ones(4)),
+        (lambda w: -float(w @ w), lambda w: -2 * w - 1.0),
+        (lambda w: np.nan if w @ w > 0.1 else -float(w.sum()), lambda w: -np.ones(4)),
+        pp.Quadratic(np.diag([1.0, 1.0, -1.0, 1.0]), b=np.ones(4)),
+        pp.Zero(),
+    ],
+    ids=["separable", "linear", "concave", "nan", "saddle", "zero"],
+)
+def test_a_proxy_without_a_minimum_is_no_start(proxy: Any) -> None:
+    target = pp.Quadratic(np.eye(4), b=np.ones(4))
+    result = pp.minimize(pp.Problem(target, proxy), "proxy", method=pp.ProxyProx(0.1), steps=1)
+    assert "No minimum of the proxy was found" in result.message
+    assert result.values[0] == 0.0
+
+
+def test_find_minimum_finds_flat_ones() -> None:
+    flat = pp.logistic_regression(X, Y, intercept=True, l2=1e-6)
+    found = find_minimum(flat, np.zeros(4))
+    assert np.linalg.norm(flat.gradient(found)) < 1e-7
+    assert find_minimum(flat, found) is not None
+
+
+def test_other_words_for_w0_are_refused() -> None:
+    with pytest.raises((TypeError, ValueError), match="w0 must be"):
+        pp.minimize(PROBLEM, "middle", steps=1)
+
+
+def test_bounds_become_a_box_and_the_start_is_moved_inside() -> None:
+    problem = pp.Problem(TARGET, NEAR, bounds=(None, [0.5, np.inf, 2.0]), scales=2.0)
+    np.testing.assert_array_equal(problem.scales, [2.0, 2.0, 2.0])
+    result = pp.minimize(problem, np.full(3, 9.0), tol=1e-7)
+    assert result.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(result.w, [0.5, 1.0, 1.0], atol=1e-6)
+    assert "w0 was outside the bounds in 2 parameters" in result.message
+    dane = pp.minimize(problem, method=pp.DANE("auto"), tol=1e-7)
+    np.testing.assert_allclose(dane.w, [0.5, 1.0, 1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"bounds": (0.0, 1.0), "penalty": pp.L1(1.0)}, "penalty must be left out"),
+        ({"bounds": 3.0}, "bounds must be"),
+        ({"bounds": ([0.0, 1.0], None)}, "bounds must be"),
+        ({"bounds": (1.0, 0.0)}, "upper must be"),
+        ({"bounds": ([0.0] * 3, [1.0] * 4)}, "upper must be"),
+        ({"bounds": (math.nan, 0.0)}, "lower must be"),
+        ({"scales": [1.0, 0.0, 1.0]}, "scales must be"),
+        ({"scales": [1.0, 1.0]}, "scales must be"),
+    ],
+)
+def test_bounds_and_scales_that_cannot_be_are_refused(arguments: Any, word: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
+        pp.Problem(TARGET, NEAR, **arguments)
+
+
+def test_scipy_bounds_are_bounds() -> None:
+    from scipy.optimize import Bounds
+
+    problem = pp.Problem(TARGET, NEAR, bounds=Bounds([0.0] * 3, [0.5] * 3))
+    np.testing.assert_array_equal(problem.penalty.prox(np.full(3, 2.0), 1.0), np.full(3, 0.5))
+    assert pp.regularized(problem, 0.1, np.zeros(3)).penalty is problem.penalty
+
+
+def test_other_scales_are_another_problem(tmp_path: Any) -> None:
+    for scale in (1.0, 2.0):
+        problem = pp.Problem(TARGET, NEAR, scales=scale)
+        call = {"steps": 2, "method": pp.DANE(1.0), "checkpoint": tmp_path / "run"}
+        if scale == 1.0:
+            pp.minimize(problem, **call)
+        else:
+            with pytest.raises(pp.CheckpointError, match="scales"):
+                pp.minimize(problem, **call)

@@ -1,0 +1,202 @@
+"""Values of the target: who asks for them, how they are answered, counted and recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from proxyprox import (
+    FunctionObjective,
+    Method,
+    Problem,
+    ProxyProx,
+    Quadratic,
+    Request,
+    Run,
+    Status,
+    linear_regression,
+    logistic_regression,
+    minimize,
+)
+from proxyprox.methods.base import State
+from proxyprox.problems import gamma_regression
+from proxyprox.problems.combination import PairedLoss, Regularized, ScaledProxy, Tilted
+
+TARGET = Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, -3.0]))
+RNG = np.random.default_rng(0)
+X, LABELS, AMOUNTS = RNG.normal(size=(12, 2)), RNG.integers(2, size=12), RNG.uniform(1, 2, 12)
+
+
+@dataclass(frozen=True)
+class Halving(Method):
+    """Gradient steps, halved where the value rose or the target was not finite."""
+
+    step: float = 4.0
+    exact: ClassVar[bool] = True
+    uses_proxy: ClassVar[bool] = False
+    solves_subproblems: ClassVar[bool] = False
+    backtracks: ClassVar[bool] = True
+
+    def init(self, w0: Any, problem: Any) -> Any:
+        return Trial(w0, 0, w0, 0 * w0, math.inf, self.step)
+
+    def ask(self, state: Any) -> Request:
+        return Request((state.trial,), everything=True, value=True)
+
+    def tell(self, state: Any, answers: Any, step: Any) -> Any:
+        w, slope, best, length = state.w, state.slope, state.best, state.step
+        if answers.value < best:
+            w, slope, best = state.trial, answers.gradients[0], answers.value
+        else:
+            length = length / 2
+        return Trial(w, state.k + 1, w - length * slope, slope, best, length)
+
+
+@dataclass(frozen=True)
+class Trial(State):
+    """The best point so far, and the next one to ask about."""
+
+    trial: Any = None
+    slope: Any = None
+    best: float = math.inf
+    step: float = 1.0
+
+
+class Counted:
+    """An objective of one function that counts its own evaluations."""
+
+    exact = True
+
+    def __init__(self) -> None:
+        self.evaluations = 0
+
+    def sample(self, rng: np.random.Generator) -> None:
+        return None
+
+    everything = staticmethod(lambda: None)
+
+    def gradient(self, w: Any, batch: Any = None) -> Any:
+        self.evaluations += 3
+        return TARGET.gradient(w)
+
+    def value(self, w: Any) -> float:
+        self.evaluations += 1
+        return TARGET.value(w)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        TARGET,
+        logistic_regression(X, LABELS, l2=0.1, sample_weight=AMOUNTS),
+        gamma_regression(X, AMOUNTS),
+        linear_regression(X, AMOUNTS, l2=0.1),
+        ScaledProxy(TARGET, 2.0),
+        Tilted(TARGET, np.ones(2)),
+        Regularized(TARGET, 2.0, np.ones(2)),
+        PairedLoss(*(linear_regression(X, AMOUNTS + k) for k in range(3)), power=0.5),
+        FunctionObjective(
+            TARGET.gradient, value=TARGET.value, value_and_gradient=TARGET.value_and_gradient
+        ),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_value_and_gradient_are_those_of_the_loss(loss: Any) -> None:
+    w = np.array([0.3, -0.7])
+    value, gradient = loss.value_and_gradient(w)
+    assert loss.exact
+    assert value == pytest.approx(loss.value(w), rel=1e-12)
+    np.testing.assert_allclose(gradient, loss.gradient(w, None), rtol=1e-12)
+
+
+def test_value_and_gradient_of_a_batch_are_those_of_its_rows() -> None:
+    loss = logistic_regression(X, LABELS, l2=0.1, sample_weight=AMOUNTS, batch_size=4)
+    w, rows = np.array([0.3, -0.7]), np.array([2, 5, 5])
+    gradient = loss.value_and_gradient(w, rows)[1]
+    slopes = [
+        loss.value_and_gradient(w + step, rows)[0] - loss.value_and_gradient(w - step, rows)[0]
+        for step in 1e-6 * np.eye(2)
+    ]
+    np.testing.assert_allclose(gradient, np.array(slopes) / 2e-6, rtol=1e-6)
+    assert loss.value_and_gradient(w, np.arange(12))[0] == pytest.approx(loss.value(w))
+    assert not loss.exact
+    assert not Quadratic(np.eye(2), noise=0.1).exact
+
+
+def test_a_method_that_asks_for_values_gets_them_and_the_trace_has_them() -> None:
+    seen: list[float] = []
+    problem = Problem(TARGET)
+    result = minimize(
+        problem, method=Halving(), steps=30, callback=lambda step: seen.append(step.value)
+    )
+    np.testing.assert_allclose(result.w, [1.0, 1.0], atol=1e-3)
+    assert list(result.trace["value"]) == seen
+    assert seen[0] == TARGET.value(np.zeros(2))
+    # Both came of one access; of the values alone only those at the two ends are reported.
+    assert result.ledger.target_values == 0
+    assert (result.inner, result.stop) == ("", "")
+    plain = minimize(problem, method=ProxyProx(0.1), steps=3)
+    assert np.isnan(plain.trace["value"]).all()
+
+
+def test_a_value_asked_for_on_its_own_is_counted_and_an_accounted_one_is_not_asked_for() -> None:
+    pair = Problem((TARGET.value, TARGET.gradient))
+    assert minimize(pair, np.zeros(2), method=Halving(), steps=5).ledger.target_values == 5
+    priced = FunctionObjective(TARGET.gradient, value=TARGET.value, cost=lambda batch: 1.0)
+    run = Run(Problem(priced), np.zeros(2), method=Halving())
+    query = run.ask()
+    assert query.value
+    step = run.tell(TARGET.gradient(query.points[0]), value=3.5)
+    assert step.value == 3.5
+
+
+def test_evaluations_that_an_objective_counts_are_in_the_ledger() -> None:
+    counted = Counted()
+    result = minimize(Problem(counted), np.zeros(2), method=Halving(), steps=5)
+    assert result.ledger.target_calls == 5 * 4
+
+
+def test_a_subclass_that_changes_the_gradient_is_asked_for_that() -> None:
+    class Shifted(Quadratic):
+        def gradient(self, w: Any, batch: Any = None) -> Any:
+            return super().gradient(w, batch) - 1
+
+    steps: list[Any] = []
+    target = Shifted(np.eye(2))
+    minimize(Problem(target), method=Halving(), steps=1, callback=steps.append)
+    np.testing.assert_array_equal(steps[0].gradients[0], [-1.0, -1.0])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "high"])
+def test_a_value_that_is_no_number_is_refused(value: Any) -> None:
+    run = Run(Problem(TARGET), method=ProxyProx(0.1))
+    run.ask()
+    with pytest.raises((ValueError, TypeError), match="value must be"):
+        run.tell(np.ones(2), value=value)
+
+
+def test_a_method_that_backtracks_turns_back_from_points_without_an_answer(tmp_path: Any) -> None:
+    def value(w: Any) -> float:
+        return TARGET.value(w) if np.abs(w).max() < 3 else math.nan
+
+    def gradient(w: Any) -> Any:
+        return TARGET.gradient(w) if np.abs(w).max() < 3 else np.full(2, np.nan)
+
+    problem = Problem((value, gradient))
+    whole = minimize(problem, np.zeros(2), method=Halving(), steps=30)
+    assert whole.status is Status.STEPS_DONE
+    assert np.isnan(whole.trace["value"][1])
+    np.testing.assert_allclose(whole.w, [1.0, 1.0], atol=1e-3)
+    path = tmp_path / "run"
+    minimize(problem, np.zeros(2), method=Halving(), steps=2, checkpoint=path)
+    resumed = minimize(problem, np.zeros(2), method=Halving(), steps=30, checkpoint=path)
+    np.testing.assert_array_equal(resumed.w, whole.w)
+    # At the start there is nothing to turn back to, and other methods never do.
+    far = minimize(problem, np.full(2, 9.0), method=Halving(), steps=3)
+    assert far.status is Status.TARGET_NOT_FINITE
+    other = minimize(problem, np.zeros(2), method=ProxyProx(4.0), steps=30)
+    assert other.status is Status.TARGET_NOT_FINITE
