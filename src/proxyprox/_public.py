@@ -26,6 +26,7 @@ from proxyprox.methods import (
     AuxMVR,
     Method,
     OuterStep,
+    ProxyBFGS,
     ProxyProx,
     Request,
 )
@@ -70,8 +71,8 @@ __all__ = [
     "ClosedForm", "Convex", "ElasticNet", "FunctionObjective", "FunctionProxy", "Geometric",
     "GradientDescent", "Last", "Ledger", "Mean", "Method", "Nesterov", "Newton", "NewtonCG",
     "NonConvex", "NonFiniteError", "Objective", "OracleError", "OuterStep", "Penalty", "Plain",
-    "Problem", "ProximalGradient", "Proxy", "ProxyProx", "Quadratic", "QuasiNewton", "Query",
-    "RandomSteps", "Relative", "Request", "Residual", "Result", "Run", "SDane", "Status",
+    "Problem", "ProximalGradient", "Proxy", "ProxyBFGS", "ProxyProx", "Quadratic", "QuasiNewton",
+    "Query", "RandomSteps", "Relative", "Request", "Residual", "Result", "Run", "SDane", "Status",
     "Step", "StepRecord", "StepSize", "Steps", "StochasticGradient", "Storm", "StronglyConvex",
     "Subproblem", "Trace", "Uniform", "Zero", "audit", "gamma_regression", "linear_regression",
     "logistic_regression", "minimize", "plan", "poisson_regression", "regularized",

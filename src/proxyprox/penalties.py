@@ -173,16 +173,16 @@ class Box:
 
     def prox(self, w: Vector, step: float) -> Vector:
         """Return the nearest point inside."""
-        xp, (lower, upper) = namespace(w), self._bounds(w)
+        xp, (lower, upper) = namespace(w), self.limits(w)
         return xp.where(w < lower, lower, xp.where(w > upper, upper, w))
 
     def distance(self, w: Vector, gradient: Vector) -> float:
         """Return the norm of the projected gradient: what of ``−gradient`` leads inside."""
-        xp, (lower, upper) = namespace(w), self._bounds(w)
+        xp, (lower, upper) = namespace(w), self.limits(w)
         inwards = xp.where((w <= lower) & (gradient > 0), xp.zeros_like(w), gradient)
         return norm(xp.where((w >= upper) & (gradient < 0), xp.zeros_like(w), inwards))
 
-    def _bounds(self, w: Vector) -> tuple[Vector, Vector]:
+    def limits(self, w: Vector) -> tuple[Vector, Vector]:
         """Return both bounds as vectors in the library and dtype of ``w``."""
         lower, upper = (np.broadcast_to(b, tuple(w.shape)) for b in (self.lower, self.upper))
         return from_numpy(lower, like=w), from_numpy(upper, like=w)

@@ -170,7 +170,11 @@ class Run:
         ours = is_ours(method) and is_ours(self.inner)
         self._proxy = MeteredProxy(proxy, ledger, by_content=not ours)
         rule = self.step_size
-        self._state = method.init(copy_for(method, self._w0), problem)
+        # The proxy's minimum, where a method of ours starts there, is entered in the books.
+        metered = is_ours(method) and not isinstance(proxy, Zero)
+        self._state = method.init(
+            copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
+        )
         self._step_size_state = rule.init(
             copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
@@ -593,6 +597,8 @@ class Run:
             begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
+            if not parts["method"].solves_subproblems:
+                parts.update(inner=None, stop=None)
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
             except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.methods import DANE, ProxyProx
+from proxyprox.methods import DANE, ProxyBFGS, ProxyProx
 from proxyprox.oracles import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import FunctionObjective, Problem, Zero
@@ -105,9 +104,7 @@ def choose_method(problem: Problem, *, solves: bool = False) -> tuple[Any, str]:
         return DANE(eta=math.inf), f"{why} and the proxy has its curvature: one step solves it)"
     if not (problem.penalty is None or isinstance(problem.penalty, Box)):
         return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
-    # Until ProxyBFGS is merged: remove this line and import it at the top.
-    ProxyBFGS = getattr(import_module("proxyprox.methods"), "ProxyBFGS", None)
-    if solves or ProxyBFGS is None:
+    if solves:
         return DANE(eta="auto"), f"{why})"
     return ProxyBFGS(), f"{why})"
 

@@ -41,6 +41,7 @@ METHODS = {
     "DANE": Case(pp.DANE(eta=4.0)),
     "DANE auto": Case(pp.DANE(eta="auto")),
     "DANE without prox": Case(pp.DANE(), steps=9),
+    "ProxyBFGS": Case(pp.ProxyBFGS(), steps=10),
     "StepSize of a user": Case(pp.ProxyProx(eta=HalvingStep(4.0))),
     "Correction of a user": Case(pp.ProxyProx(eta=4.0, correction=WindowMean(2)), steps=18),
     "HeavyBall": Case(HeavyBall(eta=4.0)),

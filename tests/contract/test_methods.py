@@ -28,7 +28,8 @@ class Counted:
             return attribute
 
         def counted(*args):
-            kind = "sampled" if name == "gradient" and len(args) == 2 else name
+            asked = name in ("gradient", "value_and_gradient") and len(args) == 2
+            kind = "sampled" if asked else name
             if name in ("sample", "everything"):
                 self.points.append(0)
             elif kind == "sampled" and self.points:
@@ -40,6 +41,8 @@ class Counted:
 
 
 def suits(case, inner):
+    if not case.method.solves_subproblems:
+        return isinstance(inner, pp.Auto)
     # The zero proxy of SGD has no batches to sample.
     return not (isinstance(case.method, pp.SGD) and isinstance(inner, pp.StochasticGradient))
 
@@ -49,9 +52,12 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     problem = pp.Problem(objective, proxy)
     call = {"method": case.method, "inner": inner, "stop": STOP, "steps": case.steps, "rng": 0}
     if not suits(case, inner):
-        with pytest.raises(TypeError, match=r"needs sampled gradients.* but Zero .*Use ClosedForm"):
+        refused = r"needs sampled gradients.* but Zero .*Use ClosedForm|solves no subproblems"
+        with pytest.raises(TypeError, match=refused):
             pp.minimize(problem, shared.w0, **call)
         return
+    if not case.method.solves_subproblems:
+        call.update(inner=None, stop=None)
     result = pp.minimize(problem, shared.w0, **call)
 
     error = np.linalg.norm(to_numpy(result.w) - shared.minimiser)
@@ -104,6 +110,8 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
     if not suits(case, inner):
         pytest.skip("refused at the door, as the test above checks")
     parts = {"method": case.method, "inner": inner, "stop": STOP, "averaging": pp.Uniform()}
+    if not case.method.solves_subproblems:
+        parts.update(inner=None, stop=None)
 
     def started(seed, count):
         return steps_of(pp.Run(noisy.problem, noisy.w0, rng=seed, **parts), noisy.problem, count)

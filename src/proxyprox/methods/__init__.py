@@ -2,6 +2,7 @@
 
 from proxyprox.methods.base import Answers, Method, OuterStep, Request, State
 from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
+from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.methods.sgd import SGD
 from proxyprox.methods.sliding import AcceleratedSliding
 
@@ -14,6 +15,7 @@ __all__ = [
     "AuxMom",
     "Method",
     "OuterStep",
+    "ProxyBFGS",
     "ProxyProx",
     "Request",
     "State",

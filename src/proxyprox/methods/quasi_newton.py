@@ -1,0 +1,492 @@
+r"""A quasi-Newton method in the proxy's geometry, for targets that answer slowly and exactly.
+
+Every outer step is one round: the target's gradient (and value, where there is one) at a trial
+point. BFGS usually starts from a multiple of the identity and learns all of the curvature from
+rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
+
+.. math:: B_k = \mathrm{BFGS}\bigl(c\,\nabla^2\hat L(w_k) + \lambda D;\; (s_i, y_i)\bigr), \qquad
+          s_i = w_{i+1} - w_i, \quad y_i = \nabla L(w_{i+1}) - \nabla L(w_i)
+
+- *The first point* is the proxy's minimum. The target's value there is compared with the proxy's
+  promise: if it is above the proxy's value at w0, the target is asked at w0 as well, and the lower
+  point is where the run starts.
+- *λ and c* are found on the way. The curvature that the target shows along a step, ``s·y``, is
+  compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
+  ratios r of the last steps, with a price on ``|log c|``. λ falls slowly unless the target looks
+  quadratic. The first λ makes the predicted decrease half of ``L(ŵ) − L̂(ŵ)``, which is what a
+  proxy of sampled rows leaves to gain.
+- *A useless proxy is dropped.* ``log((s·Ms)(y·M⁻¹y)/(s·y)²)`` is zero for a metric M with
+  ``Ms ∥ y``, and larger the worse it is. Where the proxy's metric scores no better than the
+  identity, BFGS starts from that.
+- *Pairs of one quadratic are made conjugate.* As long as the newest pairs agree with a single
+  quadratic, older ones are projected so that all of them hold at once. On a quadratic this is
+  conjugate gradients preconditioned with the proxy, without a line search.
+- *The first trial has length one.* It costs no extra round if it is accepted. If it is not, a
+  quadratic line gives a pair and a new direction, any other line a shorter step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from proxyprox._util.arrays import Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
+from proxyprox._util.validation import flag, whole
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.inner.exact import find_minimum
+from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.penalties import Box
+from proxyprox.problems.quadratic import Zero
+
+Array = np.ndarray[Any, Any]
+# A step, the change of the gradient along it, and their product.
+Pair = tuple[Array, Array, float]
+
+# A trial is accepted that gains this share of what its slope promises.
+SUFFICIENT = 1e-4
+# Differences of values below this share of the value are rounding: the slopes decide.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+# A rejected trial is followed by one at a share of its length between these.
+SHORTEST, LONGEST = 0.1, 0.5
+# Pairs agree with one quadratic if their products differ by less than this.
+AGREEMENT = 0.1
+# Along a line this close to a parabola the target is taken for a quadratic.
+PARABOLA = 1e-3
+# Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
+WINDOW, FADE, SCALE_PRICE = 8, 0.8, 20.0
+# λ falls at most by this factor in a step.
+SLOWEST = 2.5
+SHIFTS = np.logspace(-12, 4, 161)
+SCALES = np.logspace(-5, 5, 41)
+# How the score of the proxy's metric fades, and by how much it has to beat the identity.
+SCORE_FADE, MARGIN, ENOUGH = 0.8, 0.05, 3
+# Up to this size the proxy's Hessian is a matrix; beyond it is applied only.
+DENSE, DENSE_BY_DIFFERENCES = 1000, 100
+# Of the linear solves where it is applied.
+TOLERANCE, PRODUCTS = 1e-5, 500
+
+
+class Curvature:
+    """The proxy's Hessian A at a point, in the units of the parameters: applied and solved with.
+
+    Directions of negative curvature count by their absolute value. Bounds that are active take
+    their coordinates out: ``free`` are the others.
+    """
+
+    def __init__(self, proxy: Any, w: Vector, units: Array, free: Array) -> None:
+        self.proxy, self.w, self.units, self.free = proxy, w, units, free
+        self.size = len(units)
+        self.matrix: Array | None = None
+        given = proxy.hessian is not None and self.size <= DENSE
+        if given or self.size <= DENSE_BY_DIFFERENCES:
+            full = to_numpy(proxy.hessian(w)) if given else self._columns()
+            if not np.isfinite(full).all():
+                raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+            kept = units[:, None] * full.astype(np.float64) * units
+            kept = kept[np.ix_(free, free)]
+            self.matrix = _absolute((kept + kept.T) / 2)
+            self.unit = float(np.linalg.norm(self.matrix))
+        else:
+            self.unit = 1.0
+
+    def _columns(self) -> Array:
+        return np.stack([self._product(row) for row in np.eye(self.size)])
+
+    def _product(self, v: Array) -> Array:
+        """Return the Hessian times v, by differences of gradients where that is all there is."""
+        direction = from_numpy(v, like=self.w)
+        if self.proxy.hvp is not None:
+            return to_numpy(self.proxy.hvp(self.w, direction)).astype(np.float64)
+        size = float(np.linalg.norm(v / self.units)) or 1.0
+        away = 1e-5 * max(1.0, float(np.linalg.norm(to_numpy(self.w) / self.units))) / size
+        up, down = (self.proxy.gradient(self.w + sign * away * direction) for sign in (1, -1))
+        return to_numpy((up - down) / (2 * away)).astype(np.float64)
+
+    def apply(self, v: Array) -> Array:
+        """Return A v."""
+        if self.matrix is not None:
+            return self.matrix @ v
+        full = np.zeros(self.size)
+        full[self.free] = v
+        return (self.units * self._product(self.units * full))[self.free]
+
+    def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
+        """Return what solves with ``scale · A + shift · unit · I``."""
+        shift = max(shift * self.unit, 1e-300)
+        if self.matrix is not None:
+            shifted = scale * self.matrix
+            shifted[np.diag_indices_from(shifted)] += shift
+            factor = cho_factor(shifted)
+            return lambda q: cho_solve(factor, q)
+        return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
+
+
+def _absolute(matrix: Array) -> Array:
+    """Return the matrix with the absolute values of its eigenvalues."""
+    tiny = 1e-14 * float(np.trace(np.abs(matrix))) + 1e-300
+    try:
+        cho_factor(matrix + tiny * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
+        return (vectors * np.abs(values)) @ vectors.T
+    return matrix
+
+
+def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
+    """Solve a system by conjugate gradients; negative curvature ends it where it stands."""
+    x, r = np.zeros_like(b), b
+    p, rr = r, float(r @ r)
+    enough = TOLERANCE**2 * rr
+    for step in range(PRODUCTS):
+        if rr <= enough:
+            break
+        Ap = apply(p)
+        curvature = float(p @ Ap)
+        if not curvature > 0:
+            return b if step == 0 else x
+        x = x + (rr / curvature) * p
+        r = r - (rr / curvature) * Ap
+        before, rr = rr, float(r @ r)
+        p = r + (rr / before) * p
+    return x
+
+
+def usable(s: Array, y: Array) -> Pair | None:
+    """Return a pair with its product, or None if it shows no curvature."""
+    sy = float(s @ y)
+    return (s, y, sy) if sy > 1e-12 * math.sqrt(float(s @ s) * float(y @ y)) else None
+
+
+def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
+    """Return pairs that hold at once, oldest first, and how many of the newest were made so.
+
+    From the newest backwards each pair loses its components along the newer ones, until one does
+    not agree with a single quadratic; that one and older ones stay as they are.
+    """
+    done: list[Pair] = []
+    for index in range(len(pairs) - 1, -1, -1):
+        s, y, own = pairs[index]
+        if done:
+            S, Y = np.stack([p[0] for p in done]), np.stack([p[1] for p in done])
+            products = np.array([p[2] for p in done])
+            for _ in range(2):
+                share = (Y @ s) / products
+                s, y = s - share @ S, y - share @ Y
+        pair = usable(s, y)
+        agrees = pair is not None and pair[2] > 1e-12 * own
+        if agrees and done:
+            agrees = bool((np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])).all())
+        if not agrees:
+            return [*pairs[: index + 1], *done[::-1]], len(done)
+        done.append(pair)
+    return done[::-1], len(done)
+
+
+def inverse_product(solve: Callable[[Array], Array], pairs: list[Pair], q: Array) -> Array:
+    """Return ``B⁻¹ q`` of BFGS with these pairs on a base that ``solve`` inverts (two loops)."""
+    weights = []
+    for s, y, sy in reversed(pairs):
+        weights.append(float(s @ q) / sy)
+        q = q - weights[-1] * y
+    r = solve(q)
+    for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
+        r = r + (weight - float(y @ r) / sy) * s
+    return r
+
+
+@dataclass(frozen=True)
+class Metric:
+    """``c A + λ · unit · I``, and the evidence for it: a score above zero is against the proxy."""
+
+    scale: float = 1.0
+    shift: float = 1e-3
+    score: float = 0.0
+    pairs: int = 0
+
+    @property
+    def useless(self) -> bool:
+        """Whether the identity has been a better metric than the proxy's curvature."""
+        return self.pairs >= ENOUGH and self.score > 0
+
+    def scored(self, curvature: Curvature, pair: Pair) -> Metric:
+        """Return the metric with the evidence of one more pair."""
+        s, y, _ = pair
+        own = self.scale * float(s @ curvature.apply(s))
+        own += self.shift * curvature.unit * float(s @ s)
+        dual = float(y @ curvature.solver(self.scale, self.shift)(y))
+        gap = math.log(own) + math.log(dual) - math.log(float(s @ s)) - math.log(float(y @ y))
+        score = SCORE_FADE * self.score + gap + MARGIN
+        return replace(self, score=score, pairs=self.pairs + 1)
+
+    def fitted(self, curvature: Curvature, pairs: list[Pair], *, quadratic: bool) -> Metric:
+        """Return the metric with c and λ that suit the curvature along the last steps."""
+        pairs = pairs[-WINDOW:]
+        if not pairs:
+            return self
+        along = np.array([float(s @ curvature.apply(s)) / sy for s, _, sy in pairs])
+        length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
+        weight = FADE ** np.arange(len(pairs))[::-1]
+        ratio = SCALES[:, None, None] * along + SHIFTS[:, None] * length
+        misfit = (ratio - np.log(ratio)) @ weight + SCALE_PRICE * np.abs(np.log(SCALES))[:, None]
+        row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
+        lowest = 0.0 if quadratic else self.shift / SLOWEST
+        return replace(self, scale=float(SCALES[row]), shift=max(float(SHIFTS[column]), lowest))
+
+    def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
+        """Return the metric with the smallest λ whose step promises no more than a decrease."""
+        low, high = 0, len(SHIFTS) - 1
+        while low < high:
+            middle = (low + high) // 2
+            step = curvature.solver(self.scale, float(SHIFTS[middle]))(gradient)
+            if float(gradient @ step) / 2 <= decrease:
+                high = middle
+            else:
+                low = middle + 1
+        return replace(self, shift=float(SHIFTS[low]))
+
+
+@dataclass(frozen=True)
+class QuasiNewtonState:
+    """The best point so far, the trial that is asked about, and what was learnt of the target.
+
+    ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value. ``length`` is the
+    step's, as a share of ``direction``; ``agrees`` tells whether all pairs agree with one
+    quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
+    """
+
+    w: Vector
+    trial: Vector
+    k: int = 0
+    w0: Vector | None = None
+    lowest: float | None = None
+    value: float | None = None
+    gradient: Vector | None = None
+    direction: Vector | None = None
+    length: float = 1.0
+    agrees: bool = True
+    units: Vector | None = None
+    lower: Vector | None = None
+    upper: Vector | None = None
+    steps: list[Vector] = field(default_factory=list)
+    changes: list[Vector] = field(default_factory=list)
+    metric: Metric = Metric()
+
+
+@dataclass(frozen=True)
+class ProxyBFGS(Method):
+    """BFGS from the proxy's minimum, in the proxy's metric: few rounds with an exact target.
+
+    It takes bounds (:class:`~proxyprox.penalties.Box`) and scales of the problem into account;
+    without a proxy it is BFGS. Values of the target are used where they are to be had; slopes
+    decide where they are not.
+
+    Parameters
+    ----------
+    memory : int
+        Pairs of steps and gradient changes to keep.
+    start_at_proxy : bool
+        Whether the first round is at the proxy's minimum, searched from w0, where it has one.
+
+    Notes
+    -----
+    :mod:`proxyprox.methods.quasi_newton` says how it works. Rounds are outer steps: one gradient of
+    everything each. Up to 1000 parameters the proxy's Hessian is formed; beyond that it is applied,
+    by ``hvp`` or by differences of gradients, in conjugate gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyBFGS, logistic_regression, minimize
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 5))
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-X @ np.arange(5)))
+    >>> target = logistic_regression(X, y, l2=1e-3)
+    >>> proxy = target.subsample(200, rng=0)
+    >>> result = minimize(Problem(target, proxy), method=ProxyBFGS(), tol=1e-6)
+    >>> result.ledger.target_gradients <= 8
+    True
+    """
+
+    memory: int = 200
+    start_at_proxy: bool = True
+
+    exact: ClassVar[bool] = True
+    solves_subproblems: ClassVar[bool] = False
+    backtracks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check both settings."""
+        whole("memory", self.memory)
+        flag("start_at_proxy", self.start_at_proxy)
+
+    def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
+        """Find the proxy's minimum, where the first round will be."""
+        kept: dict[str, Any] = {}
+        if problem.scales is not None:
+            kept["units"] = from_numpy(problem.scales, like=w0)
+        if isinstance(problem.penalty, Box):
+            kept["lower"], kept["upper"] = problem.penalty.limits(w0)
+        found = None
+        if self.start_at_proxy and not isinstance(problem.proxy, Zero):
+            found = find_minimum(problem.proxy, w0, penalty=problem.penalty)
+        if found is None or bool((found == w0).all()):
+            return QuasiNewtonState(w0, w0, **kept)
+        lowest = float(problem.proxy.value(found))
+        return QuasiNewtonState(found, found, w0=w0, lowest=lowest, **kept)
+
+    def ask(self, state: QuasiNewtonState) -> Request:
+        """Ask for the gradient, and the value, at the trial point."""
+        return Request((state.trial,), everything=True, value=True)
+
+    def tell(self, state: QuasiNewtonState, answers: Answers, step: OuterStep) -> QuasiNewtonState:
+        """Judge the trial and find the next one."""
+        value, gradient = answers.value, answers.gradients[0]
+        state = replace(state, k=state.k + 1)
+        if state.gradient is None:
+            state = replace(state, value=value, gradient=gradient)
+            if state.w0 is not None and value is not None:
+                promise = step.proxy.value(state.w0)
+                if not value <= promise:
+                    return replace(state, trial=state.w0)
+            return self._start(state, step)
+        if state.direction is None:
+            if _finite(value, gradient) and value < state.value:
+                state = replace(state, w=state.trial, value=value, gradient=gradient)
+            return self._start(state, step)
+        return self._judge(state, value, gradient, step)
+
+    def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
+        """Take the first step, with the λ that fits what the proxy leaves to gain."""
+        local, metric = Local(state), state.metric
+        curvature = local.curvature(step.proxy)
+        gain = math.nan
+        if state.lowest is not None and state.value is not None:
+            gain = (state.value - state.lowest) / 2
+        if curvature is not None and gain > 0:
+            metric = metric.promised(curvature, local.gradient, gain)
+        return self._search(replace(state, metric=metric), local, curvature)
+
+    def _judge(
+        self, state: QuasiNewtonState, value: float | None, gradient: Vector, step: OuterStep
+    ) -> QuasiNewtonState:
+        """Accept the trial or not, learn from it, and find the next one."""
+        if not _finite(value, gradient):
+            return self._shorten(state, SHORTEST)
+        move = state.trial - state.w
+        slope, end = dot(state.gradient, move), dot(gradient, move)
+        # What the slopes at both ends say of the change; exact for a quadratic.
+        change, bend = (slope + end) / 2, AGREEMENT / 2
+        known = value is not None and state.value is not None
+        rise = value - state.value if known else math.nan
+        if known and abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+            bend = abs(rise - change) / max(abs(slope), abs(end))
+            change = rise
+        accepted = change <= SUFFICIENT * slope
+        if not accepted and bend >= AGREEMENT:
+            return self._shorten(state, _shorter(rise, slope, end))
+        quadratic = state.agrees and bend < PARABOLA
+        state = replace(
+            state,
+            steps=[*state.steps, move][-self.memory :],
+            changes=[*state.changes, gradient - state.gradient][-self.memory :],
+        )
+        if accepted:
+            state = replace(state, w=state.trial, value=value, gradient=gradient)
+        local, metric = Local(state), state.metric
+        curvature = local.curvature(step.proxy)
+        if curvature is not None:
+            newest = usable(local.steps[-1], local.changes[-1])
+            if newest is not None:
+                metric = metric.scored(curvature, newest)
+            metric = metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
+        return self._search(replace(state, metric=metric), local, curvature)
+
+    def _search(
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+    ) -> QuasiNewtonState:
+        """Return the state with a new direction and the trial of length one along it."""
+        pairs, agreeing = conjugate(local.pairs)
+        if curvature is None or state.metric.useless:
+            size = float(np.linalg.norm(local.gradient))
+            shrink = min(1.0, 1 / size) if size > 0 else 1.0
+            if pairs:
+                _, y, sy = local.pairs[-1]
+                shrink = sy / float(y @ y)
+            solve = lambda q: shrink * q  # noqa: E731
+        else:
+            solve = curvature.solver(state.metric.scale, state.metric.shift)
+        move = -inverse_product(solve, pairs, local.gradient)
+        if not float(local.gradient @ move) < 0:
+            move = -solve(local.gradient)
+            state = replace(state, steps=[], changes=[])
+        direction = local.vector(move)
+        agrees = agreeing == len(local.pairs)
+        state = replace(state, direction=direction, length=1.0, agrees=agrees)
+        return replace(state, trial=_inside(state, state.w + direction))
+
+    def _shorten(self, state: QuasiNewtonState, factor: float) -> QuasiNewtonState:
+        """Return the state with a trial nearer to w."""
+        length = factor * state.length
+        trial = _inside(state, state.w + length * state.direction)
+        return replace(state, length=length, trial=trial)
+
+
+class Local:
+    """A state in the units of the parameters, without those that rest at a bound; NumPy arrays."""
+
+    def __init__(self, state: QuasiNewtonState) -> None:
+        self.w = state.w
+        w, gradient = _numbers(state.w), _numbers(state.gradient)
+        self.units = np.ones(len(w)) if state.units is None else _numbers(state.units)
+        self.free = np.ones(len(w), dtype=bool)
+        if state.lower is not None:
+            lower, upper = _numbers(state.lower), _numbers(state.upper)
+            self.free = ~((w <= lower) & (gradient > 0) | (w >= upper) & (gradient < 0))
+        self.gradient = (self.units * gradient)[self.free]
+        self.steps = [(_numbers(s) / self.units)[self.free] for s in state.steps]
+        self.changes = [(_numbers(y) * self.units)[self.free] for y in state.changes]
+        both = map(usable, self.steps, self.changes)
+        self.pairs = [pair for pair in both if pair is not None]
+
+    def curvature(self, proxy: Any) -> Curvature | None:
+        """Return the proxy's Hessian here; None where there is no proxy, or it is not finite."""
+        if isinstance(proxy.proxy, Zero) or not self.free.any():
+            return None
+        try:
+            return Curvature(proxy, self.w, self.units, self.free)
+        except NonFiniteError:
+            return None
+
+    def vector(self, move: Array) -> Vector:
+        """Return a move as a vector like w."""
+        full = np.zeros(len(self.units))
+        full[self.free] = move
+        return from_numpy(self.units * full, like=self.w)
+
+
+def _numbers(x: Vector) -> Array:
+    return to_numpy(x).astype(np.float64, copy=False)
+
+
+def _inside(state: QuasiNewtonState, w: Vector) -> Vector:
+    return w if state.lower is None else Box(state.lower, state.upper).prox(w, 1.0)
+
+
+def _finite(value: float | None, gradient: Vector) -> bool:
+    return all_finite(gradient) and (value is None or math.isfinite(value))
+
+
+def _shorter(rise: float, slope: float, end: float) -> float:
+    """Return the share of a rejected step where a cubic (or the slopes alone) has its minimum."""
+    if math.isnan(rise):
+        share = slope / (slope - end)
+    else:
+        z = slope + end - 3 * rise
+        root = math.sqrt(max(z * z - slope * end, 0.0))
+        share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
+    return min(max(share, SHORTEST), LONGEST) if math.isfinite(share) else LONGEST
