@@ -58,7 +58,7 @@ AGREEMENT = 0.1
 # Along a line this close to a parabola the target is taken for a quadratic.
 PARABOLA = 1e-3
 # Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
-WINDOW, FADE, SCALE_PRICE = 8, 0.8, 20.0
+WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
 # λ falls at most by this factor in a step.
 SLOWEST = 2.5
 SHIFTS = np.logspace(-12, 4, 161)
@@ -231,11 +231,13 @@ class Metric:
         along = np.array([float(s @ curvature.apply(s)) / sy for s, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = FADE ** np.arange(len(pairs))[::-1]
-        ratio = SCALES[:, None, None] * along + SHIFTS[:, None] * length
-        misfit = (ratio - np.log(ratio)) @ weight + SCALE_PRICE * np.abs(np.log(SCALES))[:, None]
+        # One step along which the proxy is far too steep does not make it too steep everywhere.
+        scales = SCALES[SCALES * along.min() >= min(along.min(), 1.0) * 0.99]
+        ratio = scales[:, None, None] * along + SHIFTS[:, None] * length
+        misfit = (ratio - np.log(ratio)) @ weight + SCALE_PRICE * np.abs(np.log(scales))[:, None]
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         lowest = 0.0 if quadratic else self.shift / SLOWEST
-        return replace(self, scale=float(SCALES[row]), shift=max(float(SHIFTS[column]), lowest))
+        return replace(self, scale=float(scales[row]), shift=max(float(SHIFTS[column]), lowest))
 
     def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
