@@ -683,11 +683,14 @@ class Run:
         if self._identity is None:
             proxy, known = self._proxy, self._proxy.remembered
             oracle = proxy if counted and not self.steps else isolate(self.problem.proxy)
-            self._identity = checkpoint.identity(
-                self.problem, self._w0, self._seed,
-                lambda: oracles.value_for_report(self.problem, self._w0),
-                oracle.gradient if self.method.uses_proxy else None,
-            )  # fmt: skip
+            calls: dict[str, int] = {}
+            with oracles.counting_calls(self.problem.objective, calls):
+                self._identity = checkpoint.identity(
+                    self.problem, self._w0, self._seed,
+                    lambda: oracles.value_for_report(self.problem, self._w0),
+                    oracle.gradient if self.method.uses_proxy else None,
+                )  # fmt: skip
+            self.ledger.add(calls)
             if self._identity["slope"] is None:
                 # The first step is to meet a gradient that is not finite itself.
                 proxy.remembered = known
