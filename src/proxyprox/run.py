@@ -752,8 +752,11 @@ class Run:
         given = phi if is_ours(inner) else oracles.copy_subproblem(phi)
         try:
             solved = inner.solve(given, copy_for(inner, centre), stop, self._memory, self._rng)
-        except NonFiniteError:
+        except NonFiniteError as error:
             self._unsolved = True
+            if self._proxy.fault is None:
+                # Not the proxy's doing: a shorter step would only put off the end.
+                error.status = error.status or Status.DIVERGED
             raise
         self._solved = (phi, solved.progress, stop)
         return copy_for(inner, solved.w)
