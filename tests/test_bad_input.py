@@ -205,7 +205,16 @@ CASES = {
     "steps half": (lambda: solve(steps=1.5), TypeError, ["steps", "1.5", "whole number"]),
     "steps True": (lambda: solve(steps=True), TypeError, ["steps", "True", "whole number"]),
     "steps text": (lambda: solve(steps="9"), TypeError, ["steps", "'9'", "whole number"]),
-    "no end": (lambda: solve(steps=None), ValueError, ["steps", "budget", "no end"]),
+    "no end": (
+        lambda: solve(plain_target(), w0=np.zeros(2), steps=None),
+        ValueError,
+        ["steps", "budget", "no end"],
+    ),
+    "tol of noise": (
+        lambda: solve(plain_target(), w0=np.zeros(2), tol=0.1),
+        ValueError,
+        ["tol", "sampled"],
+    ),
     "budget 0": (lambda: solve(budget=0), ValueError, ["budget", "got 0", "1 or more"]),
     "budget negative": (lambda: solve(budget=-5), ValueError, ["budget", "-5"]),
     "budget half": (lambda: solve(budget=0.5), TypeError, ["budget", "0.5", "whole number"]),

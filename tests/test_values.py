@@ -158,6 +158,10 @@ def test_evaluations_that_an_objective_counts_are_in_the_ledger() -> None:
     counted = Counted()
     result = minimize(Problem(counted), np.zeros(2), method=Halving(), steps=5)
     assert result.ledger.target_calls == 5 * 4
+    # The losses at both ends are known already: none is computed for the report.
+    assert counted.evaluations == 5 * 4
+    assert result.values == (0.0, TARGET.value(result.w))
+    assert "20 function calls" in str(result)
 
 
 def test_a_subclass_that_changes_the_gradient_is_asked_for_that() -> None:
@@ -169,6 +173,36 @@ def test_a_subclass_that_changes_the_gradient_is_asked_for_that() -> None:
     target = Shifted(np.eye(2))
     minimize(Problem(target), method=Halving(), steps=1, callback=steps.append)
     np.testing.assert_array_equal(steps[0].gradients[0], [-1.0, -1.0])
+
+
+def test_a_run_that_waits_for_a_small_gradient_gives_up_at_the_noise_of_the_target() -> None:
+    def value(w: Any) -> float:
+        return round(TARGET.value(w), 4)
+
+    def gradient(w: Any) -> Any:
+        return TARGET.gradient(w) + 1e-3 * np.sin(1e6 * w.sum())
+
+    problem = Problem((value, gradient))
+    result = minimize(problem, np.zeros(2), method=Halving(), tol=1e-9)
+    assert result.status is Status.STALLED
+    assert result.success
+    assert result.steps < 100
+    assert TARGET.value(result.w) < -1.99
+    # Without a tolerance nothing is waited for.
+    assert minimize(problem, np.zeros(2), method=Halving(), steps=100).steps == 100
+
+
+def test_a_plateau_above_the_best_point_is_no_minimum() -> None:
+    def value(w: Any) -> float:
+        return TARGET.value(w) if w[0] < 1.5 else 7.0
+
+    def gradient(w: Any) -> Any:
+        return TARGET.gradient(w) if w[0] < 1.5 else np.zeros(2)
+
+    result = minimize(Problem((value, gradient)), np.zeros(2), method=Halving(), tol=1e-6)
+    assert result.trace["value"][1] == 7.0
+    assert result.status is Status.CONVERGED
+    np.testing.assert_allclose(result.w, [1.0, 1.0], atol=1e-5)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "high"])

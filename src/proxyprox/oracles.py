@@ -39,7 +39,7 @@ class MeteredProxy:
     outer step asks for ∇L̂(w_k). Arrays inside a run are never changed in place, which is what
     makes identity a safe key. A user's method or inner solver may well change its own: with
     ``by_content`` points are known by their entries, and remembered gradients are handed out as
-    copies. ``fault`` is what was not finite first ("value" or "gradient"), and where, until it is
+    copies. ``fault`` is what was not finite first ("value", "gradient", …), and where, until it is
     reset.
     """
 
@@ -82,15 +82,16 @@ class MeteredProxy:
         self.remembered = [*self.remembered[1 - KEPT :], pair]
         return self._note_fault(w, gradient)
 
-    def _note_fault(self, w: Vector, gradient: Vector) -> Vector:
+    def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not all_finite(gradient):
-                self.fault = self.fault or ("gradient", w)
-        return gradient
+            if not all_finite(answer):
+                self.fault = self.fault or (name, w)
+        return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        return as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        return self._note_fault(w, product, "Hessian product")
 
     def _hessian(self, w: Vector) -> Matrix:
         self.ledger.proxy_hessians += 1
@@ -100,6 +101,7 @@ class MeteredProxy:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
             raise ValueError(message("the proxy's hessian", got, f"a matrix of shape {wanted}"))
         if not all_finite(hessian):
+            self.fault = self.fault or ("Hessian", w)
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return hessian
 

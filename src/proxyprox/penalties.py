@@ -147,7 +147,7 @@ class Box:
             given = getattr(self, name)
             try:
                 bound = np.array(none if given is None else to_numpy(given), dtype=np.float64)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise TypeError(message(name, given, "a number, an array or None")) from error
             if bound.ndim > 1 or np.isnan(bound).any() or (bound == -none).any():
                 allowed = f"numbers, none of them NaN or {-none:g}, of shape () or (d,)"

@@ -689,11 +689,14 @@ class Run:
         if self._identity is None:
             proxy, known = self._proxy, self._proxy.remembered
             oracle = proxy if counted and not self.steps else isolate(self.problem.proxy)
-            self._identity = checkpoint.identity(
-                self.problem, self._w0, self._seed,
-                lambda: oracles.value_for_report(self.problem, self._w0),
-                oracle.gradient if self.method.uses_proxy else None,
-            )  # fmt: skip
+            calls: dict[str, int] = {}
+            with oracles.counting_calls(self.problem.objective, calls):
+                self._identity = checkpoint.identity(
+                    self.problem, self._w0, self._seed,
+                    lambda: oracles.value_for_report(self.problem, self._w0),
+                    oracle.gradient if self.method.uses_proxy else None,
+                )  # fmt: skip
+            self.ledger.add(calls)
             if self._identity["slope"] is None:
                 # The first step is to meet a gradient that is not finite itself.
                 proxy.remembered = known
@@ -755,8 +758,11 @@ class Run:
         given = phi if is_ours(inner) else oracles.copy_subproblem(phi)
         try:
             solved = inner.solve(given, copy_for(inner, centre), stop, self._memory, self._rng)
-        except NonFiniteError:
+        except NonFiniteError as error:
             self._unsolved = True
+            if self._proxy.fault is None:
+                # Not the proxy's doing: a shorter step would only put off the end.
+                error.status = error.status or Status.DIVERGED
             raise
         self._solved = (phi, solved.progress, stop)
         return copy_for(inner, solved.w)

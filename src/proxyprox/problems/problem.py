@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, isolate, to_numpy
-from proxyprox._util.validation import Words, message, offers, require
+from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
@@ -110,8 +111,8 @@ class Problem:
             object.__setattr__(self, "penalty", box)
         if self.scales is not None:
             given = self.scales
-            if isinstance(given, (int, float)) and size is not None:
-                given = np.full(size, float(given))
+            if isinstance(given, numbers.Real) and size is not None:
+                given = np.full(size, positive("scales", given))
             scales = to_numpy(check_vector("scales", given, size))
             if not bool((scales > 0).all()):
                 raise ValueError(message("scales", self.scales, "above zero everywhere"))

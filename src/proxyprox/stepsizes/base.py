@@ -154,7 +154,9 @@ class StepSize:
         for _ in range(TRIES):
             try:
                 return solve(linear, centre, eta), state
-            except NonFiniteError:
+            except NonFiniteError as error:
+                if error.status is not None:
+                    raise
                 # An infinite η has no fraction: one whose step is as long as the iterate has.
                 longest = max(norm(centre), 1.0) / max(norm(linear), TINY)
                 eta = min(eta / 4, longest)
