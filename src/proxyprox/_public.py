@@ -41,6 +41,8 @@ from proxyprox.problems import (
     Problem,
     Proxy,
     Quadratic,
+    ValueObjective,
+    ValueProxy,
     Zero,
     gamma_regression,
     linear_regression,
@@ -73,7 +75,8 @@ __all__ = [
     "Problem", "ProximalGradient", "Proxy", "ProxyProx", "Quadratic", "QuasiNewton", "Query",
     "RandomSteps", "Relative", "Request", "Residual", "Result", "Run", "SDane", "Status",
     "Step", "StepRecord", "StepSize", "Steps", "StochasticGradient", "Storm", "StronglyConvex",
-    "Subproblem", "Trace", "Uniform", "Zero", "audit", "gamma_regression", "linear_regression",
+    "Subproblem", "Trace", "Uniform", "ValueObjective",
+    "ValueProxy", "Zero", "audit", "gamma_regression", "linear_regression",
     "logistic_regression", "minimize", "plan", "poisson_regression", "regularized",
     "scipy_method", "softmax_regression",
 ]  # fmt: skip

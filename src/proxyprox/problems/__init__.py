@@ -1,6 +1,7 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
+from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
@@ -32,6 +33,8 @@ __all__ = [
     "Quadratic",
     "Regularized",
     "ScaledProxy",
+    "ValueObjective",
+    "ValueProxy",
     "Zero",
     "gamma_regression",
     "linear_regression",
