@@ -12,6 +12,7 @@ from proxyprox.problems.glm import (
     poisson_regression,
     softmax_regression,
 )
+from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
@@ -24,6 +25,7 @@ __all__ = [
     "Family",
     "FunctionObjective",
     "FunctionProxy",
+    "LeastSquares",
     "LogLink",
     "MixedProxy",
     "Objective",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import sys
@@ -42,6 +43,10 @@ KEPT = 8
 NO_VALUE = (ArithmeticError, np.linalg.LinAlgError)
 
 
+class DifferenceError(RuntimeError):
+    """A function has a value at a point, and none beside it."""
+
+
 class Derivatives:
     """A user's function of w with its derivatives, every call of it counted.
 
@@ -63,6 +68,8 @@ class Derivatives:
         A typical size of each parameter; by default 1.
     bounds : pair, optional
         Lower and upper limits, which no evaluation leaves.
+    derivative : callable, optional
+        The derivative, where it is known; a call of it is counted as one.
     ndim : int
         0 for functions that return a number, 1 for vectors.
 
@@ -86,6 +93,7 @@ class Derivatives:
         noise: float | None = None,
         scales: Vector | None = None,
         bounds: tuple[Any, Any] | None = None,
+        derivative: Callable[[Any], Any] | None = None,
         ndim: int = 0,
     ) -> None:
         if not callable(function) or not check.takes(function, 1):
@@ -93,6 +101,7 @@ class Derivatives:
         self.whose, self.function, self.ndim = whose, function, ndim
         self.scheme = SCHEMES[check.one_of("gradients", gradients, SCHEMES)]
         self.calls = 0
+        self._derivative = derivative
         if self.scheme in ("torch", "jax"):
             _library(self.scheme)
         if not isinstance(workers, Executor):
@@ -100,16 +109,21 @@ class Derivatives:
             workers = check.whole("workers", workers, remedy=remedy)
         self._differences, self._workers = differences, workers
         self._noise = None if noise is None else check.fraction("noise", noise)
-        self._scales = 1.0 if scales is None else to_numpy(scales)
-        lower, upper = (None, None) if bounds is None else bounds
-        self._lower = -math.inf if lower is None else to_numpy(lower)
-        self._upper = math.inf if upper is None else to_numpy(upper)
         self._known: dict[bytes, tuple[Any, Array | None]] = {}
+        self._set_limits(scales, bounds)
+
+    def _set_limits(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> None:
+        self.scales = np.asarray(1.0) if scales is None else _float64(scales)
+        lower, upper = (None, None) if bounds is None else bounds
+        self._lower = np.asarray(-math.inf) if lower is None else _float64(lower)
+        self._upper = np.asarray(math.inf) if upper is None else _float64(upper)
 
     @property
     def source(self) -> str:
         """Where derivatives come from, in a few words."""
         names = {"torch": "torch's autograd", "jax": "JAX", "complex": "the complex step"}
+        if self._derivative is not None:
+            return "a function of their own"
         if self.scheme is None:
             return "chosen at the first call"
         return names.get(self.scheme, f"{self.scheme} differences")
@@ -130,9 +144,25 @@ class Derivatives:
         if derivative is None:
             rules = {"complex": self._complex_step, "torch": self._torch, "jax": self._jax}
             rule = rules.get(self.scheme or "", self._subtract)
+            rule = rule if self._derivative is None else self._ask
             value, derivative = self._remember(w, *rule(w))
         assert derivative is not None
         return value, derivative
+
+    def known_derivative(self, w: Vector) -> Array | None:
+        """Return the derivative at a point where it was found lately, without a call."""
+        return self._known.get(_key(w), (None, None))[1]
+
+    def correct(self, w: Vector, derivative: Array) -> None:
+        """Note a derivative that was found elsewhere."""
+        self._remember(w, self.value(w), derivative)
+
+    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Derivatives:
+        """Return the same function with other scales and bounds, its calls counted anew."""
+        other = copy.copy(self)
+        other.calls, other._known = 0, {}
+        other._set_limits(scales, bounds)
+        return other
 
     def second(self, w: Vector) -> Array:
         """Return the d × d matrix of second derivatives of a function that returns a number."""
@@ -151,7 +181,13 @@ class Derivatives:
 
     def _call(self, w: Vector) -> Any:
         self.calls += 1
-        return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
+        try:
+            return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
+        except NO_VALUE:
+            # At a trial point methods turn back from NaN; at the first point it is a mistake.
+            if not self._known:
+                raise
+            return np.full(self.ndim, math.nan) if self.ndim else math.nan
 
     def _first_value(self, w: Vector) -> Any:
         """Return f(w), and see from what the function returns whose function it is."""
@@ -218,7 +254,7 @@ class Derivatives:
         """Return relative steps like SciPy's: those of a parameter of its size, or its scale."""
         x = _float64(w)
         noise = self._noise or float(np.finfo(to_numpy(w).dtype).eps)
-        return np.asarray(noise**power * np.maximum(np.abs(x), self._scales))
+        return np.asarray(noise**power * np.maximum(np.abs(x), self.scales))
 
     def _subtract(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and its derivative by differences inside the bounds."""
@@ -244,7 +280,11 @@ class Derivatives:
             for j in failed:
                 slopes[j] = again[j]
                 if not slopes[j]:
-                    return value, self._no_derivative(w, j, steps[j])
+                    raise DifferenceError(
+                        f"{self.whose} has no finite value within ±{steps[j]:.3g} of w[{j}] = "
+                        f"{x[j]:.6g}: its gradient cannot be found by differences there. Give "
+                        "bounds= that leave room, scales= that fit, or a pair (value, gradient)."
+                    )
         columns = [_extrapolate(found, value) for found in slopes]
         return value, np.stack(columns, axis=-1)
 
@@ -261,13 +301,6 @@ class Derivatives:
             if shift and np.shape(answer) == np.shape(value) and np.all(np.isfinite(answer)):
                 found[j].append((shift, (answer - value) / shift))
         return found
-
-    def _no_derivative(self, w: Vector, j: int, step: float) -> Array:
-        raise ArithmeticError(
-            f"{self.whose} has no finite value within ±{step:.3g} of w[{j}] = {float(w[j]):.6g}: "
-            "its gradient cannot be found by differences there. Give bounds= that leave room, "
-            "scales= that fit the parameters, or a pair (value, gradient)."
-        )
 
     def _subtract_twice(self, w: Vector) -> Array:
         """Return second differences, symmetric and inside the bounds; d² + d + 1 values."""
@@ -295,7 +328,7 @@ class Derivatives:
     def _complex_step(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and its derivative from Im f(w + ih)/h, exact to rounding."""
         x = _float64(w)
-        steps = COMPLEX_STEP * np.maximum(np.abs(x), self._scales)
+        steps = COMPLEX_STEP * np.maximum(np.abs(x), self.scales)
         self.calls += x.size
         answers = [to_numpy(raw) for raw in self._map(self.function, [*(x + 1j * np.diag(steps))])]
         if not all(np.iscomplexobj(answer) for answer in answers):
@@ -306,7 +339,18 @@ class Derivatives:
         columns = [answer.imag / step for answer, step in zip(answers, steps, strict=True)]
         return self._read(answers[0].real), _float64(np.stack(columns, axis=-1))
 
-    # -- other libraries --------------------------------------------------------------------
+    # -- other sources ----------------------------------------------------------------------
+
+    def _ask(self, w: Vector) -> tuple[Any, Array]:
+        """Return f(w) and what the user's own derivative answers."""
+        assert self._derivative is not None
+        value = self.value(w)
+        self.calls += 1
+        answer, wanted = to_numpy(self._derivative(copy_array(w))), (*np.shape(value), w.shape[0])
+        if answer.shape != wanted and np.all(np.isfinite(value)):
+            got = Words(f"shape {answer.shape}")
+            raise ValueError(message("jacobian(w)", got, f"of shape {tuple(wanted)}"))
+        return value, _float64(answer)
 
     def _torch(self, w: Vector) -> tuple[Any, Array]:
         torch, point = _library("torch"), _tensor(w).requires_grad_()
@@ -427,7 +471,8 @@ class ValueObjective(_ValueLoss):
 
     Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1
     evaluations, the value included; ``Ledger.target_calls`` counts them. A point beside w where
-    the function raises or is not finite gives way to the one on the other side.
+    the function raises or is not finite gives way to the one on the other side. After the first
+    point an ArithmeticError or a LinAlgError is taken for NaN: methods can turn back from that.
 
     Parameters
     ----------
@@ -486,8 +531,8 @@ class ValueObjective(_ValueLoss):
 class ValueProxy(_ValueLoss):
     """A cheap loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
-    Where the function raises an ArithmeticError or a LinAlgError the value is NaN, from which
-    solvers turn back.
+    Where the function has no value beside a point, its gradient is NaN, from which solvers turn
+    back.
 
     Parameters
     ----------
@@ -509,16 +554,13 @@ class ValueProxy(_ValueLoss):
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        try:
-            return float(self.derivatives.value(w))
-        except NO_VALUE:
-            return math.nan
+        return float(self.derivatives.value(w))
 
     def gradient(self, w: Vector) -> Vector:
         """Return ∇L̂(w)."""
         try:
             gradient = self.derivatives.linearise(w)[1]
-        except NO_VALUE:
+        except DifferenceError:
             gradient = np.full(int(w.shape[0]), math.nan)
         return from_numpy(gradient, like=w)
 

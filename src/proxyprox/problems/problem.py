@@ -85,9 +85,13 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
+        limits = {"scales": vars(self).get("scales"), "bounds": _bounds_of(self.penalty)}
         numeric = {name: getattr(self, name) for name in ("gradients", "workers", "noise")}
         for role in ("objective", "proxy"):
-            object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
+            part = _as_loss(role, getattr(self, role), {**numeric, **limits})
+            if hasattr(part, "within") and any(limit is not None for limit in limits.values()):
+                part = part.within(**limits)
+            object.__setattr__(self, role, part)
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -116,6 +120,12 @@ class Problem:
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
         total = float(isolate(self.objective).value(w))
         return total if self.penalty is None else total + isolate(self.penalty).value(w)
+
+
+def _bounds_of(penalty: Any) -> tuple[Any, Any] | None:
+    """Return the limits of a penalty that is the indicator of a box."""
+    limits = getattr(penalty, "lower", None), getattr(penalty, "upper", None)
+    return None if limits == (None, None) else limits
 
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
