@@ -229,6 +229,8 @@ class Result:
         The inner solver, and why it was picked if Auto picked it.
     stop : str
         The inexactness rule, and why if it was the default.
+    gradients : str
+        Where the gradients of losses that are given by their values come from.
     values : tuple of float or None
         The loss (penalty included) at the start and at ``w``, where the objective offers values.
     safeguard : Evidence or None
@@ -252,6 +254,7 @@ class Result:
     inner: str
     stop: str
     values: tuple[float, float] | None = None
+    gradients: str = ""
     safeguard: Any = None
     doubt: Any = None
     fell: bool = False
@@ -285,6 +288,7 @@ class Result:
             "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
             "target paid": ", ".join(map(count_words, target, ("gradient", "sample"))),
             "proxy used": ", ".join(used) or "nothing",
+            "gradients": self.gradients,
             "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
             "inner solver": self.inner,
             "inner rule": self.stop,

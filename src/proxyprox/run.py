@@ -262,6 +262,8 @@ class Run:
         level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
         answers = Answers(told, query.batch, level, half_gap)
         self.ledger.add(self.price(query))
+        curvature = oracles.known_curvature(self.problem.objective, query.points[0])
+        answers = replace(answers, curvature=curvature)
         undo = self.make_undo()
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
@@ -334,6 +336,7 @@ class Run:
             status=status,
             message=f"{status.value}{' ' + detail if detail else ''}",
             steps=self.steps,
+            gradients=oracles.describe_gradients(self.problem),
             ledger=copy.copy(self.ledger),
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
@@ -402,6 +405,8 @@ class Run:
             "memory": self._memory,
             "average": self._average,
             "path": vars(self._path),
+            # Gradients by secants depend on those before.
+            "target": oracles.target_state(self.problem.objective),
         }
         return {
             "kind": "Run",
@@ -588,6 +593,8 @@ class Run:
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
             self._pending = self._request = None
+            if tree.get("target"):
+                self.problem.objective.load_state_dict(copy_tree(tree["target"]))
             if pending is not None:
                 self.open(pending["batch"])
 

@@ -60,6 +60,7 @@ CALLS = {
         "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
         "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
+        "curvature": ("w",),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
