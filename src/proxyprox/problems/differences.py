@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from array_api_compat import is_numpy_array
@@ -454,6 +454,12 @@ class _ValueLoss:
             self.role, function, gradients=gradients, differences=self.differences,
             workers=workers, noise=noise, scales=scales, bounds=bounds,
         )  # fmt: skip
+
+    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
+        """Return the same loss with other scales and bounds, its evaluations counted anew."""
+        other = copy.copy(self)
+        other.derivatives = self.derivatives.within(scales, bounds)
+        return other
 
     @property
     def evaluations(self) -> int:

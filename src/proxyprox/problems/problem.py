@@ -85,13 +85,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
-        limits = {"scales": vars(self).get("scales"), "bounds": _bounds_of(self.penalty)}
         numeric = {name: getattr(self, name) for name in ("gradients", "workers", "noise")}
         for role in ("objective", "proxy"):
-            part = _as_loss(role, getattr(self, role), {**numeric, **limits})
-            if hasattr(part, "within") and any(limit is not None for limit in limits.values()):
-                part = part.within(**limits)
-            object.__setattr__(self, role, part)
+            object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -100,6 +96,17 @@ class Problem:
             allowed = f"of as many parameters as the objective, {dims[0]}"
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
+        self._pass_on_limits()
+
+    def _pass_on_limits(self) -> None:
+        """Tell the parts that take differences the scales and the bounds of the parameters."""
+        lower, upper = (getattr(self.penalty, name, None) for name in ("lower", "upper"))
+        bounds = None if lower is None and upper is None else (lower, upper)
+        scales = getattr(self, "scales", None)
+        for role in ("objective", "proxy"):
+            part = getattr(self, role)
+            if hasattr(part, "within") and not (scales is None and bounds is None):
+                object.__setattr__(self, role, part.within(scales, bounds))
 
     @property
     def dim(self) -> int | None:
@@ -120,12 +127,6 @@ class Problem:
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
         total = float(isolate(self.objective).value(w))
         return total if self.penalty is None else total + isolate(self.penalty).value(w)
-
-
-def _bounds_of(penalty: Any) -> tuple[Any, Any] | None:
-    """Return the limits of a penalty that is the indicator of a box."""
-    limits = getattr(penalty, "lower", None), getattr(penalty, "upper", None)
-    return None if limits == (None, None) else limits
 
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
