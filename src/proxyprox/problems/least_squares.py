@@ -108,6 +108,8 @@ class LeastSquares:
         """Return the same loss with other scales and bounds, its evaluations counted anew."""
         other = copy.copy(self)
         other.derivatives, other._secant = self.derivatives.within(scales, bounds), None
+        if self._coarse is not None:
+            other._coarse = self._coarse.within(scales, bounds)
         return other
 
     @property

@@ -79,9 +79,9 @@ class Problem:
     objective: Any
     proxy: Any = field(default_factory=Zero)
     penalty: Penalty | None = None
-    gradients: str = field(default="auto", kw_only=True)
-    workers: int | Executor = field(default=1, kw_only=True)
-    noise: float | None = field(default=None, kw_only=True)
+    gradients: str = field(default="auto", kw_only=True, compare=False)
+    workers: int | Executor = field(default=1, kw_only=True, compare=False)
+    noise: float | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
