@@ -256,3 +256,45 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jax", None)
     with pytest.raises(ImportError, match=r"jax.*proxyprox\[jax\]"):
         Problem(f, f, gradients="jax")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"scales": np.ones(3)}, "scales must be one for each"),
+        ({"scales": 0.0}, "scales must be positive"),
+        ({"bounds": (np.zeros(5), None)}, "bounds must be one for each"),
+        ({"bounds": (None, np.zeros(5))}, "bounds must be one for each"),
+        ({"bounds": (2.0, 1.0)}, "bounds must be lower"),
+        ({"bounds": (np.nan, 1.0)}, "bounds must be a number"),
+    ],
+)
+def test_scales_and_bounds_are_checked(settings, match):
+    with pytest.raises(ValueError, match=match):
+        ValueObjective(f, **settings).gradient(W)
+
+
+def test_a_problem_passes_on_the_bounds_of_its_penalty():
+    class Inside:
+        lower, upper = W, None
+
+        def value(self, w):
+            return 0.0
+
+        def prox(self, w, step):
+            return np.maximum(w, W)
+
+        def distance(self, w, gradient):
+            return 0.0
+
+    seen = []
+
+    def watched(w):
+        seen.append(w)
+        return f(w)
+
+    problem = Problem(watched, watched, penalty=Inside())
+    problem.objective.gradient(W)
+    problem.proxy.gradient(W)
+    assert len(seen) == 5 + 9
+    assert all((w >= W).all() for w in seen)

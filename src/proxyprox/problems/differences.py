@@ -113,10 +113,16 @@ class Derivatives:
         self._set_limits(scales, bounds)
 
     def _set_limits(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> None:
-        self.scales = np.asarray(1.0) if scales is None else _float64(scales)
-        lower, upper = (None, None) if bounds is None else bounds
-        self._lower = np.asarray(-math.inf) if lower is None else _float64(lower)
-        self._upper = np.asarray(math.inf) if upper is None else _float64(upper)
+        self.scales = _numbers("scales", 1.0 if scales is None else scales)
+        if not ((self.scales > 0) & np.isfinite(self.scales)).all():
+            raise ValueError(message("scales", scales, "positive numbers"))
+        pair = (None, None) if bounds is None else bounds
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise TypeError(message("bounds", bounds, "a pair (lower, upper)"))
+        self._lower = _numbers("bounds", -math.inf if pair[0] is None else pair[0])
+        self._upper = _numbers("bounds", math.inf if pair[1] is None else pair[1])
+        if not np.all(self._lower <= self._upper):
+            raise ValueError(message("bounds", bounds, "lower limits at most the upper ones"))
 
     @property
     def source(self) -> str:
@@ -253,6 +259,11 @@ class Derivatives:
     def _step_sizes(self, w: Vector, power: float) -> Array:
         """Return relative steps like SciPy's: those of a parameter of its size, or its scale."""
         x = _float64(w)
+        given = {"scales": self.scales, "bounds": self._lower if self._lower.ndim else self._upper}
+        for name, numbers in given.items():
+            if numbers.shape not in ((), x.shape):
+                got = Words(f"{numbers.size} of them")
+                raise ValueError(message(name, got, f"one for each of the {x.size} parameters"))
         noise = self._noise or float(np.finfo(to_numpy(w).dtype).eps)
         return np.asarray(noise**power * np.maximum(np.abs(x), self.scales))
 
@@ -380,6 +391,14 @@ class Derivatives:
 
 def _library(name: str) -> Any:
     return extras.require(name, extra=name, purpose=f'gradients="{name}"')
+
+
+def _numbers(name: str, given: Any) -> Array:
+    """Return a number or a vector of numbers in float64; infinities are allowed, NaN is not."""
+    array = _float64(check.real_array(name, given, "a number or a vector of numbers"))
+    if array.ndim > 1 or np.isnan(array).any():
+        raise ValueError(message(name, given, "a number or a vector of numbers"))
+    return array
 
 
 def _key(w: Vector) -> bytes:
