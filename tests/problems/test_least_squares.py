@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from proxyprox import DANE, LeastSquares, Problem, minimize
+from proxyprox import DANE, LeastSquares, Problem, ValueObjective, ValueProxy, minimize
+from proxyprox.testing import check_objective, check_proxy
 
 T = np.linspace(0.0, 3.0, 31)
 W = np.array([2.0, 0.7, 0.5])
@@ -191,3 +192,10 @@ def test_secants_resume_from_their_state():
     for w, gradient in zip(points[2:], expected[2:], strict=True):
         np.testing.assert_array_equal(second.gradient(w), gradient)
     assert LeastSquares(fine).state_dict() == {}
+
+
+def test_the_contracts_of_objectives_and_proxies_hold():
+    check_objective(LeastSquares(fine), W)
+    check_proxy(LeastSquares(coarse), W)
+    check_objective(ValueObjective(lambda w: float(fine(w) @ fine(w)) / 2), W)
+    check_proxy(ValueProxy(lambda w: float(coarse(w) @ coarse(w)) / 2), W)

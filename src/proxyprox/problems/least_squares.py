@@ -77,6 +77,7 @@ class LeastSquares:
     """
 
     exact = True
+    exact_curvature = False
     repeatable = True
 
     def __init__(
