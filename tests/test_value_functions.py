@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from proxyprox import DANE, LeastSquares, Problem, Run, minimize
+from proxyprox import DANE, LeastSquares, Problem, Run, ValueProxy, audit, minimize
+from proxyprox.inner.exact import minimise_exactly
 
 T = np.linspace(0.0, 3.0, 31)
 DATA = 3 * np.exp(-1.1 * T) + 0.05 * np.random.default_rng(0).normal(size=31)
@@ -92,3 +93,22 @@ def test_runs_with_secants_resume_bit_for_bit(asked, tmp_path):
     for _ in range(3):
         resumed.tell(resumed.problem.objective.gradient(*resumed.ask().points, None))
     np.testing.assert_array_equal(resumed.w, whole.w)
+
+
+def test_an_audit_measures_curvature_and_does_not_take_gauss_newtons_for_it():
+    residuals, values = (
+        audit(Problem(wrap(fine), wrap(coarse)), START, rng=0)
+        for wrap in (LeastSquares, half_square)
+    )
+    assert residuals.H.estimate == pytest.approx(values.H.estimate, rel=0.05)
+    assert "does not explain" not in str(residuals)
+
+
+@pytest.mark.parametrize("wrap", [LeastSquares, lambda f: ValueProxy(half_square(f))])
+def test_solvers_do_not_go_uphill_on_a_proxy_that_is_not_convex(wrap):
+    # The loss is flat far away: steps that only shrink the gradient lead there, uphill.
+    def residuals(w):
+        return np.array([np.arctan(5 * w[0] - 2), 0.1 * w[1]])
+
+    found = minimise_exactly(wrap(residuals), np.ones(2), tol=1e-8)
+    np.testing.assert_allclose(found, [0.4, 0.0], atol=1e-6)

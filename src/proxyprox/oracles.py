@@ -47,6 +47,8 @@ class MeteredProxy:
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
+        self.convex = getattr(proxy, "convex", True)
+        self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
         self.hessian = self._hessian if has(proxy, "hessian") else None

@@ -576,6 +576,7 @@ class ValueProxy(_ValueLoss):
     """
 
     role, differences = "proxy", "3-point"
+    convex = False
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""

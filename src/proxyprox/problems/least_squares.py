@@ -78,6 +78,7 @@ class LeastSquares:
 
     exact = True
     exact_curvature = False
+    convex = False
     repeatable = True
 
     def __init__(
