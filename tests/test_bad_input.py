@@ -240,7 +240,8 @@ CASES = {
     "objective number": (lambda: pp.Problem(3), TypeError, ["objective", "got 3", "pair of call"]),
     "objective class": (lambda: pp.Problem(pp.GLM), TypeError, ["objective", "GLM", "sample and"]),
     "proxy class": (lambda: pp.Problem(quadratic(), pp.Zero), TypeError, ["proxy", "Zero"]),
-    "proxy one callable": (lambda: pp.Problem(quadratic(), abs), TypeError, ["proxy", "pair of"]),
+    "proxy one callable": (
+        lambda: pp.Problem(quadratic(), abs).proxy.value(X[0]), TypeError, ["proxy(w)", "number"]),
     "penalty number": (lambda: pp.Problem(quadratic(), penalty=0.1), TypeError, ["penalty", "L1("]),
     "penalty class": (
         lambda: pp.Problem(quadratic(), penalty=pp.L1), TypeError, ["penalty", "L1("]),
@@ -383,6 +384,7 @@ GIVEN = {
     "gradient": lambda w: w, "value": lambda w: 0.0, "mu": 0.1, "eta": 0.2, "a": 0.5, "n": 2,
     "alpha": 0.1, "centre": np.ones(2), "method": pp.ProxyProx(0.2), "steps": 2, "p": 0.5,
     "delta": 1.0, "path": "run.npz", "y": Y, "family": Linear(), "tol": 0.1, "factor": 0.5,
+    "function": lambda w: 0.0, "residuals": lambda w: w,
 }  # fmt: skip
 PUBLIC = [
     name

@@ -49,6 +49,8 @@ class MeteredProxy:
         self.ledger = ledger
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
+        self.convex = getattr(proxy, "convex", True)
+        self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
         self.hessian = self._hessian if has(proxy, "hessian") else None
@@ -377,3 +379,23 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         gradients = ledger.target_gradients + int(paid["target_gradients"])
         paid["epsilon"] = epsilon(gradients) - ledger.epsilon
     return paid
+
+
+def known_curvature(objective: Any, w: Vector) -> Matrix | None:
+    """Return the approximate Hessian at a point that came with its gradient, where one did."""
+    if not has(objective, "curvature"):
+        return None
+    matrix = objective.curvature(copy_array(w))
+    return matrix if matrix is not None and all_finite(matrix) else None
+
+
+def describe_gradients(problem: Problem) -> str:
+    """Return where the gradients come from that are not the user's own."""
+    parts = {"target": problem.objective, "proxy": problem.proxy}
+    known = {role: getattr(part, "gradient_source", None) for role, part in parts.items()}
+    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
+
+
+def target_state(objective: Any) -> dict[str, Any]:
+    """Return what the objective's answers depend on besides the point; mostly nothing."""
+    return dict(objective.state_dict()) if has(objective, "state_dict") else {}

@@ -250,6 +250,8 @@ class Result:
         The inexactness rule, and why if it was the default.
     method : str
         The method, and why if none was named.
+    gradients : str
+        Where the gradients of losses that are given by their values come from.
     values : tuple of float or None
         The loss (penalty included) at the start and at ``w``, where the objective offers values.
         Where its evaluations are counted none is spent on this: the first value that was asked
@@ -275,6 +277,7 @@ class Result:
     inner: str
     stop: str
     values: tuple[float, float] | None = None
+    gradients: str = ""
     safeguard: Any = None
     doubt: Any = None
     fell: bool = False
@@ -317,6 +320,7 @@ class Result:
                 count_words(count, name) for name, count in target.items() if count is not None
             ),
             "proxy used": ", ".join(used) or "nothing",
+            "gradients": self.gradients,
             "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
             "inner solver": self.inner,
             "inner rule": self.stop,

@@ -286,6 +286,8 @@ class Run:
         value = oracles.check_value(value, finite=not self.method.backtracks)
         answers = Answers(told, query.batch, level, half_gap, value)
         self.ledger.add(self.price(query))
+        curvature = oracles.known_curvature(self.problem.objective, query.points[0])
+        answers = replace(answers, curvature=curvature)
         undo = self.make_undo()
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
@@ -408,6 +410,7 @@ class Run:
             status=status,
             message=" ".join(part for part in (status.value, detail, *self._notes) if part),
             steps=self.steps,
+            gradients=oracles.describe_gradients(self.problem),
             ledger=copy.copy(self.ledger),
             trace=Trace(list(self.trace)),
             inner=f"{self.inner!r}{self._why_inner}" if solves else "",
@@ -477,6 +480,8 @@ class Run:
             "memory": self._memory,
             "average": self._average,
             "path": vars(self._path),
+            # Gradients by secants depend on those before.
+            "target": oracles.target_state(self.problem.objective),
         }
         return {
             "kind": "Run",
@@ -665,6 +670,8 @@ class Run:
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
             self._pending = self._request = None
+            if tree.get("target"):
+                self.problem.objective.load_state_dict(copy_tree(tree["target"]))
             if pending is not None:
                 self.open(pending["batch"])
 

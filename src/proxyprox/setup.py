@@ -74,6 +74,7 @@ CALLS = {
         "value_and_gradient": ("w", "batch"),
         "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
+        "curvature": ("w",),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),

@@ -162,10 +162,11 @@ def secant_batches(
     one_of("curvature", kind, ("auto", "hvp", "secants"))
     objective, batches = target.objective, target.batches
     # Products with private data would escape the privacy account, gradients do not.
-    if kind != "secants" and has(objective, "hvp") and not has(objective, "epsilon"):
+    own = has(objective, "hvp") and getattr(objective, "exact_curvature", True)
+    if kind != "secants" and own and not has(objective, "epsilon"):
         return []
     if kind == "hvp":
-        allowed = "'auto' or 'secants' where the objective has no hvp or accounts for privacy"
+        allowed = "'auto' or 'secants' where the objective has no exact hvp or accounts for privacy"
         raise TypeError(message("curvature", kind, allowed))
     if not target.exact and not getattr(objective, "repeatable", True):
         remedy = "Its batches are not repeatable: give it hvp(w, v)."

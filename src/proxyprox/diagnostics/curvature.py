@@ -200,7 +200,7 @@ def secant_product(gradient: Product, w: Vector) -> Product:
 
 def proxy_product(proxy: MeteredProxy, w: Vector) -> Product:
     """Return products with a proxy's Hessian at w, which cost the target nothing."""
-    own = proxy.hvp
+    own = proxy.hvp if proxy.exact_curvature else None
     return secant_product(proxy.gradient, w) if own is None else lambda v: own(w, v)
 
 
@@ -233,7 +233,7 @@ def symmetric_matrix(product: Product, w: Vector, basis: Matrix | None = None) -
 
 def proxy_hessian(proxy: MeteredProxy, w: Vector, basis: Matrix | None = None) -> Matrix:
     """Return a proxy's Hessian at w, or its projection on a basis."""
-    if basis is None and proxy.hessian is not None:
+    if basis is None and proxy.hessian is not None and proxy.exact_curvature:
         P = to_numpy(proxy.hessian(w)).astype(np.float64)
         return np.asarray((P + P.T) / 2)
     return symmetric_matrix(proxy_product(proxy, w), w, basis)
@@ -417,7 +417,8 @@ class HessianProbe:
         """Return spectra, matrices and basis at w, the Krylov space of ``direction`` in it."""
         size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
         factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
-        proxy_exact = has(self.proxies[0], "hvp") or has(self.proxies[0], "hessian")
+        first = self.proxies[0]
+        proxy_exact = first.exact_curvature and (has(first, "hvp") or has(first, "hessian"))
         if self.price(size) <= share:
             parts = [symmetric_matrix(half, w) for half in halves]
             A = (parts[0] + parts[-1]) / 2

@@ -92,6 +92,11 @@ class Subproblem:
         return float(self.proxy.smoothness) + self.pull
 
     @property
+    def convex(self) -> bool:
+        """Whether the proxy is not known to be anything else."""
+        return bool(getattr(self.proxy, "convex", True))
+
+    @property
     def strong_convexity(self) -> float:
         """1/η, plus what the proxy is known to add."""
         return float(getattr(self.proxy, "strong_convexity", None) or 0.0) + self.pull
@@ -348,6 +353,7 @@ def damped_step(
     NonFiniteError
         If no step helps because the proxy answers with NaN or infinities.
     """
+    convex = convex and phi.convex
     full = _finite_point(phi, at.w + direction)
     if convex and full is not None and full.residual <= at.residual / 2:
         return full

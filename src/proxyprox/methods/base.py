@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copy_array, copy_tree, is_ours
+from proxyprox._util.arrays import Matrix, Vector, copy_array, copy_tree, is_ours
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
@@ -68,6 +68,9 @@ class Answers:
         Half the difference of two half batches' gradients: a sample of that noise.
     value : float or None
         The loss at the first point, without the penalty; None where it is not known.
+    curvature : array of shape (d, d) or None
+        An approximate Hessian of the target at the first point, positive semidefinite, where the
+        objective knows one for nothing: ``curvature(w)``.
     """
 
     gradients: tuple[Vector, ...]
@@ -75,6 +78,7 @@ class Answers:
     noise: float | None = None
     half_gap: Vector | None = None
     value: float | None = None
+    curvature: Matrix | None = None
 
 
 class OuterStep:

@@ -1,6 +1,7 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
 from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
+from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
@@ -11,6 +12,7 @@ from proxyprox.problems.glm import (
     poisson_regression,
     softmax_regression,
 )
+from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
@@ -23,6 +25,7 @@ __all__ = [
     "Family",
     "FunctionObjective",
     "FunctionProxy",
+    "LeastSquares",
     "LogLink",
     "MixedProxy",
     "Objective",
@@ -32,6 +35,8 @@ __all__ = [
     "Quadratic",
     "Regularized",
     "ScaledProxy",
+    "ValueObjective",
+    "ValueProxy",
     "Zero",
     "gamma_regression",
     "linear_regression",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from proxyprox._util.arrays import Vector, isolate, to_numpy
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
+from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.protocols import Penalty
 from proxyprox.problems.quadratic import Zero
@@ -54,10 +56,10 @@ class Problem:
 
     Parameters
     ----------
-    objective : Objective or pair of callables
-        The expensive loss. A pair ``(value, gradient)`` of functions of ``w`` will do;
-        ``value`` may be None.
-    proxy : Proxy or pair of callables, optional
+    objective : Objective, callable or pair of callables
+        The expensive loss. A function of ``w`` that returns its value will do, and so will a pair
+        ``(value, gradient)`` of functions, whose ``value`` may be None.
+    proxy : Proxy, callable or pair of callables, optional
         The cheap loss. Left out, it is zero, and every method becomes its proxy-free self.
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
@@ -67,6 +69,9 @@ class Problem:
         :class:`~proxyprox.penalties.Box`, which no other may join.
     scales : float or array of shape (d,), optional
         A typical size of each parameter, for methods and gradients that need units.
+    gradients, workers, noise
+        How losses that are given by their value alone are differentiated: see
+        :class:`~proxyprox.ValueObjective`.
 
     Examples
     --------
@@ -76,6 +81,9 @@ class Problem:
     >>> problem = Problem(target, proxy=(lambda w: float(w @ w) / 2, lambda w: w))
     >>> problem.value(np.array([1.0]))
     2.0
+    >>> problem = Problem(lambda w: float((w - 3) @ (w - 3)) / 2, proxy=lambda w: float(w @ w) / 2)
+    >>> problem.objective.gradient(np.array([1.0])).round(6)
+    array([-2.])
     """
 
     objective: Any
@@ -83,11 +91,15 @@ class Problem:
     penalty: Penalty | None = None
     bounds: Any = field(default=None, kw_only=True, compare=False)
     scales: Any = field(default=None, kw_only=True, compare=False)
+    gradients: str = field(default="auto", kw_only=True, compare=False)
+    workers: int | Executor = field(default=1, kw_only=True, compare=False)
+    noise: float | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        """Wrap pairs of callables and check that both parts can do the least that is asked."""
+        """Wrap callables and check that both parts can do the least that is asked."""
+        numeric = {name: getattr(self, name) for name in ("gradients", "workers", "noise")}
         for role in ("objective", "proxy"):
-            object.__setattr__(self, role, _as_loss(role, getattr(self, role)))
+            object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -97,6 +109,17 @@ class Problem:
             allowed = f"of as many parameters as the objective, {dims[0]}"
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
+        self._pass_on_limits()
+
+    def _pass_on_limits(self) -> None:
+        """Tell the parts that take differences the scales and the bounds of the parameters."""
+        lower, upper = (getattr(self.penalty, name, None) for name in ("lower", "upper"))
+        bounds = None if lower is None and upper is None else (lower, upper)
+        scales = self.scales
+        for role in ("objective", "proxy"):
+            part = getattr(self, role)
+            if hasattr(part, "within") and not (scales is None and bounds is None):
+                object.__setattr__(self, role, part.within(scales, bounds))
 
     def _check_units(self, size: int | None) -> None:
         """Turn bounds into the penalty, and scales into an array."""
@@ -139,12 +162,14 @@ class Problem:
         return total if self.penalty is None else total + isolate(self.penalty).value(w)
 
 
-def _as_loss(role: str, given: Any) -> Any:
-    first, wrap = ("sample", FunctionObjective) if role == "objective" else ("value", FunctionProxy)
+def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
+    target = role == "objective"
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
-        return wrap(value=given[0], gradient=given[1])
-    if offers(given, first, "gradient"):
+        return (FunctionObjective if target else FunctionProxy)(value=given[0], gradient=given[1])
+    if offers(given, "sample" if target else "value", "gradient"):
         return given
-    allowed = f"an object with {first} and gradient, or a pair of callables (value, gradient)"
-    remedy = "Without a value: (None, gradient)." if callable(given) else ""
-    raise TypeError(message(role, given, allowed, remedy))
+    if callable(given) and not isinstance(given, type):
+        return (ValueObjective if target else ValueProxy)(given, **numeric)
+    methods = "sample and gradient" if target else "value and gradient"
+    allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
+    raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))

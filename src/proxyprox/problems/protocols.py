@@ -24,6 +24,13 @@ capability              meaning
 ``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
 ``hessian_terms()``     numbers and losses whose Hessians make up this one's
 ``fingerprint()``       a text that only equal losses share, for checkpoints; or None
+``convex``              False where a proxy may be non-convex: solvers then go by its values
+``exact_curvature``     False where hvp and hessian are approximate, as Gauss and Newton's is
+``curvature(w)``        an approximate Hessian, positive semidefinite, that came with the gradient
+                        at w; None where it would cost anything
+``state_dict()``        what answers depend on besides point and batch, for checkpoints, and
+                        ``load_state_dict(state)`` to go on from there
+``gradient_source``     where gradients come from that are not the user's own, in a few words
 ``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
 ======================  ==================================================================
 """

@@ -1,0 +1,604 @@
+"""Losses given by their values only: derivatives by finite differences, torch or JAX."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from proxyprox._util import extras
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    copy_array,
+    from_numpy,
+    norm,
+    to_numpy,
+    zeros_like,
+)
+from proxyprox._util.validation import Words, message
+from proxyprox.problems.protocols import Batch
+
+Array = np.ndarray[Any, Any]
+
+# How derivatives are found; None leaves it to what the function returns.
+SCHEMES = {"auto": None, **{name: name for name in ("2-point", "3-point", "complex")}}
+SCHEMES |= {"torch": "torch", "jax": "jax"}
+# A step is this power of the relative error of values: rounding and truncation balance.
+POWERS = {"2-point": 1 / 2, "3-point": 1 / 3}
+SECOND_POWER = 1 / 4
+# The complex step subtracts nothing: it is so short that its square vanishes.
+COMPLEX_STEP = 1e-30
+# Points whose answers are remembered: the first, which a report asks for again, and the last few.
+KEPT = 8
+# What is raised where a function has no value.
+NO_VALUE = (ArithmeticError, np.linalg.LinAlgError)
+
+
+class DifferenceError(RuntimeError):
+    """A function has a value at a point, and none beside it."""
+
+
+class Derivatives:
+    """A user's function of w with its derivatives, every call of it counted.
+
+    Parameters
+    ----------
+    whose : str
+        What the function is called in messages.
+    function : callable
+        ``function(w)`` returns a number, or a vector where ``ndim`` is 1.
+    gradients : str
+        One of ``"auto"``, ``"2-point"``, ``"3-point"``, ``"complex"``, ``"torch"`` and ``"jax"``.
+    differences : str
+        The scheme of ``"auto"`` for functions that are neither torch's nor JAX's.
+    workers : int or concurrent.futures.Executor
+        How many threads evaluate the points of one derivative, or the pool that does.
+    noise : float, optional
+        Relative error of the function's values; by default that of rounding.
+    scales : array, optional
+        A typical size of each parameter; by default 1.
+    bounds : pair, optional
+        Lower and upper limits, which no evaluation leaves.
+    derivative : callable, optional
+        The derivative, where it is known; a call of it is counted as one.
+    ndim : int
+        0 for functions that return a number, 1 for vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> square = Derivatives("f", lambda w: float(w @ w))
+    >>> value, gradient = square.linearise(np.array([1.0, 2.0]))
+    >>> value, gradient.round(6), square.calls, square.source
+    (5.0, array([2., 4.]), 3, '2-point differences')
+    """
+
+    def __init__(
+        self,
+        whose: str,
+        function: Callable[[Any], Any],
+        *,
+        gradients: str = "auto",
+        differences: str = "2-point",
+        workers: int | Executor = 1,
+        noise: float | None = None,
+        scales: Vector | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        derivative: Callable[[Any], Any] | None = None,
+        ndim: int = 0,
+    ) -> None:
+        if not callable(function) or not check.takes(function, 1):
+            raise TypeError(message(whose, function, "a function of w alone"))
+        self.whose, self.function, self.ndim = whose, function, ndim
+        self.scheme = SCHEMES[check.one_of("gradients", gradients, SCHEMES)]
+        self.calls = 0
+        self._derivative = derivative
+        if self.scheme in ("torch", "jax"):
+            _library(self.scheme)
+        if not isinstance(workers, Executor):
+            remedy = "Or pass an executor of concurrent.futures."
+            workers = check.whole("workers", workers, remedy=remedy)
+        self._differences, self._workers = differences, workers
+        self._noise = None if noise is None else check.fraction("noise", noise)
+        self._known: dict[bytes, tuple[Any, Array | None]] = {}
+        self._set_limits(scales, bounds)
+
+    def _set_limits(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> None:
+        self.scales = _numbers("scales", 1.0 if scales is None else scales)
+        if not ((self.scales > 0) & np.isfinite(self.scales)).all():
+            raise ValueError(message("scales", scales, "positive numbers"))
+        pair = (None, None) if bounds is None else bounds
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise TypeError(message("bounds", bounds, "a pair (lower, upper)"))
+        self._lower = _numbers("bounds", -math.inf if pair[0] is None else pair[0])
+        self._upper = _numbers("bounds", math.inf if pair[1] is None else pair[1])
+        if not np.all(self._lower <= self._upper):
+            raise ValueError(message("bounds", bounds, "lower limits at most the upper ones"))
+
+    @property
+    def source(self) -> str:
+        """Where derivatives come from, in a few words."""
+        names = {"torch": "torch's autograd", "jax": "JAX", "complex": "the complex step"}
+        if self._derivative is not None:
+            return "a function of their own"
+        if self.scheme is None:
+            return "chosen at the first call"
+        return names.get(self.scheme, f"{self.scheme} differences")
+
+    def value(self, w: Vector) -> Any:
+        """Return f(w), as a float or a vector of float64."""
+        known = self._known.get(_key(w))
+        if known is not None:
+            return known[0]
+        value = self._first_value(w) if self.scheme is None else self._read(self._call(w))
+        return self._remember(w, value)[0]
+
+    def linearise(self, w: Vector) -> tuple[Any, Array]:
+        """Return f(w) and the gradient or Jacobian there."""
+        if self.scheme is None:
+            self.value(w)
+        value, derivative = self._known.get(_key(w), (None, None))
+        if derivative is None:
+            rules = {"complex": self._complex_step, "torch": self._torch, "jax": self._jax}
+            rule = rules.get(self.scheme or "", self._subtract)
+            rule = rule if self._derivative is None else self._ask
+            value, derivative = self._remember(w, *rule(w))
+        assert derivative is not None
+        return value, derivative
+
+    def known_derivative(self, w: Vector) -> Array | None:
+        """Return the derivative at a point where it was found lately, without a call."""
+        return self._known.get(_key(w), (None, None))[1]
+
+    def correct(self, w: Vector, derivative: Array) -> None:
+        """Note a derivative that was found elsewhere."""
+        self._remember(w, self.value(w), derivative)
+
+    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Derivatives:
+        """Return the same function with other scales and bounds, its calls counted anew."""
+        other = copy.copy(self)
+        other.calls, other._known = 0, {}
+        other._set_limits(scales, bounds)
+        return other
+
+    def second(self, w: Vector) -> Array:
+        """Return the d × d matrix of second derivatives of a function that returns a number."""
+        if self.scheme is None:
+            self.value(w)
+        if self.scheme == "torch":
+            hessian = _library("torch").autograd.functional.hessian
+            self.calls += 1
+            return _float64(hessian(self.function, _tensor(w)))
+        if self.scheme == "jax":
+            self.calls += 1
+            return _float64(_library("jax").hessian(self.function)(to_numpy(w)))
+        return self._subtract_twice(w)
+
+    # -- calls and their answers ------------------------------------------------------------
+
+    def _call(self, w: Vector) -> Any:
+        self.calls += 1
+        try:
+            return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
+        except NO_VALUE:
+            # At a trial point methods turn back from NaN; at the first point it is a mistake.
+            if not self._known:
+                raise
+            return np.full(self.ndim, math.nan) if self.ndim else math.nan
+
+    def _first_value(self, w: Vector) -> Any:
+        """Return f(w), and see from what the function returns whose function it is."""
+        torch, raw = sys.modules.get("torch"), None
+        if is_numpy_array(w):
+            try:
+                raw = self._call(w)
+            except (TypeError, AttributeError):
+                # A function of tensors refuses NumPy's arrays; whoever wrote it imported torch.
+                if torch is None:
+                    raise
+        if torch is not None and (raw is None or isinstance(raw, torch.Tensor)):
+            self.calls += 1
+            raw = self.function(_tensor(w).requires_grad_())
+            graph = isinstance(raw, torch.Tensor) and raw.requires_grad
+            self.scheme = "torch" if graph else self._differences
+        else:
+            library = type(raw).__module__.partition(".")[0]
+            self.scheme = "jax" if library in ("jax", "jaxlib") else self._differences
+        return self._read(raw)
+
+    def _read(self, raw: Any) -> Any:
+        """Return an answer of the function as a float or a vector of float64."""
+        name, allowed = f"{self.whose}(w)", "a vector of residuals" if self.ndim else "a number"
+        try:
+            array = to_numpy(raw)
+            if array.dtype.kind not in "biuf":
+                raise TypeError
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(message(name, raw, allowed)) from error
+        if self.ndim == 1 == array.ndim:
+            return array
+        if self.ndim == 0 and array.size == 1:
+            return float(array.reshape(-1)[0])
+        remedy = "A gradient is given as (None, gradient), residuals as LeastSquares(residuals)."
+        got = Words(f"an array of shape {array.shape}")
+        raise TypeError(message(name, got, allowed, "" if self.ndim else remedy))
+
+    def _remember(
+        self, w: Vector, value: Any, derivative: Array | None = None
+    ) -> tuple[Any, Array | None]:
+        known = {**self._known, _key(w): (value, derivative)}
+        if len(known) > KEPT:
+            del known[list(known)[1]]
+        self._known = known
+        return value, derivative
+
+    def _evaluate(self, points: Sequence[Any]) -> list[Any]:
+        """Return f at some points; NaN where it raised."""
+        self.calls += len(points)
+        answers = self._map(functools.partial(_attempt, self.function), points)
+        return [math.nan if answer is None else self._read(answer) for answer in answers]
+
+    def _map(self, function: Callable[[Any], Any], points: Sequence[Any]) -> list[Any]:
+        if isinstance(self._workers, Executor):
+            return list(self._workers.map(function, points))
+        with ThreadPoolExecutor(self._workers) as pool:
+            return list((map if self._workers == 1 else pool.map)(function, points))
+
+    # -- differences ------------------------------------------------------------------------
+
+    def _step_sizes(self, w: Vector, power: float) -> Array:
+        """Return relative steps like SciPy's: those of a parameter of its size, or its scale."""
+        x = _float64(w)
+        given = {"scales": self.scales, "bounds": self._lower if self._lower.ndim else self._upper}
+        for name, numbers in given.items():
+            if numbers.shape not in ((), x.shape):
+                got = Words(f"{numbers.size} of them")
+                raise ValueError(message(name, got, f"one for each of the {x.size} parameters"))
+        noise = self._noise or float(np.finfo(to_numpy(w).dtype).eps)
+        return np.asarray(noise**power * np.maximum(np.abs(x), self.scales))
+
+    def _subtract(self, w: Vector) -> tuple[Any, Array]:
+        """Return f(w) and its derivative by differences inside the bounds."""
+        value, x = self.value(w), _float64(w)
+        if not np.all(np.isfinite(value)):
+            return value, np.full((*np.shape(value), x.size), math.nan)
+        scheme = self.scheme or self._differences
+        steps = self._step_sizes(w, POWERS[scheme])
+        up, down = np.maximum(self._upper - x, 0.0), np.maximum(x - self._lower, 0.0)
+        shifts = [
+            _shifts(scheme, *numbers)
+            for numbers in zip(steps, np.copysign(1.0, x), up, down, strict=True)
+        ]
+        slopes = self._slopes(w, value, shifts)
+        # Where no point had a value, the other side may.
+        failed = [j for j, found in enumerate(slopes) if shifts[j] and not found]
+        if failed:
+            others: list[list[float]] = [[] for _ in shifts]
+            for j in failed:
+                side = -shifts[j][0]
+                others[j] = [side] if abs(side) <= (up if side > 0 else down)[j] else []
+            again = self._slopes(w, value, others)
+            for j in failed:
+                slopes[j] = again[j]
+                if not slopes[j]:
+                    raise DifferenceError(
+                        f"{self.whose} has no finite value within ±{steps[j]:.3g} of w[{j}] = "
+                        f"{x[j]:.6g}: its gradient cannot be found by differences there. Give "
+                        "bounds= that leave room, scales= that fit, or a pair (value, gradient)."
+                    )
+        columns = [_extrapolate(found, value) for found in slopes]
+        return value, np.stack(columns, axis=-1)
+
+    def _slopes(
+        self, w: Vector, value: Any, shifts: list[list[float]]
+    ) -> list[list[tuple[float, Any]]]:
+        """Return, of every parameter, the shifts at which f is finite with the slopes from w."""
+        moves = [(j, shift) for j, some in enumerate(shifts) for shift in some]
+        points = [_moved(w, {j: shift}) for j, shift in moves]
+        # The steps as they are taken, after rounding to the dtype of w.
+        taken = [float(point[j]) - float(w[j]) for point, (j, _) in zip(points, moves, strict=True)]
+        found: list[list[tuple[float, Any]]] = [[] for _ in shifts]
+        for (j, _), shift, answer in zip(moves, taken, self._evaluate(points), strict=True):
+            if shift and np.shape(answer) == np.shape(value) and np.all(np.isfinite(answer)):
+                found[j].append((shift, (answer - value) / shift))
+        return found
+
+    def _subtract_twice(self, w: Vector) -> Array:
+        """Return second differences, symmetric and inside the bounds; d² + d + 1 values."""
+        x = _float64(w)
+        steps = np.minimum(self._step_sizes(w, SECOND_POWER), (self._upper - self._lower) / 2)
+        # Near a bound the matrix is that of a point one step inside.
+        centre = from_numpy(np.clip(x, self._lower + steps, self._upper - steps), like=w)
+        d = x.size
+        singles = [{j: side * steps[j]} for side in (1, -1) for j in range(d)]
+        pairs = [(i, j) for i in range(d) for j in range(i)]
+        doubles = [{i: s * steps[i], j: s * steps[j]} for s in (1, -1) for i, j in pairs]
+        answers = self._evaluate([_moved(centre, move) for move in ({}, *singles, *doubles)])
+        middle, ahead = answers[0], np.array(answers[1 : d + 1])
+        behind, both = np.array(answers[d + 1 : 2 * d + 1]), np.array(answers[2 * d + 1 :])
+        bends = ahead - 2 * middle + behind
+        hessian = np.diag(bends)
+        for (i, j), one, other in zip(pairs, *np.split(both, 2), strict=True):
+            mixed = (one - 2 * middle + other - bends[i] - bends[j]) / 2
+            hessian[i, j] = hessian[j, i] = mixed
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = hessian / np.outer(steps, steps)
+        # Parameters that bounds fix have no curvature.
+        return np.where(np.outer(steps, steps) > 0, scaled, 0.0)
+
+    def _complex_step(self, w: Vector) -> tuple[Any, Array]:
+        """Return f(w) and its derivative from Im f(w + ih)/h, exact to rounding."""
+        x = _float64(w)
+        steps = COMPLEX_STEP * np.maximum(np.abs(x), self.scales)
+        self.calls += x.size
+        answers = [to_numpy(raw) for raw in self._map(self.function, [*(x + 1j * np.diag(steps))])]
+        if not all(np.iscomplexobj(answer) for answer in answers):
+            remedy = 'It drops the imaginary part (abs, float, norm): use gradients="3-point".'
+            raise TypeError(
+                message(f"{self.whose}(w)", answers[0], "complex for complex w", remedy)
+            )
+        columns = [answer.imag / step for answer, step in zip(answers, steps, strict=True)]
+        return self._read(answers[0].real), _float64(np.stack(columns, axis=-1))
+
+    # -- other sources ----------------------------------------------------------------------
+
+    def _ask(self, w: Vector) -> tuple[Any, Array]:
+        """Return f(w) and what the user's own derivative answers."""
+        assert self._derivative is not None
+        value = self.value(w)
+        self.calls += 1
+        answer, wanted = to_numpy(self._derivative(copy_array(w))), (*np.shape(value), w.shape[0])
+        if answer.shape != wanted and np.all(np.isfinite(value)):
+            got = Words(f"shape {answer.shape}")
+            raise ValueError(message("jacobian(w)", got, f"of shape {tuple(wanted)}"))
+        return value, _float64(answer)
+
+    def _torch(self, w: Vector) -> tuple[Any, Array]:
+        torch, point = _library("torch"), _tensor(w).requires_grad_()
+        self.calls += 1
+        raw = self.function(point)
+        if not (isinstance(raw, torch.Tensor) and raw.requires_grad):
+            remedy = 'Compute with torch throughout, or use gradients="2-point".'
+            allowed = "a tensor that depends on w"
+            raise TypeError(message(f"{self.whose}(w)", raw, allowed, remedy))
+        value = self._read(raw)
+        if self.ndim == 0:
+            (slope,) = torch.autograd.grad(raw.reshape(()), point)
+            return value, _float64(slope)
+        rows = [torch.autograd.grad(entry, point, retain_graph=True)[0] for entry in raw]
+        return value, _float64(torch.stack(rows))
+
+    def _jax(self, w: Vector) -> tuple[Any, Array]:
+        jax, x = _library("jax"), to_numpy(w)
+        self.calls += 1
+        if self.ndim == 0:
+            value, slope = jax.value_and_grad(self.function)(x)
+            return self._read(value), _float64(slope)
+        value, push = jax.linearize(self.function, x)
+        columns = jax.vmap(push)(np.eye(x.size, dtype=x.dtype))
+        return self._read(value), _float64(columns).T
+
+
+def _library(name: str) -> Any:
+    return extras.require(name, extra=name, purpose=f'gradients="{name}"')
+
+
+def _numbers(name: str, given: Any) -> Array:
+    """Return a number or a vector of numbers in float64; infinities are allowed, NaN is not."""
+    array = _float64(check.real_array(name, given, "a number or a vector of numbers"))
+    if array.ndim > 1 or np.isnan(array).any():
+        raise ValueError(message(name, given, "a number or a vector of numbers"))
+    return array
+
+
+def _key(w: Vector) -> bytes:
+    return _float64(w).tobytes()
+
+
+def _float64(x: Any) -> Array:
+    return to_numpy(x).astype(np.float64)
+
+
+def _tensor(w: Vector) -> Any:
+    """Return a tensor of its own, in the dtype of w."""
+    return _library("torch").tensor(w) if is_numpy_array(w) else copy_array(w)
+
+
+def _attempt(function: Callable[[Any], Any], point: Any) -> Any:
+    """Return f at a point beside w, or None if it raises there."""
+    try:
+        return function(point)
+    except Exception:
+        return None
+
+
+def _moved(w: Vector, move: dict[int, float]) -> Vector:
+    x = _float64(w)
+    for j, shift in move.items():
+        x[j] += shift
+    return from_numpy(x, like=w)
+
+
+def _shifts(scheme: str, step: float, sign: float, up: float, down: float) -> list[float]:
+    """Return where to evaluate along one parameter: both sides or one, inside the bounds."""
+    if scheme == "3-point":
+        if step <= min(up, down):
+            return [step, -step]
+        half = min(step, max(up, down) / 2) * (1 if up >= down else -1)
+        return [half, 2 * half] if half else []
+    ahead, behind = (up, down) if sign > 0 else (down, up)
+    if step > ahead and (step <= behind or behind > ahead):
+        sign, ahead = -sign, behind
+    return [sign * min(step, ahead)] if ahead else []
+
+
+def _extrapolate(slopes: list[tuple[float, Any]], value: Any) -> Any:
+    """Return the slope at w from one or two secants; 0 for a parameter that bounds fix."""
+    if not slopes:
+        return np.zeros_like(value)
+    (a, slope), *more = slopes
+    if not more:
+        return slope
+    ((b, other),) = more
+    return (b * slope - a * other) / (b - a)
+
+
+class _ValueLoss:
+    """What losses given by their values have in common."""
+
+    role: ClassVar[str]
+    differences: ClassVar[str]
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        gradients: str = "auto",
+        workers: int | Executor = 1,
+        noise: float | None = None,
+        scales: Vector | None = None,
+        bounds: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.derivatives = Derivatives(
+            self.role, function, gradients=gradients, differences=self.differences,
+            workers=workers, noise=noise, scales=scales, bounds=bounds,
+        )  # fmt: skip
+
+    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
+        """Return the same loss with other scales and bounds, its evaluations counted anew."""
+        other = copy.copy(self)
+        other.derivatives = self.derivatives.within(scales, bounds)
+        return other
+
+    @property
+    def evaluations(self) -> int:
+        """Calls of the function so far."""
+        return self.derivatives.calls
+
+    @property
+    def gradient_source(self) -> str:
+        """Where the gradients come from."""
+        return self.derivatives.source
+
+
+class ValueObjective(_ValueLoss):
+    """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
+
+    Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1
+    evaluations, the value included; ``Ledger.target_calls`` counts them. A point beside w where
+    the function raises or is not finite gives way to the one on the other side. After the first
+    point an ArithmeticError or a LinAlgError is taken for NaN: methods can turn back from that.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(w)`` returns a number, a torch tensor or a JAX array.
+    gradients : {"auto", "2-point", "3-point", "complex", "torch", "jax"}
+        With ``"auto"`` a function that returns a tensor with a graph is differentiated by torch,
+        one that returns a JAX array by JAX, and any other by 2-point differences.
+    workers : int or concurrent.futures.Executor
+        Evaluate the points of a gradient in so many threads, or in your own pool: a
+        ``ProcessPoolExecutor`` for functions that are slow in Python itself.
+    noise : float, optional
+        Relative error of the values, such as the tolerance of an adaptive solver; steps grow with
+        it. By default that of rounding, and the steps are SciPy's.
+    scales : array, optional
+        A typical size of each parameter, 1 by default: the least size that steps are relative to.
+    bounds : pair of arrays, optional
+        Lower and upper limits, which no evaluation leaves: differences are one-sided there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = ValueObjective(lambda w: float(np.sum(w**4)))
+    >>> loss.gradient(np.array([1.0, -2.0])).round(5), loss.evaluations
+    (array([  4., -32.]), 3)
+    >>> loss.gradient_source
+    '2-point differences'
+    """
+
+    exact = True
+    repeatable = True
+    role, differences = "objective", "2-point"
+
+    def value(self, w: Vector) -> float:
+        """Return L(w)."""
+        return float(self.derivatives.value(w))
+
+    def gradient(self, w: Vector, batch: Batch = None) -> Vector:
+        """Return ∇L(w)."""
+        return self.value_and_gradient(w)[1]
+
+    def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
+        """Return L(w) and ∇L(w), which share evaluations."""
+        value, gradient = self.derivatives.linearise(w)
+        return float(value), from_numpy(gradient, like=w)
+
+    def sample(self, rng: np.random.Generator) -> Batch:
+        """Return None: there is one batch only."""
+        return None
+
+    def everything(self) -> Batch:
+        """Return None: every gradient is exact."""
+        return None
+
+
+class ValueProxy(_ValueLoss):
+    """A cheap loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
+
+    Where the function has no value beside a point, its gradient is NaN, from which solvers turn
+    back.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(w)`` returns a number, a torch tensor or a JAX array.
+    gradients, workers, noise, scales, bounds
+        As of :class:`ValueObjective`, but ``"auto"`` takes 3-point differences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loss = ValueProxy(lambda w: float(np.sum(w**4)))
+    >>> loss.hessian(np.array([1.0, -2.0])).round(3) + 0.0
+    array([[12.,  0.],
+           [ 0., 48.]])
+    """
+
+    role, differences = "proxy", "3-point"
+    convex = False
+
+    def value(self, w: Vector) -> float:
+        """Return L̂(w)."""
+        return float(self.derivatives.value(w))
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return ∇L̂(w)."""
+        try:
+            gradient = self.derivatives.linearise(w)[1]
+        except DifferenceError:
+            gradient = np.full(int(w.shape[0]), math.nan)
+        return from_numpy(gradient, like=w)
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return ∇²L̂(w), by differences of d² + d + 1 values unless torch or JAX gives it."""
+        return from_numpy(self.derivatives.second(w), like=w)
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return ∇²L̂(w) v, from the gradients at two points along v."""
+        length = norm(v)
+        if length == 0:
+            return zeros_like(v)
+        step = float(np.finfo(to_numpy(w).dtype).eps) ** SECOND_POWER
+        move = step * max(1.0, norm(w)) / length * v
+        return (self.gradient(w + move) - self.gradient(w - move)) * (length / (2 * norm(move)))

@@ -1,0 +1,300 @@
+"""Losses given by their values: their derivatives against exact ones, and what they cost."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from proxyprox import Problem, ValueObjective, ValueProxy
+
+W = np.array([1.3, -0.4, 0.0, 2.0])
+
+
+def f(w):
+    return (w[0] ** 2 * w[1] + w[3] ** 3 + w[2] * w[0] + w[1] * w[1]) * 1.0
+
+
+def slope(w):
+    x, y, z, t = w
+    return np.array([2 * x * y + z, x**2 + 2 * y, x, 3 * t**2])
+
+
+def bend(w):
+    x, y, _, t = w
+    H = np.diag([2 * y, 2.0, 0.0, 6 * t])
+    H[0, 1] = H[1, 0] = 2 * x
+    H[0, 2] = H[2, 0] = 1.0
+    return H
+
+
+@pytest.mark.parametrize(
+    ("scheme", "error", "calls"),
+    [("2-point", 1e-6, 5), ("3-point", 1e-8, 9), ("complex", 1e-14, 4)],
+)
+def test_schemes_agree_with_the_exact_gradient(scheme, error, calls):
+    loss = ValueObjective(f, gradients=scheme)
+    value, gradient = loss.value_and_gradient(W)
+    np.testing.assert_allclose(gradient, slope(W), atol=error)
+    assert value == pytest.approx(f(W), rel=1e-15)
+    assert loss.evaluations == calls
+
+
+def test_values_and_gradients_share_evaluations():
+    loss = ValueObjective(f)
+    loss.value(W)
+    loss.gradient(W)
+    loss.value_and_gradient(W)
+    assert loss.evaluations == 5
+    for k in range(20):
+        loss.value(W + k)
+    assert loss.evaluations == 24
+    # The start is asked for again when a run reports.
+    loss.value(W)
+    assert loss.evaluations == 24
+
+
+def test_second_differences_agree_with_the_exact_hessian():
+    proxy = ValueProxy(f)
+    np.testing.assert_allclose(proxy.hessian(W), bend(W), atol=1e-5)
+    v = np.array([1.0, 2.0, -1.0, 0.5])
+    np.testing.assert_allclose(proxy.hvp(W, v), bend(W) @ v, atol=1e-6)
+    np.testing.assert_array_equal(proxy.hvp(W, 0 * v), 0 * v)
+
+
+@pytest.mark.parametrize("scheme", ["2-point", "3-point"])
+@pytest.mark.parametrize("corner", ["lower", "upper", "narrow"])
+def test_no_evaluation_leaves_the_bounds(scheme, corner):
+    lower, upper = {
+        "lower": (W, W + 1), "upper": (W - 1, W), "narrow": (W - 1e-7, W + 2e-7)
+    }[corner]  # fmt: skip
+    seen = []
+
+    def watched(w):
+        seen.append(w)
+        return f(w)
+
+    settings = {"gradients": scheme, "bounds": (lower, upper)}
+    np.testing.assert_allclose(ValueObjective(watched, **settings).gradient(W), slope(W), atol=1e-5)
+    hessian = ValueProxy(watched, **settings).hessian(W)
+    assert all((lower <= w).all() and (w <= upper).all() for w in seen)
+    if corner != "narrow":
+        np.testing.assert_allclose(hessian, bend(W), atol=1e-2)
+
+
+def test_a_parameter_that_bounds_fix_has_no_slope():
+    upper = np.array([1.3, 5.0, 5.0, 5.0])
+    loss = ValueObjective(f, bounds=(W, upper))
+    np.testing.assert_allclose(loss.gradient(W), [0, *slope(W)[1:]], atol=1e-6)
+    assert loss.evaluations == 4
+    assert np.isfinite(ValueProxy(f, bounds=(W, upper)).hessian(W)).all()
+
+
+def test_steps_follow_scales_and_noise():
+    # A rate of the size 1e-9, in a unit that makes the loss curved at that size.
+    def loss(w):
+        return float(np.exp(w[0] / 1e-9))
+
+    point = np.array([1e-9])
+    exact = np.exp(1.0) / 1e-9
+    assert abs(ValueObjective(loss).gradient(point)[0] / exact - 1) > 0.1
+    scaled = ValueObjective(loss, scales=np.array([1e-9]))
+    assert scaled.gradient(point)[0] == pytest.approx(exact, rel=1e-6)
+
+    def noisy(w):
+        return f(w) * (1 + 1e-6 * np.sin(1e12 * w.sum()))
+
+    errors = [
+        np.abs(ValueObjective(noisy, noise=noise).gradient(W) - slope(W)).max()
+        for noise in (None, 1e-6)
+    ]
+    assert errors[1] < 0.1 < errors[0]
+
+
+@pytest.mark.parametrize("fault", ["raises", "nan"])
+@pytest.mark.parametrize("scheme", ["2-point", "3-point"])
+def test_a_point_without_a_value_gives_way_to_the_other_side(fault, scheme):
+    def half(w):
+        if w[0] > 1.3:
+            if fault == "raises":
+                raise RuntimeError("the solver did not converge")
+            return np.nan
+        return f(w)
+
+    np.testing.assert_allclose(
+        ValueObjective(half, gradients=scheme).gradient(W), slope(W), atol=1e-5
+    )
+
+
+def test_no_value_on_either_side_is_an_error_of_the_target_and_nan_of_the_proxy():
+    def spike(w):
+        return f(w) if w[0] == 1.3 else np.nan
+
+    with pytest.raises(RuntimeError, match=r"objective .* w\[0\]"):
+        ValueObjective(spike).gradient(W)
+    assert np.isnan(ValueProxy(spike).gradient(W)).all()
+
+
+def test_where_the_loss_is_not_finite_no_differences_are_paid_for():
+    loss = ValueObjective(lambda w: np.inf)
+    assert np.isnan(loss.gradient(W)).all()
+    assert loss.evaluations == 1
+
+
+@pytest.mark.parametrize("kind", [ValueObjective, ValueProxy])
+def test_arithmetic_that_fails_is_nan_after_the_first_point(kind):
+    def root(w):
+        return math.sqrt(w[0]) + 1 / w[1] if w[0] > 0 else 1 / 0
+
+    loss = kind(root)
+    with pytest.raises(ZeroDivisionError):
+        loss.value(-W)
+    loss.value(W)
+    assert np.isnan(loss.value(-W))
+    assert np.isnan(loss.gradient(-W)).all()
+
+
+def test_workers_change_nothing_but_the_threads():
+    alone = ValueObjective(f).gradient(W)
+    with ThreadPoolExecutor(2) as pool:
+        for workers in (3, pool):
+            for scheme in ("2-point", "complex"):
+                loss = ValueObjective(f, workers=workers, gradients=scheme)
+                np.testing.assert_allclose(loss.gradient(W), alone, atol=1e-6)
+    assert loss.evaluations == 4
+
+
+def test_arguments_are_the_users_own():
+    def spoils(w):
+        answer = f(w)
+        w[:] = 0
+        return answer
+
+    w = W.copy()
+    np.testing.assert_allclose(ValueObjective(spoils).gradient(w), slope(W), atol=1e-6)
+    np.testing.assert_array_equal(w, W)
+
+
+@pytest.mark.parametrize("answer", [np.ones(4), "1", None, 1j])
+def test_what_is_no_value_is_refused(answer):
+    with pytest.raises(TypeError, match=r"objective\(w\) must be a number"):
+        Problem(lambda w: answer).objective.value(W)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"gradients": "4-point"}, "gradients must be one of"),
+        ({"workers": 0}, "workers must be"),
+        ({"noise": -1.0}, "noise must be"),
+    ],
+)
+def test_settings_are_checked(settings, match):
+    with pytest.raises(ValueError, match=match):
+        Problem(f, f, **settings)
+
+
+def test_a_function_that_drops_the_imaginary_part_is_refused():
+    with pytest.raises(TypeError, match="complex"):
+        ValueObjective(lambda w: abs(w[0]), gradients="complex").gradient(W)
+
+
+def test_float32_takes_steps_that_its_rounding_shows():
+    w = W.astype(np.float32)
+    gradient = ValueObjective(f).gradient(w)
+    assert gradient.dtype == np.float32
+    np.testing.assert_allclose(gradient, slope(W), atol=2e-2)
+
+
+# -- other libraries ------------------------------------------------------------------------------
+
+
+def test_torch_is_found_by_what_the_function_returns():
+    torch = pytest.importorskip("torch")
+
+    def converts(w):
+        return f(torch.as_tensor(w))
+
+    def refuses(w):
+        return f(w) + torch.sum(w) * 0
+
+    tensor = torch.tensor(W)
+    for function in (converts, refuses):
+        for point in (W, tensor):
+            loss = ValueObjective(function)
+            gradient = loss.gradient(point)
+            assert type(gradient) is type(point)
+            np.testing.assert_allclose(np.asarray(gradient), slope(W), rtol=1e-14)
+            assert loss.gradient_source == "torch's autograd"
+    np.testing.assert_allclose(ValueProxy(refuses).hessian(W), bend(W), atol=1e-14)
+
+
+def test_tensors_without_a_graph_are_differenced():
+    torch = pytest.importorskip("torch")
+    loss = ValueObjective(lambda w: float(f(w.detach())))
+    gradient = loss.gradient(torch.tensor(W))
+    assert loss.gradient_source == "2-point differences"
+    np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
+    with pytest.raises(TypeError, match="tensor that depends on w"):
+        ValueObjective(lambda w: float(f(w.detach())), gradients="torch").gradient(W)
+
+
+def test_jax_is_found_by_what_the_function_returns():
+    jax = pytest.importorskip("jax")
+
+    def function(w):
+        return f(jax.numpy.asarray(w))
+
+    loss, proxy = ValueObjective(function), ValueProxy(function, gradients="jax")
+    np.testing.assert_allclose(loss.gradient(W), slope(W), rtol=1e-5)
+    assert loss.gradient_source == "JAX"
+    assert loss.gradient(W).dtype == np.float64
+    np.testing.assert_allclose(proxy.hessian(W), bend(W), atol=1e-5)
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "jax", None)
+    with pytest.raises(ImportError, match=r"jax.*proxyprox\[jax\]"):
+        Problem(f, f, gradients="jax")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"scales": np.ones(3)}, "scales must be one for each"),
+        ({"scales": 0.0}, "scales must be positive"),
+        ({"bounds": (np.zeros(5), None)}, "bounds must be one for each"),
+        ({"bounds": (None, np.zeros(5))}, "bounds must be one for each"),
+        ({"bounds": (2.0, 1.0)}, "bounds must be lower"),
+        ({"bounds": (np.nan, 1.0)}, "bounds must be a number"),
+    ],
+)
+def test_scales_and_bounds_are_checked(settings, match):
+    with pytest.raises(ValueError, match=match):
+        ValueObjective(f, **settings).gradient(W)
+
+
+def test_a_problem_passes_on_the_bounds_of_its_penalty():
+    class Inside:
+        lower, upper = W, None
+
+        def value(self, w):
+            return 0.0
+
+        def prox(self, w, step):
+            return np.maximum(w, W)
+
+        def distance(self, w, gradient):
+            return 0.0
+
+    seen = []
+
+    def watched(w):
+        seen.append(w)
+        return f(w)
+
+    problem = Problem(watched, watched, penalty=Inside())
+    problem.objective.gradient(W)
+    problem.proxy.gradient(W)
+    assert len(seen) == 5 + 9
+    assert all((w >= W).all() for w in seen)

@@ -1,0 +1,114 @@
+"""Runs of losses that are given by their values: what is counted, said and resumed."""
+
+import numpy as np
+import pytest
+
+from proxyprox import DANE, LeastSquares, Problem, Run, ValueProxy, audit, minimize
+from proxyprox.inner.exact import minimise_exactly
+
+T = np.linspace(0.0, 3.0, 31)
+DATA = 3 * np.exp(-1.1 * T) + 0.05 * np.random.default_rng(0).normal(size=31)
+START = np.array([2.0, 0.7])
+
+
+def fine(w):
+    return w[0] * np.exp(-w[1] * T) - DATA
+
+
+def coarse(w):
+    return w[0] * (1 - 0.1 * w[1]) ** np.arange(31) - DATA
+
+
+def half_square(residuals):
+    return lambda w: float(np.sum(residuals(w) ** 2)) / 2
+
+
+def secants():
+    return Problem(LeastSquares(fine, jacobian=LeastSquares(coarse)), LeastSquares(coarse))
+
+
+def test_plain_functions_are_minimised_and_the_result_says_how():
+    problem = Problem(half_square(fine), half_square(coarse))
+    found = minimize(problem, START, method=DANE(eta=1.0), steps=15)
+    exact = LeastSquares(fine, jacobian="complex")
+    assert np.linalg.norm(exact.gradient(found.w)) < 1e-4
+    assert found.gradients == "target: 2-point differences; proxy: 3-point differences"
+    assert found.gradients in str(found)
+
+
+def test_functions_of_tensors_keep_tensors():
+    torch = pytest.importorskip("torch")
+    t, data = torch.tensor(T), torch.tensor(DATA)
+
+    def loss(w):
+        return ((w[0] * torch.exp(-w[1] * t) - data) ** 2).sum() / 2
+
+    problem = Problem(loss, half_square(coarse))
+    found = minimize(problem, START, method=DANE(eta=1.0), steps=3)
+    assert isinstance(found.w, np.ndarray)
+    assert found.gradients == "target: torch's autograd; proxy: 3-point differences"
+    tensor = minimize(Problem(loss, loss), torch.tensor(START), method=DANE(eta=1.0), steps=3)
+    assert isinstance(tensor.w, torch.Tensor)
+
+
+def test_other_problems_say_nothing_about_gradients():
+    problem = Problem((half_square(fine), lambda w: w), (half_square(coarse), lambda w: w))
+    assert minimize(problem, START, method=DANE(eta=1.0), steps=1).gradients == ""
+
+
+class Watching(DANE):
+    """Notes the curvature that comes with the answers."""
+
+    seen = []  # noqa: RUF012
+
+    def tell(self, state, answers, step):
+        self.seen.append(answers.curvature)
+        return super().tell(state, answers, step)
+
+
+def test_methods_are_told_the_curvature_that_came_with_the_gradient():
+    Watching.seen.clear()
+    problem = Problem(LeastSquares(fine), LeastSquares(coarse))
+    minimize(problem, START, method=Watching(eta=1.0), steps=1)
+    exact = LeastSquares(fine, jacobian="complex").hessian(START)
+    np.testing.assert_allclose(Watching.seen[0], exact, rtol=1e-6)
+    # The gradient's, and the value of the report.
+    assert problem.objective.evaluations == 4
+    problem = Problem(half_square(fine), half_square(coarse))
+    minimize(problem, START, method=Watching(eta=1.0), steps=1)
+    assert Watching.seen[1] is None
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_runs_with_secants_resume_bit_for_bit(asked, tmp_path):
+    whole = Run(secants(), START, method=DANE(eta=1.0))
+    broken = Run(secants(), START, method=DANE(eta=1.0))
+    for run, steps in ((whole, 6), (broken, 3)):
+        for _ in range(steps):
+            run.tell(run.problem.objective.gradient(*run.ask().points, None))
+    if asked:
+        broken.ask()
+    broken.save(tmp_path / "run")
+    resumed = Run.load(tmp_path / "run", secants())
+    for _ in range(3):
+        resumed.tell(resumed.problem.objective.gradient(*resumed.ask().points, None))
+    np.testing.assert_array_equal(resumed.w, whole.w)
+
+
+def test_an_audit_measures_curvature_and_does_not_take_gauss_newtons_for_it():
+    residuals, values = (
+        audit(Problem(wrap(fine), wrap(coarse)), START, rng=0)
+        for wrap in (LeastSquares, half_square)
+    )
+    assert residuals.H.estimate == pytest.approx(values.H.estimate, rel=0.05)
+    assert "does not explain" not in str(residuals)
+
+
+@pytest.mark.parametrize("wrap", [LeastSquares, lambda f: ValueProxy(half_square(f))])
+def test_solvers_do_not_go_uphill_on_a_proxy_that_is_not_convex(wrap):
+    # The loss is flat far away: steps that only shrink the gradient lead there, uphill.
+    def residuals(w):
+        return np.array([np.arctan(5 * w[0] - 2), 0.1 * w[1]])
+
+    found = minimise_exactly(wrap(residuals), np.ones(2), tol=1e-8)
+    np.testing.assert_allclose(found, [0.4, 0.0], atol=1e-6)
