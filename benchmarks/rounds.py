@@ -9,9 +9,12 @@ draw the proxies. Writes ``rounds.csv``, ``simulators.csv``, ``report.md`` and t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import io
 import math
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -28,14 +31,15 @@ import rounds_rivals as rivals
 from experiments.simulators import SIMULATORS, Simulator
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.figures import draw_panels, save_figure
+from proxyprox.report.figures import draw_panels
 from rounds_cases import Case, Target, cases, quadratic, text
 
-DEFAULTS: dict[str, Any] = {"method": pp.DANE(eta="auto")}
-"""What ``minimize`` is called with as "ours"."""
+DEFAULTS: dict[str, Any] = {} if hasattr(pp, "ProxyBFGS") else {"method": pp.DANE(eta="auto")}
+"""What ``minimize`` is called with as "ours": nothing, where it chooses by itself."""
 
 SEEDS = 5
-LIMIT = {"rival": 600, "library": 150}
+SEEDS_OF_TEXT = 3
+LIMIT, LIMIT_OF_DANE = 600, 100
 """Rounds after which a run is given up."""
 
 CALLS = 600
@@ -56,19 +60,19 @@ class Record:
 
     @property
     def medians(self) -> list[float]:
-        return [statistics.median(run) for run in zip(*(r.to_levels() for r in self.runs))]
+        return [
+            statistics.median(run) for run in zip(*(r.to_levels() for r in self.runs), strict=True)
+        ]
 
 
-def library(case: Case, problem: pp.Problem, rounds: rivals.Rounds, settings: dict[str, Any]) -> None:
-    """Run the library with its defaults but for the settings; nothing says where to begin."""
+def library(target: Target, proxy: Any, settings: dict[str, Any], limit: int) -> rivals.Rounds:
+    """Return the rounds of ``minimize``; nothing says where to begin."""
+    rounds = rivals.Rounds(target, limit)
+    problem = pp.Problem(rounds.counted_loss(), proxy)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        try:
-            pp.minimize(
-                problem, steps=rounds.limit, callback=lambda step: rounds.done, rng=0, **settings
-            )
-        except pp.OracleError as error:
-            print(f"  {case.target().name}, {case.proxy}: {error}")
+        pp.minimize(problem, steps=limit, callback=lambda step: rounds.done, rng=0, **settings)
+    return rounds
 
 
 def measure(case: Case, seeds: int) -> list[Record]:
@@ -78,14 +82,12 @@ def measure(case: Case, seeds: int) -> list[Record]:
     for seed in range(seeds):
         proxy = case.make(target.loss, seed)
         for name, solver in {} if case.useless else _solvers(target, proxy).items():
-            run = rivals.rounds_of(target, LIMIT["rival"], solver)
-            found.setdefault(name, []).append(run)
-        for name, settings in ((DANE, {"method": pp.DANE(eta="auto")}), (OURS, DEFAULTS)):
-            rounds = rivals.Rounds(target, LIMIT["library" if name == DANE else "rival"])
-            if name == OURS and settings == {"method": pp.DANE(eta="auto")}:
-                continue
-            library(case, pp.Problem(rounds.counted_loss(), proxy), rounds, settings)
-            found.setdefault(name, []).append(rounds)
+            found.setdefault(name, []).append(rivals.rounds_of(target, LIMIT, solver))
+        if not case.useless or seed == 0:
+            run = library(target, proxy, {"method": pp.DANE(eta="auto")}, LIMIT_OF_DANE)
+            found.setdefault(DANE, []).append(run)
+        if not DEFAULTS:
+            found.setdefault(OURS, []).append(library(target, proxy, DEFAULTS, LIMIT))
     return [Record(case.table, case.proxy, name, runs) for name, runs in found.items()]
 
 
@@ -121,7 +123,7 @@ def measure_alone(target: Target, table: str) -> list[Record]:
         "Newton from 0": rivals.newton(target.start),
     }
     return [
-        Record(table, "none", name, [rivals.rounds_of(target, LIMIT["rival"], solver)])
+        Record(table, "none", name, [rivals.rounds_of(target, LIMIT, solver)])
         for name, solver in solvers.items()
     ]
 
@@ -138,21 +140,40 @@ class Fit:
     closer: float
 
 
-def ours_on_values(fit: Simulator, calls: rivals.Calls) -> None:
-    """Fit by the library from two plain functions."""
+def fit_values(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
+    """Return the problem of two plain functions."""
+    if hasattr(pp, "ProxyBFGS"):
+        return pp.Problem(calls.loss, fit.coarse)
+    differences = scipy.optimize.approx_fprime
+    return pp.Problem(
+        pp.FunctionObjective(lambda w: differences(w, calls.loss)),
+        pp.FunctionProxy(fit.coarse, lambda w: differences(w, fit.coarse)),
+    )
 
-    def gradient(w: Any) -> Any:
-        return scipy.optimize.approx_fprime(w, calls.loss)
 
-    target = pp.FunctionObjective(gradient)
-    proxy = pp.FunctionProxy(fit.coarse, lambda w: scipy.optimize.approx_fprime(w, fit.coarse))
-    problem = pp.Problem(target, proxy)
-    pp.minimize(problem, fit.w0, steps=CALLS, callback=lambda step: calls.done, rng=0, **DEFAULTS)
+def fit_residuals(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
+    """Return the problem of both models' residuals, Jacobians by differences."""
+    return pp.Problem(pp.LeastSquares(calls.residuals), pp.LeastSquares(fit.coarse_residuals))
 
 
-LIBRARY_FITS: dict[str, Callable[[Simulator, rivals.Calls], None]] = {
-    "ours, values": ours_on_values,
-}
+def fit_by_secants(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
+    """Return the problem of both models' residuals, the coarse Jacobian corrected by secants."""
+    coarse = pp.LeastSquares(fit.coarse_residuals)
+    return pp.Problem(pp.LeastSquares(calls.residuals, jacobian=coarse), coarse)
+
+
+FITS: dict[str, Callable[[Simulator, rivals.Calls], pp.Problem]] = {"ours, values": fit_values}
+if hasattr(pp, "LeastSquares"):
+    FITS |= {"ours, residuals": fit_residuals, "ours, residuals and secants": fit_by_secants}
+
+
+def library_fit(
+    fit: Simulator, make: Callable[[Simulator, rivals.Calls], pp.Problem]
+) -> Callable[[rivals.Calls], Any]:
+    """Return ``minimize`` from the user's start."""
+    return lambda calls: pp.minimize(
+        make(fit, calls), fit.w0, steps=CALLS, callback=lambda step: calls.done, rng=0, **DEFAULTS
+    )
 
 
 def measure_simulator(fit: Simulator) -> list[Fit]:
@@ -160,9 +181,7 @@ def measure_simulator(fit: Simulator) -> list[Fit]:
     tight = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
     best = scipy.optimize.least_squares(fit.fine_residuals, fit.w0, **tight)
     hat = scipy.optimize.least_squares(fit.coarse_residuals, fit.w0, **tight).x
-    solvers: dict[str, Callable[[rivals.Calls], Any]] = {
-        name: lambda calls, run=run: run(fit, calls) for name, run in LIBRARY_FITS.items()
-    }
+    solvers = {name: library_fit(fit, make) for name, make in FITS.items()}
     for name, start in (("user's start", fit.w0), ("coarse minimum", hat)):
         for method, solver in rivals.simulator_rivals(start).items():
             solvers[f"{method}, {name}"] = solver
@@ -172,10 +191,8 @@ def measure_simulator(fit: Simulator) -> list[Fit]:
         calls = rivals.Calls(fit.fine_residuals, closer, CALLS)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
+            with contextlib.suppress(rivals.Reached, pp.OracleError):
                 solver(calls)
-            except (rivals.Reached, pp.OracleError):
-                pass
         found.append(Fit(fit.name, name, calls, best.cost, fit.enough, closer))
     return found
 
@@ -219,14 +236,14 @@ def simulators_table(fits: list[Fit]) -> str:
 
 
 def write_csv(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:
-    import io
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([head, *rows])
+    atomic_write_text(path, table.getvalue())
 
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+
+def save_png(path: Path, figure: Any) -> None:
     with atomic_output(path) as file:
-        file.write(text.getvalue().encode())
+        figure.savefig(file, format="png", dpi=160)
 
 
 def write_record(output: Path, records: list[Record], fits: list[Fit], command: str) -> None:
@@ -258,13 +275,13 @@ def write_record(output: Path, records: list[Record], fits: list[Fit], command: 
     if records:
         labels = {"rounds": "rounds"}
         figure = draw_panels(list(rounds_curves(records)), x="rounds", log_x=True, labels=labels)
-        save_figure(output / "figure_rounds", figure)
+        save_png(output / "figure_rounds.png", figure)
     if fits:
         labels = {"calls": "fine calls", "excess": "loss over the least loss − 1"}
         figure = draw_panels(
             list(calls_curves(fits)), metric="excess", x="calls", log_x=True, labels=labels
         )
-        save_figure(output / "figure_fine_calls", figure)
+        save_png(output / "figure_fine_calls.png", figure)
 
 
 PAGE = """# Rounds and fine calls: a recorded run
@@ -275,7 +292,7 @@ PAGE = """# Rounds and fine calls: a recorded run
 
 A round is one value and gradient of L at one point, or one product with its Hessian. ŵ is the
 proxy's minimum; what finding it costs on the proxy is not counted. "–" was not reached within 600
-rounds (DANE: 150). Quadratics: relative to the start, w = 0.
+rounds (DANE: 100). Quadratics: relative to the start, w = 0.
 
 ![Suboptimality against rounds](figure_rounds.png)
 
@@ -289,18 +306,24 @@ Evaluations of the fine model, those of finite differences included.
 {fits}"""
 
 DRAWN = (
-    "L-BFGS (10) from 0", "L-BFGS (50) from 0", "nonlinear CG, proxy's Hessian, from ŵ",
-    "Newton-CG, proxy's Hessian, from ŵ", "CG, proxy's Hessian", DANE, OURS,
+    "L-BFGS (10) from 0", "L-BFGS (50) from 0", "L-BFGS (50) from ŵ",
+    "nonlinear CG, proxy's Hessian, from ŵ", DANE, OURS,
+)  # fmt: skip
+"""The methods of the figure of rounds, with proxies of 5 %."""
+
+DRAWN_FITS = (
+    "BFGS, user's start", "BFGS, coarse minimum", "least_squares trf, user's start",
+    "least_squares trf, coarse minimum", *FITS,
 )  # fmt: skip
 
 
 def rounds_curves(records: list[Record]) -> Iterable[dict[str, Any]]:
-    """Yield the medians and quartiles of the least suboptimality so far, with the 5 % proxies."""
+    """Yield the medians and quartiles of the least suboptimality so far."""
+    tables = {record.table for record in records if record.proxy == "5 %"}
     for name in DRAWN:
         for record in records:
-            if record.method != name or record.proxy not in ("none", "5 %"):
-                continue
-            if record.table == "quadratic":
+            drawn = record.table in tables and record.proxy in ("none", "5 %")
+            if record.method != name or not drawn:
                 continue
             length = max(len(run.gaps) for run in record.runs)
             lowest = np.array([_padded(run.gaps, length) for run in record.runs])
@@ -314,14 +337,14 @@ def rounds_curves(records: list[Record]) -> Iterable[dict[str, Any]]:
 
 
 def _padded(gaps: list[float], length: int) -> Any:
-    lowest = np.minimum.accumulate(np.maximum(gaps, 1e-9))
+    lowest = np.minimum.accumulate(np.maximum(gaps, 3e-9))
     return np.concatenate([lowest, np.full(length - len(lowest), lowest[-1])])
 
 
 def calls_curves(fits: list[Fit]) -> Iterable[dict[str, Any]]:
-    for fit in fits:
+    for fit in (fit for name in DRAWN_FITS for fit in fits if fit.method == name):
         for k, loss in enumerate(np.minimum.accumulate(fit.calls.losses)):
-            excess = float(loss) / fit.optimum - 1
+            excess = max(float(loss) / fit.optimum - 1, CLOSER / 10)
             found = dict.fromkeys(("excess_median", "excess_q25", "excess_q75"), excess)
             yield {"panel": fit.simulator, "method": fit.method, "calls": k + 1, **found}
 
@@ -329,7 +352,9 @@ def calls_curves(fits: list[Fit]) -> Iterable[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one seed, two tables, one simulator")
-    parser.add_argument("--only", default="", help="targets and simulators whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="targets and simulators whose name contains this"
+    )
     parser.add_argument("--output", type=Path, help="folder of the record")
     given = parser.parse_args()
     seeds = 1 if given.quick else SEEDS
@@ -345,7 +370,10 @@ def main() -> None:
             if case.table not in seen:
                 records += measure_alone(target, case.table)
                 seen.add(case.table)
-            records += measure(case, seeds)
+            print(
+                f"{time.perf_counter() - begun:4.0f} s  {case.table}, {case.proxy}", file=sys.stderr
+            )
+            records += measure(case, min(seeds, SEEDS_OF_TEXT) if target is text() else seeds)
         for make in SIMULATORS[: 1 if given.quick else None]:
             if given.only in make().name:
                 fits += measure_simulator(make())

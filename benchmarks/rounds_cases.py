@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Case:
-    """A target with a kind of proxy, one for each seed; `useless` ones have no rivals of their own."""
+    """A target and a kind of proxy, one for each seed; useless ones have no rivals of their own."""
 
     target: Callable[[], Target]
     proxy: str
@@ -77,7 +77,7 @@ def sparse_table() -> Target:
 
 @cache
 def text() -> Target:
-    """Return documents of 16,000 × 20,000: Zipf's words of two topics, logarithms of their counts."""
+    """Return documents, 16,000 × 20,000: logarithms of the counts of Zipf's words, two topics."""
     rng = np.random.default_rng(0)
     rows, words, length = 16_000, 20_000, 60
     usual = 1 / (10 + np.arange(words))

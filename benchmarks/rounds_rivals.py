@@ -277,7 +277,7 @@ class Calls:
 
 
 def simulator_rivals(start: Any) -> dict[str, Callable[[Calls], Any]]:
-    """Return SciPy's solvers with finite differences, which end only by the level or by themselves."""
+    """Return SciPy's solvers with finite differences and tolerances that do not end them early."""
     tight = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12}
 
     def minimise(method: str, **options: Any) -> Callable[[Calls], Any]:

@@ -114,13 +114,12 @@ def lotka_volterra() -> Simulator:
     )
 
 
-
 @cache
 def heat() -> Simulator:
     """Return the fit of a rod's conductivity in 24 segments: 240 cells and 400 steps, or 48 and 40.
 
-    ``u_t = (k u_x)_x`` with ``u = 0`` at first, 1 at the left end and 0 at the right; 23 thermometers
-    are read 20 times, and neighbouring segments are alike by a weak prior.
+    ``u_t = (k u_x)_x`` with ``u = 0`` at first, 1 at the left end and 0 at the right. 23
+    thermometers are read 20 times, and a weak prior makes neighbouring segments alike.
     """
     segments, end, times = 24, 0.5, 20
 
@@ -161,7 +160,6 @@ def heat() -> Simulator:
         np.zeros(segments),
         0.488,
     )
-
 
 
 @cache
@@ -208,7 +206,6 @@ def oscillators() -> Simulator:
         np.log([*np.full(9, 1.0), 0.3, 0.2]),
         0.4275,
     )
-
 
 
 @cache
@@ -262,5 +259,6 @@ def enzyme() -> Simulator:
         np.log([2.0, 2.0, 1.5, 0.1, 0.4]),
         0.368,
     )
+
 
 SIMULATORS = (lotka_volterra, heat, oscillators, enzyme)
