@@ -188,7 +188,7 @@ def measure_simulator(fit: Simulator) -> list[Fit]:
     closer = best.cost * (1 + CLOSER)
     found = []
     for name, solver in solvers.items():
-        calls = rivals.Calls(fit.fine_residuals, closer, CALLS)
+        calls = rivals.Calls(fit.fine_residuals, closer, CALLS, ends=name not in FITS)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with contextlib.suppress(rivals.Reached, pp.OracleError):

@@ -247,10 +247,25 @@ def linear_pcg(start: Any, metric: Metric) -> Callable[[Rounds], Any]:
 
 
 class Calls:
-    """The residuals of a fine model, with the loss of each call kept."""
+    """The residuals of a fine model, with the loss of each call kept.
 
-    def __init__(self, residuals: Callable[[Any], Any], enough: float, limit: int) -> None:
+    Parameters
+    ----------
+    residuals : callable
+        The fine model's.
+    enough : float
+        The loss at which a fit is ended.
+    limit : int
+        Calls after which it is ended, too.
+    ends : bool
+        End the solver by an exception; else it must look at ``done``.
+    """
+
+    def __init__(
+        self, residuals: Callable[[Any], Any], enough: float, limit: int, *, ends: bool = True
+    ) -> None:
         self._residuals, self._enough, self._limit = residuals, enough, limit
+        self._ends = ends
         self.losses: list[float] = []
 
     @property
@@ -259,7 +274,7 @@ class Calls:
         return least <= self._enough or len(self.losses) >= self._limit
 
     def residuals(self, w: Any) -> Any:
-        if self.done:
+        if self._ends and self.done:
             raise Reached
         found = self._residuals(np.asarray(w))
         loss = 0.5 * float(found @ found)
