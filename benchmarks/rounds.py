@@ -142,7 +142,7 @@ class Fit:
 
 def fit_values(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
     """Return the problem of two plain functions."""
-    if hasattr(pp, "ProxyBFGS"):
+    if hasattr(pp, "LeastSquares"):
         return pp.Problem(calls.loss, fit.coarse)
     differences = scipy.optimize.approx_fprime
     return pp.Problem(

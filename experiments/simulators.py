@@ -60,7 +60,8 @@ def _half_square(residuals: Array) -> float:
 
 
 def _distance(model: Array, measured: Array) -> Array:
-    return (model - measured).ravel() / np.sqrt(measured.size)
+    scaled: Array = (model - measured).ravel() / np.sqrt(measured.size)
+    return scaled
 
 
 def _measure(model: Array, noise: float, seed: int) -> Array:
@@ -142,7 +143,8 @@ def heat() -> Simulator:
             if step % (steps // times) == 0:
                 kept.append(u.reshape(segments, -1)[:, [0, -1]])
         ends = np.array(kept)
-        return (ends[:, 1:, 0] + ends[:, :-1, 1]) / 2
+        between: Array = (ends[:, 1:, 0] + ends[:, :-1, 1]) / 2
+        return between
 
     x = (np.arange(segments) + 0.5) / segments
     truth = np.log(1 + 0.6 * np.sin(5 * x) * x) - 0.5 * ((x > 0.4) & (x < 0.6))
