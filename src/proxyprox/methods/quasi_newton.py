@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from proxyprox._util.arrays import Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
+from proxyprox._util.arrays import Matrix, Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
 from proxyprox._util.validation import flag, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
@@ -59,6 +59,8 @@ AGREEMENT = 0.1
 PARABOLA = 1e-3
 # Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
 WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
+# Of the target's value above the proxy's lowest, what the first step may promise to gain.
+GAIN = 0.5
 # λ falls at most by this factor in a step.
 SLOWEST = 2.5
 SHIFTS = np.logspace(-12, 4, 161)
@@ -75,16 +77,20 @@ class Curvature:
     """The proxy's Hessian A at a point, in the units of the parameters: applied and solved with.
 
     Directions of negative curvature count by their absolute value. Bounds that are active take
-    their coordinates out: ``free`` are the others.
+    their coordinates out: ``free`` are the others. ``known`` is a matrix to use in its place.
     """
 
-    def __init__(self, proxy: Any, w: Vector, units: Array, free: Array) -> None:
+    def __init__(
+        self, proxy: Any, w: Vector, units: Array, free: Array, known: Matrix | None = None
+    ) -> None:
         self.proxy, self.w, self.units, self.free = proxy, w, units, free
         self.size = len(units)
         self.matrix: Array | None = None
         given = proxy.hessian is not None and self.size <= DENSE
-        if given or self.size <= DENSE_BY_DIFFERENCES:
-            full = to_numpy(proxy.hessian(w)) if given else self._columns()
+        if known is not None or given or self.size <= DENSE_BY_DIFFERENCES:
+            full = self._columns() if known is None and not given else None
+            if full is None:
+                full = to_numpy(proxy.hessian(w) if known is None else known)
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
             kept = units[:, None] * full.astype(np.float64) * units
@@ -256,9 +262,10 @@ class Metric:
 class QuasiNewtonState:
     """The best point so far, the trial that is asked about, and what was learnt of the target.
 
-    ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value. ``length`` is the
-    step's, as a share of ``direction``; ``agrees`` tells whether all pairs agree with one
-    quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
+    ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value, ``curvature`` the
+    target's own where it tells one. ``length`` is the step's, as a share of ``direction``;
+    ``agrees`` tells whether all pairs agree with one quadratic. ``units``, ``lower`` and ``upper``
+    are the problem's.
     """
 
     w: Vector
@@ -268,6 +275,7 @@ class QuasiNewtonState:
     lowest: float | None = None
     value: float | None = None
     gradient: Vector | None = None
+    curvature: Matrix | None = None
     direction: Vector | None = None
     length: float = 1.0
     agrees: bool = True
@@ -348,9 +356,10 @@ class ProxyBFGS(Method):
     def tell(self, state: QuasiNewtonState, answers: Answers, step: OuterStep) -> QuasiNewtonState:
         """Judge the trial and find the next one."""
         value, gradient = answers.value, answers.gradients[0]
+        known = {"value": value, "gradient": gradient, "curvature": answers.curvature}
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
-            state = replace(state, value=value, gradient=gradient)
+            state = replace(state, **known)
             if state.w0 is not None and value is not None:
                 promise = step.proxy.value(state.w0)
                 if not value <= promise:
@@ -358,9 +367,9 @@ class ProxyBFGS(Method):
             return self._start(state, step)
         if state.direction is None:
             if _finite(value, gradient) and value < state.value:
-                state = replace(state, w=state.trial, value=value, gradient=gradient)
+                state = replace(state, w=state.trial, **known)
             return self._start(state, step)
-        return self._judge(state, value, gradient, step)
+        return self._judge(state, known, step)
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
@@ -368,24 +377,25 @@ class ProxyBFGS(Method):
         curvature = local.curvature(step.proxy)
         gain = math.nan
         if state.lowest is not None and state.value is not None:
-            gain = (state.value - state.lowest) / 2
+            gain = GAIN * (state.value - state.lowest)
         if curvature is not None and gain > 0:
             metric = metric.promised(curvature, local.gradient, gain)
         return self._search(replace(state, metric=metric), local, curvature)
 
     def _judge(
-        self, state: QuasiNewtonState, value: float | None, gradient: Vector, step: OuterStep
+        self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
     ) -> QuasiNewtonState:
         """Accept the trial or not, learn from it, and find the next one."""
+        value, gradient = known["value"], known["gradient"]
         if not _finite(value, gradient):
             return self._shorten(state, SHORTEST)
         move = state.trial - state.w
         slope, end = dot(state.gradient, move), dot(gradient, move)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
-        known = value is not None and state.value is not None
-        rise = value - state.value if known else math.nan
-        if known and abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+        valued = value is not None and state.value is not None
+        rise = value - state.value if valued else math.nan
+        if valued and abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
             bend = abs(rise - change) / max(abs(slope), abs(end))
             change = rise
         accepted = change <= SUFFICIENT * slope
@@ -398,7 +408,7 @@ class ProxyBFGS(Method):
             changes=[*state.changes, gradient - state.gradient][-self.memory :],
         )
         if accepted:
-            state = replace(state, w=state.trial, value=value, gradient=gradient)
+            state = replace(state, w=state.trial, **known)
         local, metric = Local(state), state.metric
         curvature = local.curvature(step.proxy)
         if curvature is not None:
@@ -442,7 +452,7 @@ class Local:
     """A state in the units of the parameters, without those that rest at a bound; NumPy arrays."""
 
     def __init__(self, state: QuasiNewtonState) -> None:
-        self.w = state.w
+        self.w, self.known = state.w, state.curvature
         w, gradient = _numbers(state.w), _numbers(state.gradient)
         self.units = np.ones(len(w)) if state.units is None else _numbers(state.units)
         self.free = np.ones(len(w), dtype=bool)
@@ -457,10 +467,10 @@ class Local:
 
     def curvature(self, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian here; None where there is no proxy, or it is not finite."""
-        if isinstance(proxy.proxy, Zero) or not self.free.any():
+        if not self.free.any() or (isinstance(proxy.proxy, Zero) and self.known is None):
             return None
         try:
-            return Curvature(proxy, self.w, self.units, self.free)
+            return Curvature(proxy, self.w, self.units, self.free, self.known)
         except NonFiniteError:
             return None
 
