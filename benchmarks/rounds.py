@@ -381,7 +381,9 @@ def main() -> None:
     print(simulators_table(fits))
     print(f"{time.perf_counter() - begun:.0f} s")
     if given.output is not None:
-        write_record(given.output, records, fits, "python benchmarks/rounds.py")
+        quick = " --quick" if given.quick else ""
+        command = f"python benchmarks/rounds.py{quick} --output docs/results/rounds"
+        write_record(given.output, records, fits, command)
 
 
 QUICK = ("mushrooms", "quadratic")

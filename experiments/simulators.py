@@ -59,6 +59,11 @@ def _half_square(residuals: Array) -> float:
         return 0.5 * float(residuals @ residuals)
 
 
+def _rates(w: Array) -> list[float]:
+    with np.errstate(over="ignore"):
+        return [float(rate) for rate in np.exp(w)]
+
+
 def _distance(model: Array, measured: Array) -> Array:
     scaled: Array = (model - measured).ravel() / np.sqrt(measured.size)
     return scaled
@@ -77,7 +82,7 @@ def lotka_volterra() -> Simulator:
     start, end, times = (1.0, 0.5), 10.0, 20
 
     def fine(w: Array) -> Array:
-        a, b, c, d = (float(rate) for rate in np.exp(w))
+        a, b, c, d = _rates(w)
         (x, y), steps = start, 2000
         h, kept = end / steps, []
         for step in range(1, steps + 1):
@@ -95,7 +100,7 @@ def lotka_volterra() -> Simulator:
         return np.array(kept)
 
     def coarse(w: Array) -> Array:
-        a, b, c, d = (float(rate) for rate in np.exp(w))
+        a, b, c, d = _rates(w)
         (x, y), steps = start, 100
         h, kept = end / steps, []
         for step in range(1, steps + 1):
@@ -125,7 +130,7 @@ def heat() -> Simulator:
     segments, end, times = 24, 0.5, 20
 
     def model(w: Array, cells: int, steps: int, theta: float) -> Array:
-        k = np.repeat(np.exp(w), cells // segments)
+        k = np.repeat(_rates(w), cells // segments)
         # Half cells in series; the outer faces are half a cell from their ends.
         faces = np.concatenate([[2 * k[0]], 2 * k[:-1] * k[1:] / (k[:-1] + k[1:]), [2 * k[-1]]])
         faces *= cells**2
@@ -152,7 +157,8 @@ def heat() -> Simulator:
     measured = _measure(model(truth, 240, 400, 0.5), noise, 0)
 
     def residuals(w: Array, cells: int, steps: int, theta: float) -> Array:
-        data = _distance(model(w, cells, steps, theta), measured) / noise
+        with np.errstate(all="ignore"):
+            data = _distance(model(w, cells, steps, theta), measured) / noise
         return np.concatenate([data, 0.2 * np.diff(w)])
 
     return Simulator(
@@ -174,7 +180,8 @@ def oscillators() -> Simulator:
     masses, end, times = 8, 10.0, 25
 
     def model(w: Array, steps: int) -> Array:
-        k, cubic, damping = np.exp(w[:9]), float(np.exp(w[9])), float(np.exp(w[10]))
+        *stiffness, cubic, damping = _rates(w)
+        k = np.array(stiffness)
         h = end / steps
         x, v, kept = np.zeros(masses), np.zeros(masses), []
         v[0] = 1.0
@@ -220,7 +227,7 @@ def enzyme() -> Simulator:
     end, times = 10.0, 25
 
     def fine(w: Array) -> Array:
-        k1, back, turn, decay, total = (float(rate) for rate in np.exp(w))
+        k1, back, turn, decay, total = _rates(w)
         s, c, p, steps = 1.0, 0.0, 0.0, 1500
         h, kept = end / steps, []
 
@@ -242,7 +249,7 @@ def enzyme() -> Simulator:
         return np.array(kept)
 
     def coarse(w: Array) -> Array:
-        k1, back, turn, decay, total = (float(rate) for rate in np.exp(w))
+        k1, back, turn, decay, total = _rates(w)
         s, p, steps = 1.0, 0.0, 100
         h, kept, half = end / steps, [], (back + turn) / k1
         for step in range(1, steps + 1):
