@@ -50,6 +50,7 @@ class MeteredProxy:
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         self.convex = getattr(proxy, "convex", True)
+        self.empirical = bool(getattr(proxy, "empirical", False))
         self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None

@@ -59,10 +59,9 @@ AGREEMENT = 0.1
 PARABOLA = 1e-3
 # Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
 WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
-# Of the target's value above the proxy's lowest, what the first step may promise to gain.
-GAIN = 0.5
+GAIN = 1.0
 # λ falls at most by this factor in a step.
-SLOWEST = 2.5
+SLOWEST = 10.0
 SHIFTS = np.logspace(-12, 4, 161)
 SCALES = np.logspace(-5, 5, 41)
 # How the score of the proxy's metric fades, and by how much it has to beat the identity.
@@ -375,12 +374,16 @@ class ProxyBFGS(Method):
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
         local, metric = Local(state), state.metric
         curvature = local.curvature(step.proxy)
-        gain = math.nan
-        if state.lowest is not None and state.value is not None:
-            gain = GAIN * (state.value - state.lowest)
-        if curvature is not None and gain > 0:
-            metric = metric.promised(curvature, local.gradient, gain)
+        if curvature is not None and state.lowest is not None and state.value is not None:
+            metric = metric.promised(curvature, local.gradient, self._gain(state, step.proxy))
         return self._search(replace(state, metric=metric), local, curvature)
+
+    def _gain(self, state: QuasiNewtonState, proxy: Any) -> float:
+        """Return the largest decrease to expect from the first step."""
+        above = state.value - state.lowest
+        if proxy.empirical and above > 0:
+            return above / 2
+        return GAIN*state.value if min(state.value, state.lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep

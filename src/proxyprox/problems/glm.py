@@ -268,6 +268,7 @@ class GLM:
     """
 
     repeatable = True
+    empirical = True
 
     def __init__(
         self,

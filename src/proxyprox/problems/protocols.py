@@ -20,6 +20,7 @@ capability              meaning
 ``samples(batch)``      how many target samples (labels, rollouts) a batch holds
 ``cost(batch)``         what one access costs, in the user's own unit
 ``repeatable``          whether a drawn batch may be evaluated at a second point
+``empirical``           whether a proxy is a mean over a sample of what the target averages
 ``halves(batch)``       two batches whose gradients' mean is the batch's, or None
 ``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
 ``hessian_terms()``     numbers and losses whose Hessians make up this one's
