@@ -76,7 +76,7 @@ def test_torch_and_jax_jacobians():
     assert loss.gradient_source == "torch's autograd"
     jnp = pytest.importorskip("jax").numpy
     loss = LeastSquares(lambda w: w[0] * jnp.exp(-w[1] * T) + w[2] - DATA)
-    np.testing.assert_allclose(loss.hessian(W), slopes(W).T @ slopes(W), rtol=1e-4)
+    np.testing.assert_allclose(loss.hessian(W), slopes(W).T @ slopes(W), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
