@@ -231,10 +231,11 @@ def test_torch_is_found_by_what_the_function_returns():
 
 def test_tensors_without_a_graph_are_differenced():
     torch = pytest.importorskip("torch")
-    loss = ValueObjective(lambda w: float(f(w.detach())))
-    gradient = loss.gradient(torch.tensor(W))
-    assert loss.gradient_source == "2-point differences"
-    np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
+    for function in (lambda w: float(f(w.detach())), lambda w: f(np.asarray(w))):
+        loss = ValueObjective(function)
+        gradient = loss.gradient(torch.tensor(W))
+        assert loss.gradient_source == "2-point differences"
+        np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
     with pytest.raises(TypeError, match="tensor that depends on w"):
         ValueObjective(lambda w: float(f(w.detach())), gradients="torch").gradient(W)
 

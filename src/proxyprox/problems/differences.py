@@ -210,8 +210,12 @@ class Derivatives:
                 if torch is None:
                     raise
         if torch is not None and (raw is None or isinstance(raw, torch.Tensor)):
-            self.calls += 1
-            raw = self.function(_tensor(w).requires_grad_())
+            try:
+                self.calls += 1
+                raw = self.function(_tensor(w).requires_grad_())
+            except (RuntimeError, TypeError):
+                # It makes an array of its argument, which a tensor with a graph refuses.
+                raw = self._call(w)
             graph = isinstance(raw, torch.Tensor) and raw.requires_grad
             self.scheme = "torch" if graph else self._differences
         else:
