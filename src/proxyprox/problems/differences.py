@@ -172,6 +172,11 @@ class Derivatives:
         other._set_limits(scales, bounds)
         return other
 
+    def free(self, point: Array, gradient: Array) -> Array:
+        """Return which parameters no bound keeps from following the negative gradient."""
+        stopped = (point <= self._lower) & (gradient > 0) | (point >= self._upper) & (gradient < 0)
+        return ~np.broadcast_to(stopped, point.shape)
+
     def second(self, w: Vector) -> Array:
         """Return the d × d matrix of second derivatives of a function that returns a number."""
         if self.scheme is None:
