@@ -231,10 +231,11 @@ def test_torch_is_found_by_what_the_function_returns():
 
 def test_tensors_without_a_graph_are_differenced():
     torch = pytest.importorskip("torch")
-    loss = ValueObjective(lambda w: float(f(w.detach())))
-    gradient = loss.gradient(torch.tensor(W))
-    assert loss.gradient_source == "2-point differences"
-    np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
+    for function in (lambda w: float(f(w.detach())), lambda w: f(np.asarray(w))):
+        loss = ValueObjective(function)
+        gradient = loss.gradient(torch.tensor(W))
+        assert loss.gradient_source == "2-point differences"
+        np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
     with pytest.raises(TypeError, match="tensor that depends on w"):
         ValueObjective(lambda w: float(f(w.detach())), gradients="torch").gradient(W)
 
@@ -246,10 +247,12 @@ def test_jax_is_found_by_what_the_function_returns():
         return f(jax.numpy.asarray(w))
 
     loss, proxy = ValueObjective(function), ValueProxy(function, gradients="jax")
-    np.testing.assert_allclose(loss.gradient(W), slope(W), rtol=1e-5)
+    np.testing.assert_allclose(loss.gradient(W), slope(W), rtol=1e-13)
+    assert loss.value(W) == pytest.approx(f(W), rel=1e-14)
     assert loss.gradient_source == "JAX"
     assert loss.gradient(W).dtype == np.float64
-    np.testing.assert_allclose(proxy.hessian(W), bend(W), atol=1e-5)
+    assert loss.gradient(W.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(proxy.hessian(W), bend(W), atol=1e-13)
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import math
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -170,6 +172,11 @@ class Derivatives:
         other._set_limits(scales, bounds)
         return other
 
+    def free(self, point: Array, gradient: Array) -> Array:
+        """Return which parameters no bound keeps from following the negative gradient."""
+        stopped = (point <= self._lower) & (gradient > 0) | (point >= self._upper) & (gradient < 0)
+        return ~np.broadcast_to(stopped, point.shape)
+
     def second(self, w: Vector) -> Array:
         """Return the d × d matrix of second derivatives of a function that returns a number."""
         if self.scheme is None:
@@ -180,7 +187,8 @@ class Derivatives:
             return _float64(hessian(self.function, _tensor(w)))
         if self.scheme == "jax":
             self.calls += 1
-            return _float64(_library("jax").hessian(self.function)(to_numpy(w)))
+            with _precision("jax", w):
+                return _float64(_library("jax").hessian(self.function)(to_numpy(w)))
         return self._subtract_twice(w)
 
     # -- calls and their answers ------------------------------------------------------------
@@ -188,7 +196,8 @@ class Derivatives:
     def _call(self, w: Vector) -> Any:
         self.calls += 1
         try:
-            return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
+            with _precision(self.scheme, w):
+                return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
         except NO_VALUE:
             # At a trial point methods turn back from NaN; at the first point it is a mistake.
             if not self._known:
@@ -206,13 +215,19 @@ class Derivatives:
                 if torch is None:
                     raise
         if torch is not None and (raw is None or isinstance(raw, torch.Tensor)):
-            self.calls += 1
-            raw = self.function(_tensor(w).requires_grad_())
+            try:
+                self.calls += 1
+                raw = self.function(_tensor(w).requires_grad_())
+            except (RuntimeError, TypeError):
+                # It makes an array of its argument, which a tensor with a graph refuses.
+                raw = self._call(w)
             graph = isinstance(raw, torch.Tensor) and raw.requires_grad
             self.scheme = "torch" if graph else self._differences
         else:
-            library = type(raw).__module__.partition(".")[0]
-            self.scheme = "jax" if library in ("jax", "jaxlib") else self._differences
+            jax = type(raw).__module__.partition(".")[0] in ("jax", "jaxlib")
+            self.scheme = "jax" if jax else self._differences
+            # Once more, in the precision of w.
+            raw = self._call(w) if jax else raw
         return self._read(raw)
 
     def _read(self, raw: Any) -> Any:
@@ -381,16 +396,29 @@ class Derivatives:
     def _jax(self, w: Vector) -> tuple[Any, Array]:
         jax, x = _library("jax"), to_numpy(w)
         self.calls += 1
-        if self.ndim == 0:
-            value, slope = jax.value_and_grad(self.function)(x)
-            return self._read(value), _float64(slope)
-        value, push = jax.linearize(self.function, x)
-        columns = jax.vmap(push)(np.eye(x.size, dtype=x.dtype))
-        return self._read(value), _float64(columns).T
+        with _precision("jax", w):
+            if self.ndim == 0:
+                value, slope = jax.value_and_grad(self.function)(x)
+                return self._read(value), _float64(slope)
+            value, push = jax.linearize(self.function, x)
+            columns = jax.vmap(push)(np.eye(x.size, dtype=x.dtype))
+            return self._read(value), _float64(columns).T
 
 
 def _library(name: str) -> Any:
     return extras.require(name, extra=name, purpose=f'gradients="{name}"')
+
+
+def _precision(scheme: str | None, w: Vector) -> AbstractContextManager[Any]:
+    """Return the context in which JAX, which makes float32 of all else, computes as w is."""
+    if scheme != "jax" or to_numpy(w).dtype != np.float64:
+        return nullcontext()
+    jax = _library("jax")
+    if hasattr(jax, "enable_x64"):
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+    else:
+        context = importlib.import_module("jax.experimental").enable_x64()
+    return context
 
 
 def _numbers(name: str, given: Any) -> Array:

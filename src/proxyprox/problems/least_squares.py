@@ -207,7 +207,8 @@ class LeastSquares:
         jacobian = slope + correction
         shown = abs(missed @ residuals) / max(float(np.linalg.norm(jacobian @ step)), TINY)
         error = max(FORGOTTEN * last.error, shown)
-        size = float(np.linalg.norm(np.linalg.qr(jacobian)[0].T @ residuals))
+        free = self.derivatives.free(point, jacobian.T @ residuals)
+        size = float(np.linalg.norm(np.linalg.qr(jacobian[:, free])[0].T @ residuals))
         near = size < OFFSET * float(np.linalg.norm(residuals))
         if near or value > last.lowest or error > TRUSTED * size:
             jacobian, error = self.derivatives.linearise(w)[1], 0.0
