@@ -12,9 +12,10 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
   point is where the run starts.
 - *λ and c* are found on the way. The curvature that the target shows along a step, ``s·y``, is
   compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
-  ratios r of the last steps, with a price on ``|log c|``. λ falls slowly unless the target looks
-  quadratic. The first λ makes the predicted decrease half of ``L(ŵ) − L̂(ŵ)``, which is what a
-  proxy of sampled rows leaves to gain.
+  ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step unless
+  the target looks quadratic. The first λ keeps the predicted decrease below half of
+  ``L(ŵ) − L̂(ŵ)``, which is what a proxy of sampled rows leaves to gain, and below ``L(ŵ)`` for
+  other proxies of losses that are positive.
 - *A useless proxy is dropped.* ``log((s·Ms)(y·M⁻¹y)/(s·y)²)`` is zero for a metric M with
   ``Ms ∥ y``, and larger the worse it is. Where the proxy's metric scores no better than the
   identity, BFGS starts from that.
@@ -59,7 +60,6 @@ AGREEMENT = 0.1
 PARABOLA = 1e-3
 # Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
 WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
-GAIN = 1.0
 # λ falls at most by this factor in a step.
 SLOWEST = 10.0
 SHIFTS = np.logspace(-12, 4, 161)
@@ -383,7 +383,7 @@ class ProxyBFGS(Method):
         above = state.value - state.lowest
         if proxy.empirical and above > 0:
             return above / 2
-        return GAIN*state.value if min(state.value, state.lowest) > 0 else math.inf
+        return state.value if min(state.value, state.lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
