@@ -25,6 +25,8 @@ FORGOTTEN = 0.5
 # Where the residuals' part in the range of J is so small a share, as it is near a minimum, the
 # Jacobian is by differences: what ends a run was not found by secants.
 OFFSET = 1e-3
+# These differentiate exactly.
+LIBRARIES = ("torch", "jax")
 
 
 @dataclass
@@ -56,7 +58,8 @@ class LeastSquares:
         The coarse model stands for secants: its Jacobian plus Broyden's correction, which every
         residual improves, so that a gradient takes one evaluation. Differences replace it where
         the last step shows an error of the gradient that matters, where the loss rises, and near
-        a minimum.
+        a minimum. "auto" in a problem whose proxy is the coarse model's ``LeastSquares`` stands
+        for secants, too, unless torch or JAX differentiates the residuals; "2-point" does not.
     workers, noise, scales, bounds
         As of :class:`~proxyprox.ValueObjective`; a problem passes on its scales and bounds.
 
@@ -104,6 +107,7 @@ class LeastSquares:
             "residuals", residuals, workers=workers, noise=noise, scales=scales, bounds=bounds,
             ndim=1, **how,
         )  # fmt: skip
+        self._automatic = "gradients" in how and self.derivatives.scheme is None
         self._secant: Secant | None = None
 
     def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> LeastSquares:
@@ -112,6 +116,13 @@ class LeastSquares:
         other.derivatives, other._secant = self.derivatives.within(scales, bounds), None
         if self._coarse is not None:
             other._coarse = self._coarse.within(scales, bounds)
+        return other
+
+    def with_coarse(self, coarse: LeastSquares) -> LeastSquares:
+        """Return the same loss, with secants on a coarse model's Jacobian unless told otherwise."""
+        other = copy.copy(self)
+        if self._automatic:
+            other._coarse = coarse
         return other
 
     @property
@@ -123,7 +134,8 @@ class LeastSquares:
     def gradient_source(self) -> str:
         """Where the gradients come from."""
         source = self.derivatives.source
-        return source if self._coarse is None else f"secants and {source}"
+        exact = self._coarse is None or self.derivatives.scheme in LIBRARIES
+        return source if exact else f"secants and {source}"
 
     def value(self, w: Vector) -> float:
         """Return ½ ‖r(w)‖²."""
@@ -176,8 +188,12 @@ class LeastSquares:
         self._secant = Secant(**state) if state else None
 
     def _jacobian(self, w: Vector) -> Array:
-        if self._coarse is not None and self.derivatives.known_derivative(w) is None:
-            self._correct_secant(w, self._coarse.derivatives)
+        coarse, derivatives = self._coarse, self.derivatives
+        if coarse is not None and derivatives.known_derivative(w) is None:
+            derivatives.value(w)
+            # Known only now: torch and JAX need no differences.
+            if derivatives.scheme not in LIBRARIES:
+                self._correct_secant(w, coarse.derivatives)
         return self.derivatives.linearise(w)[1]
 
     def _correct_secant(self, w: Vector, coarse: Derivatives) -> None:

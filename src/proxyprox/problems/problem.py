@@ -16,6 +16,7 @@ from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
 from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
+from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.protocols import Penalty
 from proxyprox.problems.quadratic import Zero
 
@@ -110,6 +111,8 @@ class Problem:
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
         self._pass_on_limits()
+        if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
+            object.__setattr__(self, "objective", self.objective.with_coarse(self.proxy))
 
     def _pass_on_limits(self) -> None:
         """Tell the parts that take differences the scales and the bounds of the parameters."""
