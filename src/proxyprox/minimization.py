@@ -166,7 +166,10 @@ def minimize(
     ends = _tolerances(problem, method, tol, atol)
     if steps is None and limits is None:
         if ends is None and not _exact(problem, method):
-            raise ValueError("steps or budget must be given: without either a run has no end.")
+            raise ValueError(
+                "steps or budget must be given: without either a run of sampled gradients has no "
+                "end. An objective whose gradients are all exact says so: exact = True."
+            )
         steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
     require_takes("callback", callback, ("step",))
     progress = flag("progress", progress)

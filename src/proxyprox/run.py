@@ -39,6 +39,7 @@ from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_wo
 from proxyprox.setup import (
     choose_method,
     complete_parts,
+    draw_first,
     note_full_gradient,
     require_problem,
     starting_point,
@@ -150,9 +151,11 @@ class Run:
     ) -> None:
         self.ledger, self._why_method = Ledger(), ""
         self._notes: list[str] = []
+        self._rng, first = generator(rng), ()
         if method is None:
             solves = any(part is not None for part in (inner, stop, averaging))
-            method, self._why_method = choose_method(problem, solves=solves)
+            first = draw_first(problem, self._rng)
+            method, self._why_method = choose_method(problem, solves=solves, first=first)
             self._notes.append(note_full_gradient(problem))
         self._w0, self.inner, self.stop, self._why_inner, self._why_stop, note = complete_parts(
             problem, w0, method, inner, stop, averaging, expected_steps, self.ledger
@@ -178,7 +181,6 @@ class Run:
         self._step_size_state = rule.init(
             copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
-        self._rng = generator(rng)
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
         self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
@@ -190,6 +192,8 @@ class Run:
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._unsolved = False
         self._undo: Callable[[], None] | None = None
+        if first and not self._next_request().everything:
+            self.open(*first)
 
     # -- ask and tell -----------------------------------------------------------------------
 

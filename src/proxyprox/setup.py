@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array
+from proxyprox._util.arrays import Vector, copy_array, isolate
 from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
@@ -92,13 +93,17 @@ def check_signatures(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
-def choose_method(problem: Problem, *, solves: bool = False) -> tuple[Any, str]:
+def choose_method(
+    problem: Problem, *, solves: bool = False, first: tuple[Any, ...] = ()
+) -> tuple[Any, str]:
     """Return the method of those who name none, and why; ``solves`` asks for one with subproblems.
 
+    ``first`` may hold a batch that was drawn: None, all of the data, shows that there is no noise.
     Sampled gradients are never exchanged for full ones, which would buy every label.
     """
     require_problem(problem)
-    if not is_exact(problem.objective):
+    all_data = bool(first) and first[0] is None
+    if not is_exact(problem.objective) and not all_data:
         return ProxyProx(eta="auto"), " (the default for sampled gradients)"
     why = " (chosen because the target's gradients are exact"
     if problem.same_curvature:
@@ -108,6 +113,18 @@ def choose_method(problem: Problem, *, solves: bool = False) -> tuple[Any, str]:
     if solves:
         return DANE(eta="auto"), f"{why})"
     return ProxyBFGS(), f"{why})"
+
+
+def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
+    """Return the first batch, in a tuple, of an objective that does not say if it is exact."""
+    require_problem(problem)
+    objective = isolate(problem.objective)
+    if getattr(objective, "exact", None) is not None or not has(objective, "everything"):
+        return ()
+    # What the sampler raises here it raises again when the run asks it.
+    with contextlib.suppress(Exception):
+        return (objective.sample(rng),)
+    return ()
 
 
 def is_exact(objective: Any) -> bool:

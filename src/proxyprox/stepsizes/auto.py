@@ -105,6 +105,9 @@ LARGEST = 2.0**40
 # A step that leads so many times beyond all that was seen has a nearly singular subproblem.
 FARTHEST = 10.0
 
+# The first η of exact gradients, in units of 1/H: a proxy worth having has δ far below H.
+BOLD = 100.0
+
 # Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales.
 PROBE = 1e-4
 
@@ -537,14 +540,23 @@ def add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> Non
 
 
 def _first(state: AutoState, signals: Signals) -> float:
-    """Return 1/H where the proxy's scale must be trusted, else a step that is only a probe."""
-    H = signals.seen.smoothness
-    if not state.secants and H is not None and 0 < H < math.inf:
-        return 1 / H
+    """Return a multiple of 1/H where H is known, else a step that is only a probe.
+
+    An exact gradient is followed by a bold step: one that overshot is taken back. Where there are
+    no secants, the proxy's scale must be trusted.
+    """
+    H, bold = signals.seen.smoothness, _is_bold(state, signals)
+    if (bold or not state.secants) and H is not None and 0 < H < math.inf:
+        return (BOLD if bold else 1.0) / H
     length = PROBE * max(1.0, norm(signals.seen.w))
     steepness = norm(signals.seen.gradient)
     state.probed = True
     return length / steepness if steepness > 0 else length
+
+
+def _is_bold(state: AutoState, signals: Signals) -> bool:
+    """Tell whether an overshooting step would be seen at once: there is a proxy and no noise."""
+    return signals.seen.noise == 0 and state.distance is None
 
 
 def _second(state: AutoState, signals: Signals) -> float:
@@ -555,7 +567,7 @@ def _second(state: AutoState, signals: Signals) -> float:
     curvature = 0.0 if change is None else _curvature(change, signals.step)
     if not curvature > 0:
         return GROW * state.eta
-    eta = 1 / curvature
+    eta = (BOLD if _is_bold(state, signals) else 1.0) / curvature
     if state.distance is not None and signals.seen.noise != 0:
         eta = min(eta, JUMP * state.eta)
     state.reach = eta * norm(signals.seen.gradient)
