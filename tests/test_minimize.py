@@ -274,4 +274,5 @@ def test_divergence_is_a_status_not_an_error():
 def test_a_result_of_sgd_speaks_of_no_inner_solver():
     call = {"problem": problem(0.0), "w0": np.ones(2), "steps": 3}
     assert "inner" not in str(pp.minimize(**call, method=pp.SGD(0.1)))
-    assert "inner solver" in str(pp.minimize(**call))
+    assert "inner" not in str(pp.minimize(**call))
+    assert "inner solver" in str(pp.minimize(**call, method=pp.DANE("auto")))

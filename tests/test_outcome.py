@@ -171,7 +171,7 @@ def test_one_is_singular():
     assert "1 gradients" not in shown
 
 
-@pytest.mark.parametrize("method", [None, pp.ProxyProx(1.0), pp.DANE(1.0)])
+@pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.ProxyProx(1.0), pp.DANE(1.0)])
 def test_a_run_so_far_out_that_it_stands_still_has_grown(method):
     A = np.diag([1.0, 2.0, 3.0, 4.0])
     wrong = (lambda w: float(w @ A @ w / 2 + 1), lambda w: -(A @ w))

@@ -18,7 +18,7 @@ from proxyprox._util.validation import flag, message, nonnegative, require_takes
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD
+from proxyprox.methods import SGD, ProxyProx
 from proxyprox.oracles import Step, answer_query, counting_calls
 from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
@@ -175,6 +175,9 @@ def minimize(
     progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
+    if safeguard and method is None:
+        # The rivals run on the same samples: the method is one of batches, as they are.
+        method = ProxyProx(eta="auto")
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     run = Run(

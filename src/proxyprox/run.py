@@ -32,6 +32,7 @@ from proxyprox._util.validation import file_path, generator, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
+from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
@@ -161,6 +162,8 @@ class Run:
             problem, w0, method, inner, stop, averaging, expected_steps, self.ledger
         )
         self._notes.append(note)
+        if isinstance(method, ProxyBFGS):
+            problem = problem.with_secants()
         self.problem, self.method = problem, method
         self.step_size = method.step_size
         self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
@@ -606,7 +609,7 @@ class Run:
             begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
-            if not parts["method"].solves_subproblems:
+            if not getattr(parts["method"], "solves_subproblems", True):
                 parts.update(inner=None, stop=None)
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
@@ -699,7 +702,8 @@ class Run:
         """
         if self._identity is None:
             proxy, known = self._proxy, self._proxy.remembered
-            oracle = proxy if counted and not self.steps else isolate(self.problem.proxy)
+            needed = counted and not self.steps and self.method.solves_subproblems
+            oracle = proxy if needed else isolate(self.problem.proxy)
             calls: dict[str, int] = {}
             with oracles.counting_calls(self.problem.objective, calls):
                 self._identity = checkpoint.identity(

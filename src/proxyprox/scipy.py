@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
-from proxyprox._util.arrays import norm
 from proxyprox._util.validation import message
 from proxyprox.minimization import minimize
 from proxyprox.oracles import Step
@@ -18,7 +16,7 @@ from proxyprox.result import Status
 
 
 def scipy_method(
-    proxy: Any, *, method: Any, penalty: Any | None = None, **options: Any
+    proxy: Any, *, method: Any = None, penalty: Any | None = None, **options: Any
 ) -> Callable[..., scipy.optimize.OptimizeResult]:
     """Return a callable for ``scipy.optimize.minimize(fun, x0, jac=..., method=...)``.
 
@@ -26,8 +24,8 @@ def scipy_method(
     ----------
     proxy : Proxy or pair of callables
         The cheap loss.
-    method : Method
-        The outer method, such as ``ProxyProx(eta=1.0)``.
+    method : Method, optional
+        The outer method, such as ``ProxyProx(eta=1.0)``; by default what suits exact gradients.
     penalty : Penalty, optional
         A non-smooth term shared by both losses.
     **options
@@ -38,16 +36,17 @@ def scipy_method(
     Returns
     -------
     callable
-        To be passed as ``method``; SciPy's ``callback`` gets the iterate.
+        To be passed as ``method``; SciPy's ``callback`` gets the iterate, and ``bounds`` are kept.
 
     Examples
     --------
     >>> import numpy as np, scipy.optimize
-    >>> from proxyprox import ProxyProx, Quadratic, scipy_method
+    >>> from proxyprox import Quadratic, scipy_method
     >>> A = np.diag([1.0, 100.0])
-    >>> solver = scipy_method(Quadratic(A + 0.1 * np.eye(2)), method=ProxyProx(eta=2.0))
+    >>> solver = scipy_method(Quadratic(A + 0.1 * np.eye(2)))
     >>> answer = scipy.optimize.minimize(
-    ...     lambda x: x @ A @ x / 2 - x.sum(), np.zeros(2), jac=lambda x: A @ x - 1, method=solver
+    ...     lambda x: x @ A @ x / 2 - x.sum(), np.zeros(2), jac=lambda x: A @ x - 1, method=solver,
+    ...     tol=1e-9,
     ... )
     >>> answer.x.round(6), answer.success
     (array([1.  , 0.01]), True)
@@ -68,35 +67,30 @@ def scipy_method(
                 f"jac must be a function that returns the gradient, got {jac!r}. "
                 "ProxyProx works from gradients; write jac, or use jac=True."
             )
-        for name in ("bounds", "constraints"):
-            given = unused.pop(name, None)
-            if given is not None and not (isinstance(given, tuple | list) and len(given) == 0):
-                raise ValueError(message(name, given, "left out: ProxyProx is unconstrained"))
+        constraints = unused.pop("constraints", None)
+        if constraints is not None and not (
+            isinstance(constraints, tuple | list) and len(constraints) == 0
+        ):
+            raise ValueError(message("constraints", constraints, "left out: only bounds are kept"))
+        bounds = _as_bounds(unused.pop("bounds", None))
         if unknown := unused.keys() - {"hess", "hessp", "disp"}:
             raise ValueError(message("options", sorted(unknown), "made of maxiter and tol only"))
         objective = FunctionObjective(
             lambda w: np.asarray(jac(w, *args), dtype=np.float64), value=lambda w: fun(w, *args)
         )
-        converged = False
 
         def after(step: Step) -> bool:
-            nonlocal converged
-            converged = tol is not None and norm(step.gradients[0]) <= tol
-            asked = callback is not None and bool(callback(np.array(step.w)))
-            return converged or asked
+            return callback is not None and bool(callback(np.array(step.w)))
 
         # SciPy's option wins over the defaults; a budget alone is an end, too.
         steps = options.get("steps") if maxiter is None else maxiter
         if steps is None and options.get("budget") is None:
             steps = 100
-        settings = {**options, "steps": steps, "method": method, "callback": after}
-        problem, start = Problem(objective, proxy, penalty), np.asarray(x0, dtype=np.float64)
+        settings = {**options, "steps": steps, "method": method, "callback": after, "atol": tol}
+        problem = Problem(objective, proxy, penalty, bounds=bounds)
+        start = np.asarray(x0, dtype=np.float64)
         result = minimize(problem, start, **settings)
-        if converged:
-            reason = f"The gradient's norm is within tol = {tol:g}."
-            text = result.message.replace(Status.STOPPED_BY_CALLBACK.value, reason)
-            result = replace(result, message=text)
-        success = result.success and (tol is None or converged)
+        success = result.success and (tol is None or result.status is Status.CONVERGED)
         return scipy.optimize.OptimizeResult(
             x=result.w,
             fun=float(fun(result.w.copy(), *args)),
@@ -111,3 +105,13 @@ def scipy_method(
         )
 
     return solve
+
+
+def _as_bounds(bounds: Any) -> scipy.optimize.Bounds | None:
+    """Return SciPy's bounds, of which a list of pairs (min, max) is the older form."""
+    if bounds is None or hasattr(bounds, "lb"):
+        return bounds
+    pairs = [
+        (-np.inf if low is None else low, np.inf if high is None else high) for low, high in bounds
+    ]
+    return scipy.optimize.Bounds(*map(np.array, zip(*pairs, strict=True)))

@@ -117,7 +117,7 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     >>> from proxyprox import logistic_regression
     >>> rows = np.array([[1.0], [2.0]])
     >>> find_minimum(logistic_regression(rows, [0, 1], l2=0.1), np.zeros(1)).round(3)
-    array([0.351])
+    array([0.355])
     >>> find_minimum(logistic_regression(rows - 1.5, [0, 1]), np.zeros(1)) is None
     True
     """

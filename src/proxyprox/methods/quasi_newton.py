@@ -34,7 +34,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from proxyprox._util.arrays import Matrix, Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
 from proxyprox._util.validation import flag, whole
@@ -124,6 +123,8 @@ class Curvature:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
+            from scipy.linalg import cho_factor, cho_solve
+
             shifted = scale * self.matrix
             shifted[np.diag_indices_from(shifted)] += shift
             factor = cho_factor(shifted)
@@ -135,7 +136,7 @@ def _absolute(matrix: Array) -> Array:
     """Return the matrix with the absolute values of its eigenvalues."""
     tiny = 1e-14 * float(np.trace(np.abs(matrix))) + 1e-300
     try:
-        cho_factor(matrix + tiny * np.eye(len(matrix)))
+        np.linalg.cholesky(matrix + tiny * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
         return (vectors * np.abs(values)) @ vectors.T

@@ -58,8 +58,9 @@ class LeastSquares:
         The coarse model stands for secants: its Jacobian plus Broyden's correction, which every
         residual improves, so that a gradient takes one evaluation. Differences replace it where
         the last step shows an error of the gradient that matters, where the loss rises, and near
-        a minimum. "auto" in a problem whose proxy is the coarse model's ``LeastSquares`` stands
-        for secants, too, unless torch or JAX differentiates the residuals; "2-point" does not.
+        a minimum. "auto" stands for secants, too, where :class:`~proxyprox.ProxyBFGS` minimises a
+        problem whose proxy is the coarse model's ``LeastSquares``, unless torch or JAX
+        differentiates the residuals; "2-point" never does.
     workers, noise, scales, bounds
         As of :class:`~proxyprox.ValueObjective`; a problem passes on its scales and bounds.
 

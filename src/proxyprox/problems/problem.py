@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -111,8 +111,6 @@ class Problem:
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
         self._pass_on_limits()
-        if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
-            object.__setattr__(self, "objective", self.objective.with_coarse(self.proxy))
 
     def _pass_on_limits(self) -> None:
         """Tell the parts that take differences the scales and the bounds of the parameters."""
@@ -157,6 +155,12 @@ class Problem:
     def _dims(self) -> list[int]:
         dims = (getattr(part, "dim", None) for part in (self.objective, self.proxy))
         return [dim for dim in dims if isinstance(dim, int)]
+
+    def with_secants(self) -> Problem:
+        """Return the problem with gradients of least squares by secants on the coarse model's."""
+        if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
+            return replace(self, objective=self.objective.with_coarse(self.proxy))
+        return self
 
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""
