@@ -18,14 +18,14 @@ from proxyprox._util.validation import flag, message, nonnegative, require_takes
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD, ProxyProx
+from proxyprox.methods import SGD
 from proxyprox.oracles import Step, answer_query, counting_calls
 from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import is_exact, planned_steps, require_countable
+from proxyprox.setup import SAMPLED_METHOD, is_exact, planned_steps, require_countable
 from proxyprox.stopping import Criterion
 
 
@@ -177,7 +177,7 @@ def minimize(
         raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     if safeguard and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
-        method = ProxyProx(eta="auto")
+        method = SAMPLED_METHOD
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     run = Run(

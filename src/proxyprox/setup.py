@@ -93,6 +93,10 @@ def check_signatures(problem: Problem) -> None:
             require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
+# What sampled gradients are minimised with.
+SAMPLED_METHOD = ProxyProx(eta="auto")
+
+
 def choose_method(
     problem: Problem, *, solves: bool = False, first: tuple[Any, ...] = ()
 ) -> tuple[Any, str]:
@@ -104,7 +108,7 @@ def choose_method(
     require_problem(problem)
     all_data = bool(first) and first[0] is None
     if not is_exact(problem.objective) and not all_data:
-        return ProxyProx(eta="auto"), " (the default for sampled gradients)"
+        return SAMPLED_METHOD, " (the default for sampled gradients)"
     why = " (chosen because the target's gradients are exact"
     if problem.same_curvature:
         return DANE(eta=math.inf), f"{why} and the proxy has its curvature: one step solves it)"

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -139,7 +140,8 @@ def _absolute(matrix: Array) -> Array:
         np.linalg.cholesky(matrix + tiny * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        return (vectors * np.abs(values)) @ vectors.T
+        positive: Array = (vectors * np.abs(values)) @ vectors.T
+        return positive
     return matrix
 
 
@@ -185,9 +187,9 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
                 s, y = s - share @ S, y - share @ Y
         pair = usable(s, y)
         agrees = pair is not None and pair[2] > 1e-12 * own
-        if agrees and done:
+        if pair is not None and agrees and done:
             agrees = bool((np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])).all())
-        if not agrees:
+        if pair is None or not agrees:
             return [*pairs[: index + 1], *done[::-1]], len(done)
         done.append(pair)
     return done[::-1], len(done)
@@ -366,7 +368,7 @@ class ProxyBFGS(Method):
                     return replace(state, trial=state.w0)
             return self._start(state, step)
         if state.direction is None:
-            if _finite(value, gradient) and value < state.value:
+            if _finite(value, gradient) and _rise(state, value) < 0:
                 state = replace(state, w=state.trial, **known)
             return self._start(state, step)
         return self._judge(state, known, step)
@@ -376,15 +378,11 @@ class ProxyBFGS(Method):
         local, metric = Local(state), state.metric
         curvature = local.curvature(step.proxy)
         if curvature is not None and state.lowest is not None and state.value is not None:
-            metric = metric.promised(curvature, local.gradient, self._gain(state, step.proxy))
+            gain = state.value if min(state.value, state.lowest) > 0 else math.inf
+            if step.proxy.empirical and state.value > state.lowest:
+                gain = (state.value - state.lowest) / 2
+            metric = metric.promised(curvature, local.gradient, gain)
         return self._search(replace(state, metric=metric), local, curvature)
-
-    def _gain(self, state: QuasiNewtonState, proxy: Any) -> float:
-        """Return the largest decrease to expect from the first step."""
-        above = state.value - state.lowest
-        if proxy.empirical and above > 0:
-            return above / 2
-        return state.value if min(state.value, state.lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
@@ -397,9 +395,8 @@ class ProxyBFGS(Method):
         slope, end = dot(state.gradient, move), dot(gradient, move)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
-        valued = value is not None and state.value is not None
-        rise = value - state.value if valued else math.nan
-        if valued and abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+        rise = _rise(state, value)
+        if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(value or 0.0):
             bend = abs(rise - change) / max(abs(slope), abs(end))
             change = rise
         accepted = change <= SUFFICIENT * slope
@@ -433,7 +430,7 @@ class ProxyBFGS(Method):
             if pairs:
                 _, y, sy = local.pairs[-1]
                 shrink = sy / float(y @ y)
-            solve = lambda q: shrink * q  # noqa: E731
+            solve: Callable[[Array], Array] = partial(np.multiply, shrink)
         else:
             solve = curvature.solver(state.metric.scale, state.metric.shift)
         move = -inverse_product(solve, pairs, local.gradient)
@@ -448,6 +445,7 @@ class ProxyBFGS(Method):
     def _shorten(self, state: QuasiNewtonState, factor: float) -> QuasiNewtonState:
         """Return the state with a trial nearer to w."""
         length = factor * state.length
+        assert state.direction is not None
         trial = _inside(state, state.w + length * state.direction)
         return replace(state, length=length, trial=trial)
 
@@ -485,7 +483,7 @@ class Local:
         return from_numpy(self.units * full, like=self.w)
 
 
-def _numbers(x: Vector) -> Array:
+def _numbers(x: Vector | None) -> Array:
     return to_numpy(x).astype(np.float64, copy=False)
 
 
@@ -495,6 +493,11 @@ def _inside(state: QuasiNewtonState, w: Vector) -> Vector:
 
 def _finite(value: float | None, gradient: Vector) -> bool:
     return all_finite(gradient) and (value is None or math.isfinite(value))
+
+
+def _rise(state: QuasiNewtonState, value: float | None) -> float:
+    """Return the trial's value above that at w; NaN where values are not told."""
+    return math.nan if value is None or state.value is None else value - state.value
 
 
 def _shorter(rise: float, slope: float, end: float) -> float:
