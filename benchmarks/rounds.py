@@ -34,9 +34,6 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.figures import draw_panels
 from rounds_cases import Case, Target, cases, quadratic, text
 
-DEFAULTS: dict[str, Any] = {} if hasattr(pp, "ProxyBFGS") else {"method": pp.DANE(eta="auto")}
-"""What ``minimize`` is called with as "ours": nothing, where it chooses by itself."""
-
 SEEDS = 5
 SEEDS_OF_TEXT = 3
 LIMIT, LIMIT_OF_DANE = 600, 100
@@ -86,8 +83,7 @@ def measure(case: Case, seeds: int) -> list[Record]:
         if not case.useless or seed == 0:
             run = library(target, proxy, {"method": pp.DANE(eta="auto")}, LIMIT_OF_DANE)
             found.setdefault(DANE, []).append(run)
-        if not DEFAULTS:
-            found.setdefault(OURS, []).append(library(target, proxy, DEFAULTS, LIMIT))
+        found.setdefault(OURS, []).append(library(target, proxy, {}, LIMIT))
     return [Record(case.table, case.proxy, name, runs) for name, runs in found.items()]
 
 
@@ -142,29 +138,25 @@ class Fit:
 
 def fit_values(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
     """Return the problem of two plain functions."""
-    if hasattr(pp, "LeastSquares"):
-        return pp.Problem(calls.loss, fit.coarse)
-    differences = scipy.optimize.approx_fprime
-    return pp.Problem(
-        pp.FunctionObjective(lambda w: differences(w, calls.loss)),
-        pp.FunctionProxy(fit.coarse, lambda w: differences(w, fit.coarse)),
-    )
+    return pp.Problem(calls.loss, fit.coarse)
 
 
 def fit_residuals(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
-    """Return the problem of both models' residuals, Jacobians by differences."""
+    """Return the problem of both models' residuals; gradients mostly by secants."""
     return pp.Problem(pp.LeastSquares(calls.residuals), pp.LeastSquares(fit.coarse_residuals))
 
 
-def fit_by_secants(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
-    """Return the problem of both models' residuals, the coarse Jacobian corrected by secants."""
-    coarse = pp.LeastSquares(fit.coarse_residuals)
-    return pp.Problem(pp.LeastSquares(calls.residuals, jacobian=coarse), coarse)
+def fit_by_differences(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
+    """Return the problem of both models' residuals, every Jacobian by differences."""
+    fine = pp.LeastSquares(calls.residuals, jacobian="2-point")
+    return pp.Problem(fine, pp.LeastSquares(fit.coarse_residuals))
 
 
-FITS: dict[str, Callable[[Simulator, rivals.Calls], pp.Problem]] = {"ours, values": fit_values}
-if hasattr(pp, "LeastSquares"):
-    FITS |= {"ours, residuals": fit_residuals, "ours, residuals and secants": fit_by_secants}
+FITS: dict[str, Callable[[Simulator, rivals.Calls], pp.Problem]] = {
+    "ours, values": fit_values,
+    "ours, residuals": fit_residuals,
+    "ours, residuals by differences": fit_by_differences,
+}
 
 
 def library_fit(
@@ -172,7 +164,7 @@ def library_fit(
 ) -> Callable[[rivals.Calls], Any]:
     """Return ``minimize`` from the user's start."""
     return lambda calls: pp.minimize(
-        make(fit, calls), fit.w0, steps=CALLS, callback=lambda step: calls.done, rng=0, **DEFAULTS
+        make(fit, calls), fit.w0, steps=CALLS, callback=lambda step: calls.done, rng=0
     )
 
 
