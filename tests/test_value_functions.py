@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from proxyprox import DANE, LeastSquares, Problem, Run, ValueProxy, audit, minimize
+from proxyprox import (
+    DANE,
+    Budget,
+    LeastSquares,
+    Problem,
+    Quadratic,
+    Run,
+    Status,
+    ValueProxy,
+    audit,
+    minimize,
+)
 from proxyprox.inner.exact import minimise_exactly
 
 T = np.linspace(0.0, 3.0, 31)
@@ -112,3 +123,14 @@ def test_solvers_do_not_go_uphill_on_a_proxy_that_is_not_convex(wrap):
 
     found = minimise_exactly(wrap(residuals), np.ones(2), tol=1e-8)
     np.testing.assert_allclose(found, [0.4, 0.0], atol=1e-6)
+
+
+def test_a_budget_of_calls_ends_a_run_and_convergence_ends_it_earlier():
+    problem = Problem(half_square(fine), half_square(coarse))
+    short = minimize(problem, START, budget=Budget(target_calls=7))
+    assert short.status is Status.BUDGET_SPENT
+    assert 7 <= short.ledger.target_calls <= 7 + len(START)
+    assert minimize(problem, START, budget=Budget(target_calls=500)).status is Status.CONVERGED
+    counted = Problem(Quadratic(np.eye(2)), Quadratic(np.eye(2)))
+    with pytest.raises(ValueError, match=r"Budget.target_calls .* counts no evaluations"):
+        minimize(counted, budget=Budget(target_calls=5))

@@ -105,13 +105,13 @@ def minimize(
         Outer steps to take, at most where there is a tolerance.
     budget : Budget or int, optional
         Limits on what may be used; a number limits the target gradients. With sampled gradients
-        either ``steps`` or ``budget`` must be given. With exact ones a run without both ends when
-        the gradient is small, after 1,000 steps at most.
+        either ``steps`` or ``budget`` must be given. With exact ones a run without ``steps`` ends
+        when the gradient is small; without both, after 1,000 steps at most.
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Where neither they nor steps nor a budget are given, ``tol`` is
-        1e-8 (1e-4 in float32).
+        to the subdifferential). Where neither they nor ``steps`` are given, and the method is not
+        either, ``tol`` is 1e-8 (1e-4 in float32).
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional
@@ -164,13 +164,17 @@ def minimize(
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
     ends = _tolerances(problem, method, tol, atol)
+    exact = _exact(problem, method)
     if steps is None and limits is None:
-        if ends is None and not _exact(problem, method):
+        if ends is None and not exact:
             raise ValueError(
                 "steps or budget must be given: without either a run of sampled gradients has no "
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
         steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
+    elif steps is None and exact and method is None and not safeguard:
+        # A budget is a limit: what is not needed is not spent.
+        ends = ends or DEFAULT_TOLERANCES
     require_takes("callback", callback, ("step",))
     progress = flag("progress", progress)
     if not isinstance(safeguard, (bool, SGD)):

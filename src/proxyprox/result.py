@@ -69,7 +69,8 @@ class Budget:
     """Limits of a run; the step that would exceed one is not taken.
 
     What a step will cost the target is known before it is taken, so those limits are never
-    exceeded. Proxy work and time are not: the run ends after the step that reaches the limit.
+    exceeded. Proxy work, time and calls of a function whose gradients are found by differences
+    (``target_calls``) are not: the run ends after the step that reaches the limit.
 
     Examples
     --------
@@ -79,6 +80,7 @@ class Budget:
 
     target_gradients: int | None = None
     target_samples: int | None = None
+    target_calls: int | None = None
     proxy_gradients: int | None = None
     cost: float | None = None
     epsilon: float | None = None

@@ -281,6 +281,8 @@ def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     for name in ("cost", "epsilon"):
         if getattr(objective, name, None) is None:
             uncounted[name] = f"{type(objective).__name__} has no {name}(…)"
+    if getattr(objective, "evaluations", None) is None:
+        uncounted["target_calls"] = f"{type(objective).__name__} counts no evaluations"
     for name, reason in uncounted.items():
         limit = getattr(limits, name, None)
         if limit is not None:
