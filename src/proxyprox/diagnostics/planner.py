@@ -260,7 +260,7 @@ def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict
     parts["steps"] = min(found.steps, 10**9)
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    if mu > 0:
+    if not found.regularized:
         return {**parts, "averaging": Geometric(mu), "stop": StronglyConvex(mu, found.G)}
     added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
     notes.append(f"{added}: use regularized(problem, mu, w0).")
