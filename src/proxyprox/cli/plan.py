@@ -59,8 +59,8 @@ def plan(
     """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
 
     Left out or zero, μ gives the convex case; the plan is the shorter one of both cases. With
-    --sigma 0, rounds of exact gradients are counted as well. The orders of magnitude leave constants out: compare
-    them with each other, not with K.
+    --sigma 0, rounds of exact gradients are counted as well. The orders of magnitude leave
+    constants out: compare them with each other, not with K.
 
     Examples
     --------
