@@ -159,6 +159,7 @@ def audit(
     others = tuple(Problem(problem.objective, other).proxy for other in given)
     smooth = problem.penalty is None or isinstance(problem.penalty, Box)
     if is_exact(problem.objective) and smooth and not others and curvature not in KINDS:
+        proxy_alarm([MeteredProxy(problem.proxy, ledger)], start, start)
         return audit_rounds(problem, start, epsilon, whole("budget", budget))
     proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
     target = MeteredTarget(problem.objective, ledger, whole("batches", batches, least=4), rng)

@@ -206,6 +206,8 @@ def plan(
         if flag("guaranteed", guaranteed):
             remedy = 'Or audit with curvature="secants", and plan with DANE or ProxyProx.'
             raise ValueError(message("guaranteed", True, "False for exact gradients", remedy))
+        if audit.verdict is Verdict.UNSURE:
+            raise ValueError(f"audit must be one that came to a verdict. {audit.sentence}")
         return _plan_rounds(audit, epsilon, as_budget(budget))
     if audit.alarm.startswith(NO_VERDICT):
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")

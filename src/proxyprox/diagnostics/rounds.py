@@ -14,9 +14,13 @@ rehearsal that costs the target nothing:
   random directions that of the steps. The median of a few draws counts. In many dimensions all of
   it happens in a Krylov space of P.
 - *L-BFGS* (SciPy's, ten pairs), and ProxyBFGS without a proxy, minimise the proxy, which curves as
-  the target does if it is any good; a proxy without a minimum leaves them the quadratic.
+  the target does if it is any good. A proxy without a minimum away from w0, such as one without
+  labels, leaves them the quadratic.
 
-Both are rough.
+A metric that is no better than the identity is dropped by ProxyBFGS: the count is then that
+without a proxy, and the proxy pays only if its minimum is a better start than w0.
+
+Both are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import message
 from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product
-from proxyprox.diagnostics.report import Verdict
+from proxyprox.diagnostics.report import NO_VERDICT, Verdict
 from proxyprox.diagnostics.sampling import Matrix, stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
@@ -65,11 +69,20 @@ MOST = 1000
 # A proxy is refused if it costs so many times the rounds: ProxyBFGS drops most bad ones itself.
 GAIN = 1.3
 
+# A misfit must be below that of the identity by more than this.
+MARGIN = 0.05
+
 # The accuracy of those who name none, as a share of the start's suboptimality.
 SHARE = 1e-6
 
 # A gradient of this share of the proxy's at w0 is as good as zero.
 NEXT_TO_NOTHING = 1e-10
+
+# What is said where no step showed any curvature.
+FLAT = (
+    f"{NO_VERDICT} the target curved upwards along no step that was taken. Check the sign of its "
+    "gradient, with scipy.optimize.check_grad."
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +96,12 @@ class RoundAudit:
     ledger : Ledger
         What the audit itself cost.
     problem, w0, model, least
-        What was audited and from where, the model of the target, and the proxy's minimum.
+        What was audited and from where, the model of the target, and the proxy's minimum if it is
+        far from w0.
+    starts_lower : bool
+        Whether the target was found to be lower at the proxy's minimum than at w0.
     verdict : Verdict
-        ``USE``, ``DO_NOT_USE`` or ``ONE_ROUND``.
+        ``USE``, ``DO_NOT_USE``, ``ONE_ROUND``, or ``UNSURE`` where no curvature was seen.
     rounds : float
         Rounds of ProxyBFGS with this proxy to ε, the audit's own included, as rehearsed; infinite
         if more than a thousand. 1 if one full gradient solves the problem.
@@ -106,6 +122,7 @@ class RoundAudit:
     w0: Vector = field(repr=False)
     model: StandIn | None = field(repr=False)
     least: Vector | None = field(default=None, repr=False)
+    starts_lower: bool = False
     verdict: Verdict = Verdict.USE
     rounds: float = math.nan
     rounds_without: float = math.nan
@@ -121,12 +138,17 @@ class RoundAudit:
     @property
     def reasons(self) -> list[str]:
         """What to know of the numbers, in sentences."""
-        if self.model is None:
+        if self.model is None or self.verdict is Verdict.UNSURE:
             return []
         found = [
             "All were rehearsed on models made of the proxy: most counts are right within a factor "
             "of 2, a few are off by more than 3. Those without a proxy are as good as the proxy."
         ]
+        if self.least is None:
+            found.append(
+                "The proxy has no minimum away from w0: the methods without it were rehearsed on a "
+                "quadratic, which can be off by a factor of 5."
+            )
         if self.model.basis is not None:
             size, dimensions = self.model.basis.shape
             found.append(f"The rehearsal was made in {dimensions} of {size:,} dimensions: rougher.")
@@ -139,6 +161,8 @@ class RoundAudit:
         """The verdict in one sentence, with the rounds that were rehearsed."""
         if self.verdict is Verdict.ONE_ROUND:
             return self.verdict.value
+        if self.verdict is Verdict.UNSURE:
+            return FLAT
         counts = (self.rounds, self.rounds_lbfgs, self.rounds_without)
         own, lbfgs, without = map(round_words, counts)
         lead = "Use it" if self.verdict is Verdict.USE else "It will not pay"
@@ -195,11 +219,15 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     delta, H = (Interval(size, size, math.inf) for size in sizes_along(proxy, seen))
     model = StandIn.of(proxy, seen)
     least = find_minimum(problem.proxy, w0, penalty=problem.penalty)
-    found = RoundAudit(delta, H, ledger, problem, w0, model, least)
+    gap = 0.0 if least is None else model.scale * (proxy.value(w0) - proxy.value(least))
+    # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way down.
+    kept = least if gap > model.excess else None
+    # ProxyBFGS asks about w0 where the proxy's minimum turns out to be no better.
+    lower = not any(bool((each.w == w0).all()) for each in seen)
+    found = RoundAudit(delta, H, ledger, problem, w0, model, kept, lower)
     source = "estimated" if epsilon is None else "given"
     if epsilon is None:
-        gap = proxy.value(w0) - proxy.value(least) if least is not None else 0.0
-        epsilon = SHARE * max(model.scale * gap, model.excess, 1e-300)
+        epsilon = SHARE * max(gap, model.excess, 1e-300)
     found = replace(rehearse_rounds(found, epsilon), epsilon_source=source)
     ledger.seconds = time.perf_counter() - begun
     return found
@@ -216,7 +244,13 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     else:
         loss = model.draw(np.random.default_rng(0))
         rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
-    verdict = Verdict.USE if own <= GAIN * min(rivals) else Verdict.DO_NOT_USE
+    if model.gain < MARGIN:
+        # Curvature no better than none is dropped, and all of the target's has to be learnt.
+        own = rivals[0]
+    pays = own <= GAIN * min(rivals) and (model.gain >= MARGIN or found.starts_lower)
+    verdict = Verdict.USE if pays else Verdict.DO_NOT_USE
+    if not model.misfits and model.excess > epsilon:
+        verdict = Verdict.UNSURE
     counts = dict(zip(("rounds", "rounds_without", "rounds_lbfgs"), (own, *rivals), strict=True))
     return replace(found, verdict=verdict, epsilon=epsilon, **counts)
 
@@ -263,7 +297,10 @@ def sizes_along(proxy: MeteredProxy, seen: list[Seen]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The proxy's Hessian where the target was best, in a basis, and how it suits the target."""
+    """The proxy's Hessian where the target was best, in a basis, and how it suits the target.
+
+    ``gain`` is by how much its misfit is below that of the identity.
+    """
 
     centre: Matrix
     basis: Matrix | None
@@ -272,6 +309,7 @@ class StandIn:
     scale: float
     M: Matrix
     misfits: list[float]
+    gain: float
 
     @classmethod
     def of(cls, proxy: MeteredProxy, seen: list[Seen]) -> StandIn:
@@ -293,7 +331,9 @@ class StandIn:
         pairs = [pair for pair in map(usable, steps, changes) if pair is not None]
         scale, M, misfits = fit_metric(P, pairs)
         gradient = best.gradient if basis is None else best.gradient @ basis
-        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits)
+        flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
+        gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
+        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
 
     @property
     def excess(self) -> float:
@@ -315,7 +355,7 @@ class StandIn:
 
         tau = 0.0
         if self.misfits and excess_misfit(WORST) > 0 > excess_misfit(0.0):
-            tau = optimize.brentq(excess_misfit, 0.0, WORST, xtol=1e-3)
+            tau = scipy.optimize.brentq(excess_misfit, 0.0, WORST, xtol=1e-3)
         elif self.misfits and excess_misfit(0.0) < 0:
             tau = WORST
         lengths, axes = np.linalg.eigh(self.M)
@@ -396,7 +436,7 @@ def count_lbfgs(loss: Any, w0: Vector, goal: float) -> float:
     options = {"maxcor": 10, "maxfun": MOST, "maxiter": MOST, "ftol": 0.0, "gtol": 0.0}
     try:
         start = to_numpy(w0).astype(np.float64)
-        optimize.minimize(both, start, jac=True, method="L-BFGS-B", options=options)
+        scipy.optimize.minimize(both, start, jac=True, method="L-BFGS-B", options=options)
     except StopIteration:
         return float(len(values))
     return math.inf
