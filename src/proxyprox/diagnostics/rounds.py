@@ -160,7 +160,7 @@ class RoundAudit:
     def sentence(self) -> str:
         """The verdict in one sentence, with the rounds that were rehearsed."""
         if self.verdict is Verdict.ONE_ROUND:
-            return self.verdict.value
+            return str(self.verdict)
         if self.verdict is Verdict.UNSURE:
             return FLAT
         counts = (self.rounds, self.rounds_lbfgs, self.rounds_without)
@@ -251,8 +251,15 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     verdict = Verdict.USE if pays else Verdict.DO_NOT_USE
     if not model.misfits and model.excess > epsilon:
         verdict = Verdict.UNSURE
-    counts = dict(zip(("rounds", "rounds_without", "rounds_lbfgs"), (own, *rivals), strict=True))
-    return replace(found, verdict=verdict, epsilon=epsilon, **counts)
+    without, lbfgs = rivals
+    return replace(
+        found,
+        verdict=verdict,
+        epsilon=epsilon,
+        rounds=own,
+        rounds_without=without,
+        rounds_lbfgs=lbfgs,
+    )
 
 
 @dataclass(frozen=True)
@@ -266,7 +273,8 @@ class Seen:
 
 def first_rounds(problem: Problem, w0: Vector, rounds: int) -> tuple[list[Seen], Ledger]:
     """Return the answers to the first rounds of ProxyBFGS, fewer where one is at the minimum."""
-    run, seen = Run(problem, w0, method=ProxyBFGS(), rng=0), []
+    run = Run(problem, w0, method=ProxyBFGS(), rng=0)
+    seen: list[Seen] = []
     enough = NEXT_TO_NOTHING * norm(problem.proxy.gradient(w0))
     while len(seen) < rounds:
         query, begun = run.ask(), time.perf_counter()
@@ -409,10 +417,10 @@ def rival_rounds(loss: Any, w0: Vector, least: Vector, epsilon: float) -> tuple[
 
 def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float) -> float:
     """Return the rounds of ProxyBFGS from w0 until a loss is down to a goal."""
-    reached = []
+    reached: list[bool] = []
 
     def watch(step: Any) -> bool:
-        reached.append(step.value <= goal)
+        reached.append(bool(step.value <= goal))
         return reached[-1]
 
     problem = Problem(FunctionObjective(loss.gradient, value=loss.value), proxy)
