@@ -75,7 +75,7 @@ MARGIN = 0.05
 # The accuracy of those who name none, as a share of the start's suboptimality.
 SHARE = 1e-6
 
-# A gradient of this share of the proxy's at w0 is as good as zero.
+# A gradient of this share of the first, or of the proxy's at w0, is as good as zero.
 NEXT_TO_NOTHING = 1e-10
 
 # What is said where no step showed any curvature.
@@ -167,8 +167,8 @@ class RoundAudit:
         own, lbfgs, without = map(round_words, counts)
         lead = "Use it" if self.verdict is Verdict.USE else "It will not pay"
         return (
-            f"{lead}: to ε = {self.epsilon:.2g} ProxyBFGS takes about {own} rounds with it, L-BFGS "
-            f"about {lbfgs}, ProxyBFGS without a proxy about {without} (rehearsed, rough)."
+            f"{lead}: to ε = {self.epsilon:.2g} ProxyBFGS takes {own} rounds with it, L-BFGS "
+            f"{lbfgs}, ProxyBFGS without a proxy {without} (rehearsed, rough)."
         )
 
     @property
@@ -200,9 +200,9 @@ def round_words(rounds: float) -> str:
     Examples
     --------
     >>> round_words(12.0), round_words(math.inf)
-    ('12', 'more than 1,000')
+    ('about 12', 'more than 1,000')
     """
-    return f"more than {MOST:,}" if math.isinf(rounds) else f"{rounds:,.0f}"
+    return f"more than {MOST:,}" if math.isinf(rounds) else f"about {rounds:,.0f}"
 
 
 def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: int) -> RoundAudit:
@@ -227,7 +227,8 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     found = RoundAudit(delta, H, ledger, problem, w0, model, kept, lower)
     source = "estimated" if epsilon is None else "given"
     if epsilon is None:
-        epsilon = SHARE * max(gap, model.excess, 1e-300)
+        values = [each.value for each in seen if math.isfinite(each.value)] or [0.0]
+        epsilon = SHARE * max(gap, max(values) - min(values), model.excess, 1e-300)
     found = replace(rehearse_rounds(found, epsilon), epsilon_source=source)
     ledger.seconds = time.perf_counter() - begun
     return found
@@ -286,6 +287,7 @@ def first_rounds(problem: Problem, w0: Vector, rounds: int) -> tuple[list[Seen],
         value = math.nan if told.value is None else told.value
         seen.append(Seen(query.points[0], value, gradient))
         run.tell(told.gradients, value=told.value)
+        enough = max(enough, NEXT_TO_NOTHING * norm(seen[0].gradient))
         if norm(gradient) <= enough:
             break
     return seen, run.ledger
