@@ -80,3 +80,19 @@ def test_the_lines_of_the_plan_are_a_configuration_that_runs(
     done = invoke("run", planned, "--output", tmp_path / "run", "--workers", "1", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["panels"]
+
+
+def test_exact_gradients_are_counted_in_rounds(
+    invoke: Invoke, config: Path, tmp_path: Path
+) -> None:
+    text = config.read_text()
+    exact = config.with_name("exact.toml")
+    lines = [line for line in text.splitlines() if not line.startswith("batch_size")]
+    exact.write_text("\n".join(lines).replace("[method]", '[method]\nbatch_size = "all"'))
+    for more in ([], ["--json"]):
+        result = invoke("audit", exact, "--output", tmp_path / f"out{len(more)}", *more)
+        assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["ledger"]["target_gradients"] <= 3
+    assert found["rounds"] >= 1
+    assert found["plan"]["toml"] is None

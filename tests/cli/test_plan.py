@@ -63,3 +63,20 @@ def test_bad_numbers(invoke: Invoke, name: str, value: str) -> None:
     assert result.exit_code == 2
     assert name.strip("-") in result.stderr
     assert result.stdout == ""
+
+
+EXACT = ["--delta", "1", "--sigma", "0", "--H", "10", "--B", "1", "--epsilon", "1e-2"]
+
+
+@pytest.mark.parametrize("mu", [[], ["--mu", "0.001"], ["--mu", "0.1"]])
+def test_exact_gradients_are_counted_in_rounds(invoke: Invoke, mu: list[str]) -> None:
+    without, found = (json.loads(invoke("plan", *EXACT, *m, "--json").stdout) for m in ([], mu))
+    assert found["rounds"]["proxybfgs"] < found["rounds"]["proxy_free"] < found["steps"]
+    # More knowledge never makes anything longer.
+    assert found["steps"] <= without["steps"] == 475
+    for kind in ("rounds", "order"):
+        assert all(found[kind][name] <= without[kind][name] for name in found[kind])
+    words = invoke("plan", *EXACT, *mu).stdout
+    assert "ProxyBFGS" in words
+    assert "L-BFGS" in words
+    assert "ProxyBFGS" not in invoke("plan", *GIVEN, *mu).stdout

@@ -148,11 +148,11 @@ def test_a_scaled_proxy_is_planned_with_its_scale(target: pp.GLM) -> None:
 
 
 def test_the_guaranteed_plan_is_the_corollarys(found: Audit) -> None:
-    sure = plan(found, guaranteed=True, factors=[])
+    sure = plan(found, epsilon=1e-5, guaranteed=True, factors=[])
     assert isinstance(sure.averaging, pp.Geometric)
     assert isinstance(sure.stop, pp.StronglyConvex)
     assert sure.expected <= sure.epsilon * (1 + 1e-9)
-    assert sure.steps > plan(found, factors=[]).steps
+    assert sure.steps > plan(found, epsilon=1e-5, factors=[]).steps
     assert any("B" in note for note in sure.notes)
 
 
@@ -186,7 +186,8 @@ def test_a_path_that_overshoots_is_cut_and_a_bent_loss_said_to_be_one() -> None:
 
     target, unrelated = robust(X, y), robust(100 * rng.normal(size=(200, 10)), rng.normal(size=200))
     start = np.zeros(10)
-    found = audit(pp.Problem(target, unrelated), start, epsilon=1e-3, rng=0)
+    problem = pp.Problem(target, unrelated)
+    found = audit(problem, start, epsilon=1e-3, curvature="secants", rng=0)
     values = [target[0](point.w) for point in found.points]
     assert values == sorted(values, reverse=True)
     planned = plan(found)

@@ -104,7 +104,8 @@ def proxy_with_hole(which: str, radius: float = 0.2) -> pp.FunctionProxy:
 
 @pytest.mark.parametrize("which", ["value", "gradient"])
 def test_a_proxy_that_is_nan_on_the_path_is_named(which: str) -> None:
-    found = audit(pp.Problem(TARGET, proxy_with_hole(which)), np.zeros(4), rng=0)
+    problem = pp.Problem(TARGET, proxy_with_hole(which))
+    found = audit(problem, np.zeros(4), curvature="secants", rng=0)
     assert found.verdict is pp.diagnostics.Verdict.DO_NOT_USE
     assert f"the proxy's {which} is NaN or infinite at a distance of 1" in found.sentence
     assert "ε" not in str(found)
@@ -121,7 +122,7 @@ def test_nan_at_the_start_or_of_a_further_proxy_is_an_error() -> None:
 @pytest.mark.parametrize("curve", [-1.0, 0.0])
 def test_a_target_that_curves_downwards_gets_no_numbers(curve: float) -> None:
     wrong = (lambda w: float(w @ ROOTS @ w / 2 + 1), lambda w: curve * (ROOTS @ w) + B)
-    found = audit(pp.Problem(wrong, ROUND), np.ones(4), rng=0)
+    found = audit(pp.Problem(wrong, ROUND), np.ones(4), curvature="secants", rng=0)
     assert found.sentence.startswith("No verdict: the target curves downwards, or not at all")
     assert "check_grad" in found.sentence
     assert "e+" not in str(found)
@@ -133,7 +134,7 @@ def test_a_target_that_curves_downwards_gets_no_numbers(curve: float) -> None:
 def test_a_target_whose_loss_runs_away_gets_no_numbers() -> None:
     # Curved upwards as it should be, but to another side than the value says.
     wrong = (lambda w: float((w + 9) @ (w + 9)), lambda w: w - 9)
-    found = audit(pp.Problem(wrong, ROUND), np.ones(4), rng=0)
+    found = audit(pp.Problem(wrong, ROUND), np.ones(4), curvature="secants", rng=0)
     assert "runs away, from 400 to 1.2" in found.sentence
 
 
@@ -293,7 +294,7 @@ def gradient_with_wall(w: Any) -> Any:
 
 def test_an_audit_that_never_left_its_start_says_so() -> None:
     problem = pp.Problem(pp.FunctionObjective(gradient_with_wall), pp.Quadratic(np.eye(2)))
-    found = audit(problem, np.zeros(2), budget=21, rng=0)
+    found = audit(problem, np.zeros(2), budget=21, curvature="secants", rng=0)
     assert len(found.points) == 1
     assert found.verdict is Verdict.UNSURE
     assert "Only one point could be visited, the start" in str(found)

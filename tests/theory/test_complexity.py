@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyprox.theory import (
+    exact_rounds,
     inner_steps_gradient_descent,
     inner_steps_nesterov,
     inner_steps_sgd,
@@ -259,3 +260,25 @@ class TestTotalWork:
     def test_smoothness_below_strong_convexity_is_refused(self):
         with pytest.raises(ValueError, match=r"^H must be at least 2\.0, got 1\.0"):
             total_work(epsilon=1.0, H=1.0, mu=2.0, delta=1.0, sigma=1.0)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("delta", [0.02, 0.5])
+def test_exact_rounds_are_enough_for_conjugate_gradients(mu, delta):
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(80, 80)))[0]
+    A = (basis * np.geomspace(max(mu, 1e-6), 2.0, 80)) @ basis.T
+    error = rng.normal(size=(80, 80))
+    error = error + error.T
+    metric = np.linalg.inv(A + delta * (error / np.linalg.norm(error, 2) + np.eye(80)))
+    x, least, epsilon = np.zeros(80), rng.normal(size=80), 1e-4
+    B = float(np.linalg.norm(least))
+    r = A @ least
+    p, z = metric @ r, metric @ r
+    for _ in range(exact_rounds(epsilon=epsilon, H=2.0, B=B, delta=delta, mu=mu)):
+        step = (r @ z) / (p @ A @ p)
+        x, before = x + step * p, r @ z
+        r = r - step * A @ p
+        z = metric @ r
+        p = z + (r @ z) / before * p
+    assert (x - least) @ A @ (x - least) / 2 <= epsilon

@@ -84,17 +84,23 @@ class TestStronglyConvex:
     @example(epsilon=1e-6, mu=1e-6, B=1e6, sigma=1e6, delta=1e6)
     def test_plan_reaches_the_accuracy_it_was_made_for(self, epsilon, mu, B, sigma, delta):
         plan = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
+        own = 0.0 if plan.regularized else mu
         value = guarantee(
-            eta=plan.eta, steps=plan.steps, mu=mu, B=B, sigma=sigma, delta=delta, G=plan.G
+            eta=plan.eta, steps=plan.steps, mu=own, B=B, sigma=sigma, delta=delta, G=plan.G
         )
         assert value == plan.guarantee <= epsilon
+        if plan.regularized:
+            return
         assert plan.eta <= 5 / (2 * mu) * (1 + 1e-12)
         assert 2 * plan.eta * sigma**2 <= epsilon / 3 * (1 + 1e-12)
         assert math.isclose(plan.G**2, mu * epsilon / 3, rel_tol=1e-9)
 
     @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
     def test_one_step_fewer_breaks_a_condition_of_the_proof(self, epsilon, mu, B, sigma, delta):
-        x = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta).steps - 2
+        plan = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
+        if plan.regularized:
+            return
+        x = plan.steps - 2
         eta = 5 / (mu * x) * (1 + math.log(max(1.0, 15 * B**2 * mu * x / (4 * epsilon))))
         room = 1 - 1e-9
         assert (
@@ -112,18 +118,23 @@ class TestStronglyConvex:
         assert plan.steps <= (closed + 2) * (1 + 1e-12)
 
     def test_known_number_of_steps(self):
-        # A = 20, and K − 1 = 199: 20·(1 + ln(37.5·198)) = 198.25, 20·(1 + ln(37.5·199)) = 198.35.
-        plan = plan_run(epsilon=0.1, mu=1.0, B=1.0, sigma=0.0, delta=1.0)
-        assert plan.steps == 200
+        # A = 20, and K − 1 = 299: 20·(1 + ln(3750·298)) = 298.53, 20·(1 + ln(3750·299)) = 298.60.
+        plan = plan_run(epsilon=1e-3, mu=1.0, B=1.0, sigma=0.0, delta=1.0)
+        assert plan.steps == 300
         assert plan.eta == pytest.approx(0.25, rel=0.01)
 
-    def test_identical_hessians_without_noise_need_few_steps(self):
-        plan = plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0})
-        assert plan.steps < 30
+    def test_identical_hessians_without_noise_need_one_step(self):
+        assert plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0}).steps == 1
+
+    @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    @example(epsilon=1e-2, mu=1e-3, B=1.0, sigma=0.0, delta=1.0)
+    def test_knowing_mu_costs_no_steps(self, epsilon, mu, B, sigma, delta):
+        given = {"epsilon": epsilon, "B": B, "sigma": sigma, "delta": delta}
+        assert plan_run(**given, mu=mu).steps <= plan_run(**given).steps
 
     def test_limit_of_vanishing_noise_and_difference(self):
         exact = plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0})
-        assert plan_run(**{**STRONG, "sigma": 1e-150, "delta": 1e-300}) == exact
+        assert plan_run(**{**STRONG, "sigma": 1e-150, "delta": 1e-300}).steps == exact.steps
 
     @pytest.mark.parametrize(
         ("name", "harder"), [("epsilon", 1e-4), ("mu", 0.01), ("sigma", 3.0), ("B", 10.0)]

@@ -14,7 +14,10 @@ TO_RUN = (
     "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
     "lines in place of [method] and of target_gradients in {}:"
 )
-NO_SCALE = "proxyprox run scales no proxy: call minimize(plan.problem, **plan.arguments) in Python."
+NO_LINES = (
+    "proxyprox run has no keys for this plan: call minimize(plan.problem, **plan.arguments) in "
+    "Python."
+)
 
 
 @guarded
@@ -28,8 +31,10 @@ def audit(
 ) -> None:
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
-    Without --epsilon a hundredth of the start's suboptimality is wanted. Without --output the
-    folder is runs/ and the name of the configuration, with "-audit" behind.
+    Without --epsilon a hundredth of the start's suboptimality is wanted. With batch_size = "all"
+    every gradient is exact: three are used, and rounds of ProxyBFGS are compared with those of
+    L-BFGS, to a millionth. Without --output the folder is runs/ and the name of the configuration,
+    with "-audit" behind.
 
     Examples
     --------
@@ -74,5 +79,5 @@ def audit(
         return
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
-    say(stdout(), NO_SCALE if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
+    say(stdout(), NO_LINES if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
     say(stdout(), f"Report: {file}", style="bold")

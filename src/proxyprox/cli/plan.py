@@ -31,6 +31,17 @@ Target gradients in order of magnitude, constants left out
 
 """
 
+# Only where σ = 0.
+EXACT = """\
+The gradients are exact (σ = 0): leave the method to minimize, which takes
+ProxyBFGS, and count rounds, of one full gradient each, in place of K steps
+  ProxyBFGS {rounds[proxybfgs]:>10,}  at most, on a quadratic
+  L-BFGS    {rounds[proxy_free]:>10,}  the same without a proxy, its memory unlimited
+K is what DANE needs for every loss with these constants.
+proxyprox audit rehearses both methods on your own problem.
+
+"""
+
 
 @guarded
 def plan(
@@ -47,8 +58,9 @@ def plan(
 ) -> None:
     """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
 
-    Left out or zero, μ gives the convex case. The orders of magnitude leave constants out: compare
-    them with each other, not with K.
+    Left out or zero, μ gives the convex case; the plan is the shorter one of both cases. With
+    --sigma 0, rounds of exact gradients are counted as well. The orders of magnitude leave
+    constants out: compare them with each other, not with K.
 
     Examples
     --------
@@ -61,34 +73,45 @@ def plan(
     rho = sigma if rho is None else rho
     ends = {"epsilon": epsilon, "B": B, "sigma": sigma}
     found = theory.plan_run(mu=mu, delta=delta, **ends)
-    threshold = theory.similarity_threshold(H=H, mu=mu, epsilon=epsilon, B=B)
-    noise = sigma * sigma / mu / epsilon if mu > 0 else (sigma * B / epsilon) ** 2
-    bound = theory.lower_bound(H=H, mu=mu, **ends)
+    # A strongly convex loss is a convex one, too: what is known of μ must not do harm.
+    cases = [0.0, mu] if mu > 0 else [0.0]
+    threshold = max(theory.similarity_threshold(H=H, mu=m, epsilon=epsilon, B=B) for m in cases)
+    order = {
+        "proxyprox": min(theory.proxyprox_steps(delta=delta, mu=m, **ends) for m in cases),
+        "sgd": min(theory.sgd_steps(H=H, mu=m, **ends) for m in cases),
+        "lower_bound": min(theory.lower_bound(H=H, mu=m, **ends) for m in cases),
+        "noise": min(sigma**2 / m / epsilon if m else (sigma * B / epsilon) ** 2 for m in cases),
+    }
     # The convex theorem adds its own regulariser to both losses.
-    inner = {"eta": found.eta, "mu": found.mu, "H": H if mu > 0 else H + found.mu}
+    added = found.mu if found.regularized else 0.0
+    inner = {"eta": found.eta, "mu": found.mu, "H": H + added}
+    known = {"epsilon": epsilon, "B": B, "H": H, "mu": mu}
+    proxies = {"proxybfgs": delta, "proxy_free": H / 2}
+    case = "strongly convex" if mu > 0 else "convex"
+    if mu > 0 and found.regularized:
+        case += ", planned as a convex one"
     values: dict[str, Any] = {
-        "case": "strongly convex" if mu > 0 else "convex",
+        "case": case,
         "given": {"delta": delta, "H": H, "mu": mu, **ends, "rho": rho},
         "eta": found.eta,
         "steps": found.steps,
         "G": found.G,
-        "regularizer": 0.0 if mu > 0 else found.mu,
+        "regularizer": added,
         "guarantee": found.guarantee,
         "inner_steps": {
             "sgd": theory.inner_steps_sgd(rho=rho, G=found.G, **inner),
             "gradient_descent": theory.inner_steps_gradient_descent(**inner),
             "nesterov": theory.inner_steps_nesterov(**inner),
         },
-        "order": {
-            "proxyprox": theory.proxyprox_steps(delta=delta, mu=mu, **ends),
-            "sgd": theory.sgd_steps(H=H, mu=mu, **ends),
-            "lower_bound": bound,
-            "noise": noise,
+        "order": order,
+        "rounds": {
+            name: theory.exact_rounds(delta=each, **known) if sigma == 0 else None
+            for name, each in proxies.items()
         },
         "similarity_threshold": threshold,
         "beats_sgd": delta < H,
         "beats_every_proxy_free_method": delta <= threshold,
-        "noise_dominates": noise > bound - noise,
+        "noise_dominates": 2 * order["noise"] > order["lower_bound"],
     }
     if as_json:
         emit(values)
@@ -102,4 +125,5 @@ def plan(
     text += ", up to constants and logarithms."
     if values["noise_dominates"] and delta < H:
         text += " But most of each count is noise: larger batches come before a better proxy."
-    say(stdout(), TABLE.format_map(values) + text)
+    table = TABLE + EXACT if sigma == 0 else TABLE
+    say(stdout(), table.format_map(values) + text)

@@ -5,6 +5,7 @@ from proxyprox.diagnostics.curvature import Segment, best_weights
 from proxyprox.diagnostics.planner import Bill, RunPlan, WhatIf, plan
 from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, Rehearsal, rehearse
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
+from proxyprox.diagnostics.rounds import RoundAudit
 from proxyprox.diagnostics.sampling import noise_level
 from proxyprox.intervals import Interval
 
@@ -17,6 +18,7 @@ __all__ = [
     "Prediction",
     "QuadraticModel",
     "Rehearsal",
+    "RoundAudit",
     "RunPlan",
     "Segment",
     "Suggestion",

@@ -14,14 +14,19 @@ from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
 from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
+from proxyprox.diagnostics.rounds import RoundAudit, audit_rounds
 from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy, value_for_report
+from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
-from proxyprox.setup import check_signatures, require_problem, starting_point
+from proxyprox.setup import check_signatures, is_exact, require_problem, starting_point
+
+# Where products with the target's Hessian come from, if that is named.
+KINDS = ("hvp", "secants")
 
 # Target gradients kept back for each step of the path: it may have to be shortened.
 TRIES = 3
@@ -70,8 +75,14 @@ def audit(
     cost_ratio: float | None = None,
     confidence: float = 0.95,
     rng: np.random.Generator | int | None = None,
-) -> Audit:
+) -> Audit | RoundAudit:
     """Measure how good a proxy is, with a small and stated number of target gradients.
+
+    Where every gradient of the target is exact, rounds are what counts: three of them are taken,
+    and rounds of ProxyBFGS are compared with those of L-BFGS
+    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
+    proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
+    all the same.
 
     Parameters
     ----------
@@ -81,7 +92,8 @@ def audit(
         Where the run would begin; zeros if the problem knows its size.
     epsilon : float, optional
         Suboptimality that the run is meant to reach; by default one hundredth of the start's,
-        as estimated (of ``σ²/2H``, where the start is at the minimum already).
+        as estimated (of ``σ²/2H``, where the start is at the minimum already), and with exact
+        gradients a millionth.
     B : float, optional
         Distance of w0 to the minimiser, for the theorems; by default estimated.
     budget : int
@@ -104,8 +116,9 @@ def audit(
 
     Returns
     -------
-    Audit
-        Estimates with intervals, predictions, a verdict, and the ledger of the audit itself.
+    Audit or RoundAudit
+        Estimates with intervals, predictions, a verdict, and the ledger of the audit itself; the
+        second where every gradient is exact.
 
     Raises
     ------
@@ -140,9 +153,14 @@ def audit(
             positive(name, value)
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
+    one_of("curvature", curvature, ("auto", *KINDS))
     rng, start, points = generator(rng), starting_point(problem, w0), whole("points", points)
     ledger, given = Ledger(), as_list("others", others, "a list of further proxies")
     others = tuple(Problem(problem.objective, other).proxy for other in given)
+    smooth = problem.penalty is None or isinstance(problem.penalty, Box)
+    if is_exact(problem.objective) and smooth and not others and curvature not in KINDS:
+        proxy_alarm([MeteredProxy(problem.proxy, ledger)], start, start)
+        return audit_rounds(problem, start, epsilon, whole("budget", budget))
     proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
     target = MeteredTarget(problem.objective, ledger, whole("batches", batches, least=4), rng)
     size, budget = int(start.shape[0]), whole("budget", budget)
@@ -159,7 +177,6 @@ def secant_batches(
     kind: str, target: MeteredTarget, size: int, budget: int, points: int
 ) -> list[Any]:
     """Return the batches to take secants on; none where the target's own products are used."""
-    one_of("curvature", kind, ("auto", "hvp", "secants"))
     objective, batches = target.objective, target.batches
     # Products with private data would escape the privacy account, gradients do not.
     own = has(objective, "hvp") and getattr(objective, "exact_curvature", True)

@@ -12,9 +12,11 @@ from proxyprox._util.validation import as_list, flag, instance, message, positiv
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics.rehearsal import rehearse, step_words
 from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
-from proxyprox.methods import SGD, ProxyProx
+from proxyprox.diagnostics.rounds import MOST, RoundAudit, rehearse_rounds
+from proxyprox.methods import SGD, ProxyBFGS, ProxyProx
+from proxyprox.oracles import Query, price
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Ledger, as_budget
+from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
@@ -71,14 +73,16 @@ class RunPlan:
 
     Attributes
     ----------
-    method : ProxyProx or SGD
-        With its step size; SGD where the audit advises against the proxy.
+    method : ProxyProx, SGD, ProxyBFGS or DANE
+        With its step size; SGD where the audit advises against the proxy. For exact gradients
+        ProxyBFGS, or DANE where one gradient solves the problem.
     steps : int
-        Outer steps K.
+        Outer steps K; of ProxyBFGS the rounds expected, which do not end the run unless the budget
+        does.
     averaging : Averaging
         Which point is the answer.
     stop : Criterion or None
-        How exactly each subproblem is solved; None for SGD.
+        How exactly each subproblem is solved; None for SGD and for exact gradients.
     expected : float
         Suboptimality expected at the end.
     reaches : bool
@@ -95,6 +99,9 @@ class RunPlan:
         Where the audit began, and the run should.
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
+    atol : float
+        For exact gradients: the norm of the gradient that proves ε, where μ is known; else 0, and
+        the run ends by the default of :func:`~proxyprox.minimize`.
     """
 
     method: Any
@@ -110,10 +117,14 @@ class RunPlan:
     problem: Problem = field(repr=False)
     w0: Any = field(repr=False)
     rough: bool = False
+    atol: float = 0.0
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``minimize(plan.problem, **plan.arguments)``."""
+        if isinstance(self.method, ProxyBFGS) and self.reaches:
+            ends = {"atol": self.atol} if self.atol > 0 else {}
+            return {"w0": self.w0, "method": self.method, **ends}
         given = {name: getattr(self, name) for name in ("w0", "method", "steps", "averaging")}
         return given if self.stop is None else {**given, "stop": self.stop}
 
@@ -122,13 +133,19 @@ class RunPlan:
         solved = "" if self.stop is None else f", subproblems to {self.stop}"
         rough = " (rough: see the notes)" if self.rough else ""
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
-        lines = [
+        run = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
             f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
+        ]
+        if self.method.exact:
+            run = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
+        lines = [
+            *run,
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
-            "  samples in a batch → target gradients, samples in all:",
         ]
+        if self.what_if:
+            lines.append("  samples in a batch → target gradients, samples in all:")
         for line in self.what_if:
             steps, samples = step_words(line.steps), step_words(line.target_samples)
             lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
@@ -136,7 +153,7 @@ class RunPlan:
 
 
 def plan(
-    audit: Audit,
+    audit: Audit | RoundAudit,
     epsilon: float | None = None,
     budget: Budget | int | None = None,
     *,
@@ -147,7 +164,7 @@ def plan(
 
     Parameters
     ----------
-    audit : Audit
+    audit : Audit or RoundAudit
         What is known of target and proxy.
     epsilon : float, optional
         Wanted suboptimality; by default the audit's.
@@ -155,7 +172,8 @@ def plan(
         Limits. Where they do not allow ε, the plan is the best they buy, and says so.
     guaranteed : bool
         Use the corollary's settings, with the upper limits of δ and σ², instead of those that
-        did best in rehearsal: safe for every loss with these constants, and far more steps.
+        did best in rehearsal: safe for every loss with these constants, and far more steps. Not
+        for exact gradients.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
         hold one sample are left out.
@@ -183,7 +201,14 @@ def plan(
     >>> planned.reaches, bool(target.value(result.w) - best < 3e-4)
     (True, True)
     """
-    instance("audit", audit, Audit, "an Audit, as audit(problem) returns it")
+    instance("audit", audit, (Audit, RoundAudit), "an Audit, as audit(problem) returns it")
+    if isinstance(audit, RoundAudit):
+        if flag("guaranteed", guaranteed):
+            remedy = 'Or audit with curvature="secants", and plan with DANE or ProxyProx.'
+            raise ValueError(message("guaranteed", True, "False for exact gradients", remedy))
+        if audit.verdict is Verdict.UNSURE:
+            raise ValueError(f"audit must be one that came to a verdict. {audit.sentence}")
+        return _plan_rounds(audit, epsilon, as_budget(budget))
     if audit.alarm.startswith(NO_VERDICT):
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
@@ -199,9 +224,7 @@ def plan(
     else:
         settings = _rehearsed_settings(audit, epsilon)
     per_step = _step_bill(audit, problem, settings)
-    # Every limit counts; without limits there are infinitely many steps.
-    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
-    affordable = min((limit // each for limit, each in pairs if limit and each), default=math.inf)
+    affordable = _affordable(limits, per_step)
     short = settings["steps"] > affordable
     if short:
         settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
@@ -221,13 +244,61 @@ def plan(
         **settings,
         epsilon=epsilon,
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
-        bill=Bill(*(each and each * settings["steps"] for each in astuple(per_step))),
+        bill=_times(per_step, settings["steps"]),
         what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
         notes=(*notes, *rough),
         problem=problem,
         w0=audit.points[0].w,
         rough=bool(rough),
     )
+
+
+def _plan_rounds(audit: RoundAudit, epsilon: float | None, limits: Budget | None) -> RunPlan:
+    """Return the plan for exact gradients: rounds, and where the run may end."""
+    if epsilon is not None and epsilon != audit.epsilon:
+        audit = rehearse_rounds(audit, positive("epsilon", epsilon))
+    objective, used, notes = audit.problem.objective, audit.ledger, list(audit.reasons)
+    rounds, work = audit.rounds, used.proxy_gradients + used.proxy_hvps + used.proxy_hessians
+    if audit.verdict is Verdict.DO_NOT_USE:
+        rounds, work, notes = audit.rounds_without, 0, [audit.sentence, *notes]
+    elif audit.model is not None:
+        notes.append("The audit's own rounds are among them: the run asks for them once more.")
+    everything = Query(objective.everything(), (audit.w0,), exact=True)
+    paid = price(objective, Ledger(), [everything.purchase])
+    samples, cost, taken = float(paid["target_samples"]), paid.get("cost"), used.target_gradients
+    per_round = Bill(1.0, samples, cost, work / max(taken, 1), used.target_seconds / max(taken, 1))
+    steps, affordable = int(min(rounds, MOST)), _affordable(limits, per_round)
+    if short := steps > affordable:
+        steps = int(max(affordable, 1))
+        notes.append(f"The budget ends after {count_words(steps, 'round')}, likely before ε.")
+    mu = getattr(objective, "strong_convexity", None) or 0.0
+    return RunPlan(
+        method=audit.method,
+        steps=steps,
+        averaging=Last(),
+        stop=None,
+        epsilon=audit.epsilon,
+        expected=math.nan if short else audit.epsilon,
+        reaches=not short and rounds <= MOST,
+        bill=_times(per_round, steps),
+        what_if=(),
+        notes=tuple(notes),
+        problem=audit.recommended,
+        w0=audit.w0,
+        rough=audit.model is not None,
+        # L − L* ≤ ‖∇L‖²/2μ.
+        atol=math.sqrt(2 * mu * audit.epsilon) if audit.epsilon > 0 else 0.0,
+    )
+
+
+def _affordable(limits: Budget | None, per_step: Bill) -> float:
+    """Return the steps that every limit allows; infinitely many without limits."""
+    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
+    return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
+
+
+def _times(bill: Bill, steps: int) -> Bill:
+    return Bill(*(each and each * steps for each in astuple(bill)))
 
 
 def _matrices(audit: Audit) -> Any:
@@ -260,7 +331,7 @@ def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict
     parts["steps"] = min(found.steps, 10**9)
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    if mu > 0:
+    if not found.regularized:
         return {**parts, "averaging": Geometric(mu), "stop": StronglyConvex(mu, found.G)}
     added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
     notes.append(f"{added}: use regularized(problem, mu, w0).")

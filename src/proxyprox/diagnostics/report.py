@@ -34,10 +34,11 @@ _ALIKE = 0.05
 class Verdict(Enum):
     """What to do with a proxy; the value is the sentence to read."""
 
-    USE = "Use it: with this proxy ProxyProx needs no more target gradients than SGD."
+    USE = "Use it: with this proxy no more target gradients are needed than without."
     USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
     USE_MIXED = "Use the mixture below: it saves target gradients that this proxy alone does not."
-    DO_NOT_USE = "Do not use it: ProxyProx saves too few target gradients against SGD, or none."
+    DO_NOT_USE = "Do not use it: it saves too few target gradients, or none."
+    ONE_ROUND = "Use it: the proxy has the target's curvature, so that one full gradient solves it."
     UNSURE = "Unsure: what was measured does not describe the way to the minimum."
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
-from proxyprox.diagnostics import Audit, RunPlan
+from proxyprox.diagnostics import Audit, RoundAudit, RunPlan
 from proxyprox.report.figures import COSTS, field_label, in_order, styles
 from proxyprox.report.records import flat, machine, versions, without_home
 from proxyprox.report.summary import QUARTILES, last_rows
@@ -90,6 +90,7 @@ def write_report(
     }
     return _write(
         Path(folder) / "report.html",
+        "report.html",
         **content,
         panels=in_order(rows, "panel"),
         data=data,
@@ -102,7 +103,7 @@ def write_report(
 
 
 def write_audit_page(
-    folder: str | os.PathLike[str], audit: Audit, plan: RunPlan, **content: Any
+    folder: str | os.PathLike[str], audit: Audit | RoundAudit, plan: RunPlan, **content: Any
 ) -> Path:
     """Write ``audit.html`` into `folder`, and return its path.
 
@@ -110,7 +111,7 @@ def write_audit_page(
     ----------
     folder : path-like
         Existing folder.
-    audit : Audit
+    audit : Audit or RoundAudit
         What was found.
     plan : RunPlan
         What to do about it.
@@ -126,7 +127,11 @@ def write_audit_page(
     def curvatures(parts: Iterable[Any]) -> list[Any]:
         return [{name: _limits(part, name) for name in ("H", "delta")} for part in parts]
 
-    values, end = audit_values(audit, plan), audit.points[-1]
+    values, file = audit_values(audit, plan), Path(folder) / "audit.html"
+    shared = {"lead": [audit.sentence, *audit.reasons], "notes": plan.notes, "values": values}
+    if isinstance(audit, RoundAudit):
+        return _write(file, "rounds.html", **content, **shared, data={}, plan=plan)
+    end = audit.points[-1]
     data = {
         "target": sorted(map(abs, end.target_spectrum.tolist()), reverse=True),
         "difference": sorted(map(abs, end.difference_spectrum.tolist()), reverse=True),
@@ -135,20 +140,32 @@ def write_audit_page(
         "rehearsed": values["rehearsed"],
         "theory": values["theory"],
     }
-    return _write(
-        Path(folder) / "audit.html",
-        **content,
-        lead=[audit.sentence, *audit.reasons],
-        notes=plan.notes,
-        data=data,
-        audit=audit,
-        plan=plan,
-        values=values,
-    )
+    return _write(file, "audit.html", **content, **shared, data=data, audit=audit, plan=plan)
 
 
-def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
+def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:
     """Return an audit, and the plan made of it, as JSON values."""
+    planned = {
+        **{name: getattr(plan, name) for name in ("steps", "reaches")},
+        "expected": finite(plan.expected),
+        **{name: repr(getattr(plan, name)) for name in ("method", "averaging", "stop")},
+        "bill": asdict(plan.bill),
+        "what_if": [_finite_values(asdict(line)) for line in plan.what_if],
+        "notes": list(plan.notes),
+    }
+    if isinstance(audit, RoundAudit):
+        counts = ("rounds", "rounds_without", "rounds_lbfgs", "epsilon")
+        return {
+            "verdict": audit.verdict.name,
+            "sentence": audit.sentence,
+            "reasons": audit.reasons,
+            **{name: finite(getattr(audit, name)) for name in counts},
+            "epsilon_source": audit.epsilon_source,
+            **{name: _limits(audit, name) for name in ("delta", "H")},
+            "misfits": audit.misfits,
+            "ledger": audit.ledger.as_dict(),
+            "plan": planned,
+        }
     found, scale = audit.prediction, audit.scale
     plain = ("sentence", "confidence", "epsilon", "epsilon_source", "B", "B_source")
     return {
@@ -174,13 +191,7 @@ def audit_values(audit: Audit, plan: RunPlan) -> dict[str, Any]:
         },
         "cost_ratio": finite(audit.cost.ratio),
         "ledger": audit.ledger.as_dict(),
-        "plan": {
-            **{name: getattr(plan, name) for name in ("steps", "expected", "reaches")},
-            **{name: repr(getattr(plan, name)) for name in ("method", "averaging", "stop")},
-            "bill": asdict(plan.bill),
-            "what_if": [_finite_values(asdict(line)) for line in plan.what_if],
-            "notes": list(plan.notes),
-        },
+        "plan": planned,
     }
 
 
@@ -198,7 +209,7 @@ def _limits(found: Any, name: str) -> dict[str, float | None]:
     return _finite_values(getattr(found, name)._asdict())
 
 
-def _write(path: Path, **content: Any) -> Path:
+def _write(path: Path, template: str, **content: Any) -> Path:
     plotly = require("plotly.offline", extra="report", purpose=_PURPOSE)
     jinja2 = require("jinja2", extra="report", purpose=_PURPOSE)
     environment = jinja2.Environment(
@@ -213,7 +224,7 @@ def _write(path: Path, **content: Any) -> Path:
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
     content |= {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
     content |= {"cells": _cells, "limits": _limits, "settings": _settings, "short": without_home}
-    atomic_write_text(path, environment.get_template(path.name).render(content) + "\n")
+    atomic_write_text(path, environment.get_template(template).render(content) + "\n")
     return path
 
 

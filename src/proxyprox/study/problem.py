@@ -448,7 +448,8 @@ def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
     Returns
     -------
     lines : str or None
-        TOML; None for a scaled proxy, which the configuration has no key for.
+        TOML; None for what the configuration has no key for: a scaled proxy, ProxyBFGS, an
+        infinite step size.
 
     Examples
     --------
@@ -459,7 +460,7 @@ def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
     >>> print(plan_toml(planned, 64).splitlines()[1])
     name = "proxyprox"
     """
-    if isinstance(plan.problem.proxy, ScaledProxy):
+    if isinstance(plan.problem.proxy, ScaledProxy) or plan.method.exact:
         return None
     sgd = isinstance(plan.method, pp.SGD)
     method = {

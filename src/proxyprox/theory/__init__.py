@@ -6,6 +6,7 @@ question                            function
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`
+how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`,
                                     :func:`inner_steps_gradient_descent`,
                                     :func:`inner_steps_nesterov`
@@ -21,6 +22,7 @@ that does and its docstring says so.
 
 from proxyprox.theory.complexity import (
     Work,
+    exact_rounds,
     inner_steps_gradient_descent,
     inner_steps_nesterov,
     inner_steps_sgd,
@@ -44,6 +46,7 @@ __all__ = [
     "Plan",
     "Work",
     "convex_regularization",
+    "exact_rounds",
     "guarantee",
     "inner_steps_gradient_descent",
     "inner_steps_nesterov",

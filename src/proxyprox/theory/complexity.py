@@ -181,6 +181,60 @@ def lower_bound(*, epsilon: float, H: float, B: float, sigma: float, mu: float =
     return _steps(_smoothness(H, mu), epsilon, B, sigma, mu, accelerated=True)
 
 
+def exact_rounds(*, epsilon: float, H: float, B: float, delta: float, mu: float = 0.0) -> int:
+    r"""Return the rounds of exact gradients that are enough on a quadratic, constants included.
+
+    Conjugate gradients in the metric :math:`\nabla^2\hat L + \delta I`, which
+    :class:`~proxyprox.ProxyBFGS` takes on quadratics if it finds δ at once, meet the condition
+    number :math:`\kappa = 1 + 2\delta/\mu`, hence
+
+    .. math:: K = \Bigl\lceil\tfrac14\sqrt\kappa\,\ln\frac{2HB^2}{\varepsilon}\Bigr\rceil.
+
+    With :math:`\mu B^2 < \varepsilon` the loss plus :math:`\frac{\varepsilon}{2B^2}\|w - w_0\|^2`
+    is minimised to ε/2 instead, where that is shorter. One gradient is enough for δ = 0. Without a
+    proxy put ``delta=H/2``: as many rounds are enough for conjugate gradients, which L-BFGS
+    resembles as long as its memory holds the whole run.
+
+    Parameters
+    ----------
+    epsilon : float
+        Wanted accuracy ε > 0.
+    H : float
+        Smoothness H ≥ μ of the loss L.
+    B : float
+        Distance of the start to a minimiser.
+    delta : float
+        Similarity constant δ of loss and proxy.
+    mu : float, default 0.0
+        Strong convexity μ of the loss L; 0 for the convex case.
+
+    Returns
+    -------
+    int
+        The rounds, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or ``H`` is below ``mu``.
+
+    Examples
+    --------
+    >>> exact_rounds(epsilon=0.01, H=10.0, B=1.0, delta=1.0)
+    30
+    >>> exact_rounds(epsilon=0.01, H=10.0, B=1.0, delta=0.0)
+    1
+    """
+    epsilon, B, delta = constants(epsilon=epsilon, B=B, delta=delta)
+    if delta == 0:
+        return 1
+    log = math.log(2) + math.log(_smoothness(H, mu)) + 2 * math.log(B) - math.log(epsilon)
+    counts = [math.sqrt(1 + 2 * delta * B * (B / epsilon)) * (log + math.log(2))]
+    if mu > 0:
+        counts.append(math.sqrt(1 + 2 * delta / mu) * log)
+    return max(1, _ceil(min(counts) / 4))
+
+
 def _steps(
     H: float, epsilon: float, B: float, sigma: float, mu: float, *, accelerated: bool = False
 ) -> float:
