@@ -302,7 +302,9 @@ class Run:
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
         finite = all(all_finite(gradient) for gradient in answers.gradients)
-        if not finite and not (self.method.backtracks and self.steps):
+        # At the start there is nothing to turn back to.
+        nowhere = self._path.start is None and same_point(query.points[0], self._w0)
+        if not finite and (nowhere or not self.method.backtracks):
             text = "the target's gradient is NaN or infinite"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
@@ -318,9 +320,11 @@ class Run:
         penalty = isolate(self.problem.penalty)
         # A trial point without an answer is no part of the path: the run stayed where it was.
         point, gradient, value = query.points[0], answers.gradients[0], answers.value
-        if not finite:
+        valued = value is None or math.isfinite(value)
+        if not finite or not (valued or nowhere or path.start is not None):
             point, gradient, value = path.point, path.gradient, path.value
-        path.add(point, gradient, penalty, exact=exact, value=value)
+        if point is not None:
+            path.add(point, gradient, penalty, exact=exact, value=value)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -417,7 +421,7 @@ class Run:
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=self._path.finding(w, last, moved),
             fell=self._path.fell(),
-            first_gradient=float(self._path.first[0, 0]) if self.steps else math.nan,
+            first_gradient=float(self._path.first[0, 0]) if len(self._path.first) else math.nan,
             method=f"{self.method!r}{self._why_method}",
         )
 

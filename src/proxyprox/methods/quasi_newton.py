@@ -9,13 +9,13 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
 - *The first point* is the proxy's minimum. The target's value there is compared with the proxy's
   promise: if it is above the proxy's value at w0, the target is asked at w0 as well, and the lower
-  point is where the run starts.
+  point is where the run starts. Where the target is not finite at the minimum, it is w0.
 - *λ and c* are found on the way. The curvature that the target shows along a step, ``s·y``, is
   compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
-  ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step unless
-  the target looks quadratic. The first λ keeps the predicted decrease below half of
-  ``L(ŵ) − L̂(ŵ)``, which is what a proxy of sampled rows leaves to gain, and below ``L(ŵ)`` for
-  other proxies of losses that are positive.
+  ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step, and c
+  has its price, unless the target looks quadratic. The first λ keeps the predicted decrease below
+  half of ``L(ŵ) − L̂(ŵ)``, which is what a proxy of sampled rows leaves to gain, and below
+  ``L(ŵ)`` for other proxies of losses that are positive.
 - *A useless proxy is dropped.* ``log((s·Ms)(y·M⁻¹y)/(s·y)²)`` is zero for a metric M with
   ``Ms ∥ y``, and larger the worse it is. Where the proxy's metric scores no better than the
   identity, BFGS starts from that.
@@ -64,12 +64,15 @@ WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
 SLOWEST = 10.0
 SHIFTS = np.logspace(-12, 4, 161)
 SCALES = np.logspace(-5, 5, 41)
-# How the score of the proxy's metric fades, and by how much it has to beat the identity.
-SCORE_FADE, MARGIN, ENOUGH = 0.8, 0.05, 3
+# How the score of the proxy's metric fades, by how much it has to beat the identity, and how much
+# one step counts at most.
+SCORE_FADE, MARGIN, ENOUGH, MOST = 0.8, 0.05, 3, 2.0
 # Up to this size the proxy's Hessian is a matrix; beyond it is applied only.
 DENSE, DENSE_BY_DIFFERENCES = 1000, 100
 # Of the linear solves where it is applied.
 TOLERANCE, PRODUCTS = 1e-5, 500
+# Products that estimate the size of a Hessian that is applied.
+PROBES = 4
 
 
 class Curvature:
@@ -97,10 +100,18 @@ class Curvature:
             self.matrix = _absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
-            self.unit = 1.0
+            self.unit = self._size()
+        if not 0 < self.unit < math.inf:
+            raise NonFiniteError("the proxy's Hessian is zero or overflows at a trial point")
 
     def _columns(self) -> Array:
         return np.stack([self._product(row) for row in np.eye(self.size)])
+
+    def _size(self) -> float:
+        """Return an estimate of the Frobenius norm, from products with random signs."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, self.size))
+        products = [self.apply(row[self.free]) for row in signs]
+        return math.sqrt(sum(float(p @ p) for p in products) / PROBES)
 
     def _product(self, v: Array) -> Array:
         """Return the Hessian times v, by differences of gradients where that is all there is."""
@@ -118,15 +129,16 @@ class Curvature:
             return self.matrix @ v
         full = np.zeros(self.size)
         full[self.free] = v
-        return (self.units * self._product(self.units * full))[self.free]
+        product = (self.units * self._product(self.units * full))[self.free]
+        if not all_finite(product):
+            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+        return product
 
     def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
-            shifted = scale * self.matrix
-            shifted[np.diag_indices_from(shifted)] += shift
-            factor = cho_factor(shifted)
+            factor = _factor(scale * self.matrix, shift)
             return lambda q: cho_solve(factor, q)
         return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
 
@@ -142,6 +154,17 @@ def _absolute(matrix: Array) -> Array:
     return matrix
 
 
+def _factor(matrix: Array, shift: float) -> Any:
+    """Return the Cholesky factor of a shifted matrix; rounding may take a larger shift."""
+    diagonal = matrix.diagonal().copy()
+    while True:
+        np.fill_diagonal(matrix, diagonal + shift)
+        try:
+            return cho_factor(matrix)
+        except np.linalg.LinAlgError:
+            shift = 10 * shift + 1e-15 * float(diagonal.max())
+
+
 def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
     """Solve a system by conjugate gradients; negative curvature ends it where it stands."""
     x, r = np.zeros_like(b), b
@@ -153,7 +176,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
         Ap = apply(p)
         curvature = float(p @ Ap)
         if not curvature > 0:
-            return b if step == 0 else x
+            return (rr / abs(curvature) if curvature else 1.0) * b if step == 0 else x
         x = x + (rr / curvature) * p
         r = r - (rr / curvature) * Ap
         before, rr = rr, float(r @ r)
@@ -221,10 +244,12 @@ class Metric:
     def scored(self, curvature: Curvature, pair: Pair) -> Metric:
         """Return the metric with the evidence of one more pair."""
         s, y, _ = pair
-        own = self.scale * float(s @ curvature.apply(s))
+        own = self.scale * abs(float(s @ curvature.apply(s)))
         own += self.shift * curvature.unit * float(s @ s)
-        dual = float(y @ curvature.solver(self.scale, self.shift)(y))
+        dual = abs(float(y @ curvature.solver(self.scale, self.shift)(y))) or math.inf
         gap = math.log(own) + math.log(dual) - math.log(float(s @ s)) - math.log(float(y @ y))
+        # One step along which either is far off does not decide alone.
+        gap = min(max(gap, -MOST), MOST)
         score = SCORE_FADE * self.score + gap + MARGIN
         return replace(self, score=score, pairs=self.pairs + 1)
 
@@ -233,13 +258,15 @@ class Metric:
         pairs = pairs[-WINDOW:]
         if not pairs:
             return self
-        along = np.array([float(s @ curvature.apply(s)) / sy for s, _, sy in pairs])
+        along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = FADE ** np.arange(len(pairs))[::-1]
         # One step along which the proxy is far too steep does not make it too steep everywhere.
         scales = SCALES[SCALES * along.min() >= min(along.min(), 1.0) * 0.99]
         ratio = scales[:, None, None] * along + SHIFTS[:, None] * length
-        misfit = (ratio - np.log(ratio)) @ weight + SCALE_PRICE * np.abs(np.log(scales))[:, None]
+        misfit = (ratio - np.log(ratio)) @ weight
+        if not quadratic:
+            misfit += SCALE_PRICE * np.abs(np.log(scales))[:, None]
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         lowest = 0.0 if quadratic else self.shift / SLOWEST
         return replace(self, scale=float(scales[row]), shift=max(float(SHIFTS[column]), lowest))
@@ -262,9 +289,9 @@ class QuasiNewtonState:
     """The best point so far, the trial that is asked about, and what was learnt of the target.
 
     ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value, ``curvature`` the
-    target's own where it tells one. ``length`` is the step's, as a share of ``direction``;
-    ``agrees`` tells whether all pairs agree with one quadratic. ``units``, ``lower`` and ``upper``
-    are the problem's.
+    target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
+    ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
+    pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
     """
 
     w: Vector
@@ -277,6 +304,7 @@ class QuasiNewtonState:
     curvature: Matrix | None = None
     direction: Vector | None = None
     length: float = 1.0
+    rejected: int = 0
     agrees: bool = True
     units: Vector | None = None
     lower: Vector | None = None
@@ -358,6 +386,9 @@ class ProxyBFGS(Method):
         known = {"value": value, "gradient": gradient, "curvature": answers.curvature}
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
+            if state.w0 is not None and not _finite(value, gradient):
+                return replace(state, w=state.w0, trial=state.w0, w0=None, lowest=None)
+            known["value"] = value = _finite_or_none(value)
             state = replace(state, **known)
             if state.w0 is not None and value is not None:
                 promise = step.proxy.value(state.w0)
@@ -365,18 +396,21 @@ class ProxyBFGS(Method):
                     return replace(state, trial=state.w0)
             return self._start(state, step)
         if state.direction is None:
-            if _finite(value, gradient) and value < state.value:
+            if _finite(value, gradient) and (value is None or value < state.value):
                 state = replace(state, w=state.trial, **known)
             return self._start(state, step)
         return self._judge(state, known, step)
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
-        local, metric = Local(state), state.metric
-        curvature = local.curvature(step.proxy)
-        if curvature is not None and state.lowest is not None and state.value is not None:
-            metric = metric.promised(curvature, local.gradient, self._gain(state, step.proxy))
-        return self._search(replace(state, metric=metric), local, curvature)
+        local = Local(state)
+
+        def fit(metric: Metric, curvature: Curvature) -> Metric:
+            if state.lowest is None or state.value is None:
+                return metric
+            return metric.promised(curvature, local.gradient, self._gain(state, step.proxy))
+
+        return self._search(state, local, step.proxy, fit)
 
     def _gain(self, state: QuasiNewtonState, proxy: Any) -> float:
         """Return the largest decrease to expect from the first step."""
@@ -390,10 +424,15 @@ class ProxyBFGS(Method):
     ) -> QuasiNewtonState:
         """Accept the trial or not, learn from it, and find the next one."""
         value, gradient = known["value"], known["gradient"]
+        if state.value is None:
+            known["value"] = value = _finite_or_none(value)
         if not _finite(value, gradient):
-            return self._shorten(state, SHORTEST)
+            return self._shorten(state, 0.0)
         move = state.trial - state.w
         slope, end = dot(state.gradient, move), dot(gradient, move)
+        if not slope < 0:
+            # Bounds have turned the step; a short one keeps its direction.
+            return self._shorten(state, LONGEST)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
         valued = value is not None and state.value is not None
@@ -411,20 +450,42 @@ class ProxyBFGS(Method):
             changes=[*state.changes, gradient - state.gradient][-self.memory :],
         )
         if accepted:
-            state = replace(state, w=state.trial, **known)
-        local, metric = Local(state), state.metric
-        curvature = local.curvature(step.proxy)
-        if curvature is not None:
+            state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
+        else:
+            # Its minimum is at this share of the step, and may be so along the next one: a metric
+            # that is too flat overshoots again and again.
+            share = slope / (slope - end) if state.rejected else 1.0
+            state = replace(state, length=share, rejected=state.rejected + 1)
+        local = Local(state)
+
+        def fit(metric: Metric, curvature: Curvature) -> Metric:
             newest = usable(local.steps[-1], local.changes[-1])
             if newest is not None:
                 metric = metric.scored(curvature, newest)
-            metric = metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
-        return self._search(replace(state, metric=metric), local, curvature)
+            return metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
+
+        return self._search(state, local, step.proxy, fit)
 
     def _search(
-        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+        self,
+        state: QuasiNewtonState,
+        local: Local,
+        proxy: Any,
+        fit: Callable[[Metric, Curvature], Metric],
     ) -> QuasiNewtonState:
         """Return the state with a new direction and the trial of length one along it."""
+        try:
+            curvature = local.curvature(proxy)
+            if curvature is not None:
+                state = replace(state, metric=fit(state.metric, curvature))
+            return self._advance(state, local, curvature)
+        except NonFiniteError:
+            # The proxy is of no use here: BFGS alone goes on.
+            return self._advance(state, local, None)
+
+    def _advance(
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+    ) -> QuasiNewtonState:
         pairs, agreeing = conjugate(local.pairs)
         if curvature is None or state.metric.useless:
             size = float(np.linalg.norm(local.gradient))
@@ -438,15 +499,18 @@ class ProxyBFGS(Method):
         move = -inverse_product(solve, pairs, local.gradient)
         if not float(local.gradient @ move) < 0:
             move = -solve(local.gradient)
+            move = move if np.isfinite(move).all() else -local.gradient
             state = replace(state, steps=[], changes=[])
         direction = local.vector(move)
         agrees = agreeing == len(local.pairs)
-        state = replace(state, direction=direction, length=1.0, agrees=agrees)
-        return replace(state, trial=_inside(state, state.w + direction))
+        state = replace(state, direction=direction, agrees=agrees)
+        return replace(state, trial=_inside(state, state.w + state.length * direction))
 
-    def _shorten(self, state: QuasiNewtonState, factor: float) -> QuasiNewtonState:
-        """Return the state with a trial nearer to w."""
-        length = factor * state.length
+    def _shorten(self, state: QuasiNewtonState, share: float) -> QuasiNewtonState:
+        """Return the state with a trial nearer to w, at about a share of the length."""
+        # Ever faster: a step that was far too long takes few rounds.
+        shortest = min(SHORTEST, state.length)
+        length = min(max(share, shortest), LONGEST) * state.length
         trial = _inside(state, state.w + length * state.direction)
         return replace(state, length=length, trial=trial)
 
@@ -469,13 +533,10 @@ class Local:
         self.pairs = [pair for pair in both if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
-        """Return the proxy's Hessian here; None where there is no proxy, or it is not finite."""
+        """Return the proxy's Hessian here; None where there is no proxy."""
         if not self.free.any() or (isinstance(proxy.proxy, Zero) and self.known is None):
             return None
-        try:
-            return Curvature(proxy, self.w, self.units, self.free, self.known)
-        except NonFiniteError:
-            return None
+        return Curvature(proxy, self.w, self.units, self.free, self.known)
 
     def vector(self, move: Array) -> Vector:
         """Return a move as a vector like w."""
@@ -496,6 +557,10 @@ def _finite(value: float | None, gradient: Vector) -> bool:
     return all_finite(gradient) and (value is None or math.isfinite(value))
 
 
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
 def _shorter(rise: float, slope: float, end: float) -> float:
     """Return the share of a rejected step where a cubic (or the slopes alone) has its minimum."""
     if math.isnan(rise):
@@ -504,4 +569,4 @@ def _shorter(rise: float, slope: float, end: float) -> float:
         z = slope + end - 3 * rise
         root = math.sqrt(max(z * z - slope * end, 0.0))
         share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
-    return min(max(share, SHORTEST), LONGEST) if math.isfinite(share) else LONGEST
+    return share if math.isfinite(share) else LONGEST
