@@ -36,7 +36,16 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from proxyprox._util.arrays import Matrix, Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    all_finite,
+    dot,
+    dtype_name,
+    from_numpy,
+    namespace,
+    to_numpy,
+)
 from proxyprox._util.validation import flag, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
@@ -73,6 +82,8 @@ DENSE, DENSE_BY_DIFFERENCES = 1000, 100
 TOLERANCE, PRODUCTS = 1e-5, 500
 # Products that estimate the size of a Hessian that is applied.
 PROBES = 4
+# Most projected steps to the minimum of a quadratic within bounds, and most halvings of each.
+FACES, HALVINGS = 100, 20
 
 
 class Curvature:
@@ -88,11 +99,13 @@ class Curvature:
         self.proxy, self.w, self.units, self.free = proxy, w, units, free
         self.size = len(units)
         self.matrix: Array | None = None
-        given = proxy.hessian is not None and self.size <= DENSE
-        if known is not None or given or self.size <= DENSE_BY_DIFFERENCES:
-            full = self._columns() if known is None and not given else None
-            if full is None:
-                full = to_numpy(proxy.hessian(w) if known is None else known)
+        if forms_matrix(proxy, self.size, known):
+            if known is not None:
+                full = to_numpy(known)
+            elif proxy.hessian is not None:
+                full = to_numpy(proxy.hessian(w))
+            else:
+                full = self._columns()
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
             kept = units[:, None] * full.astype(np.float64) * units
@@ -134,6 +147,11 @@ class Curvature:
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return product
 
+    def shifted(self, scale: float, shift: float) -> Array:
+        """Return ``scale · A + shift · unit · I``, a matrix."""
+        shift = max(shift * self.unit, 1e-300)
+        return scale * self.matrix + shift * np.eye(len(self.matrix))
+
     def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
@@ -141,6 +159,27 @@ class Curvature:
             factor = _factor(scale * self.matrix, shift)
             return lambda q: cho_solve(factor, q)
         return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What takes the place of the Hessian where there is no proxy, or a useless one."""
+
+    size: int
+
+    def shifted(self, scale: float, shift: float) -> Array:
+        """Return the matrix ``(scale + shift) I``."""
+        return (scale + shift) * np.eye(self.size)
+
+    def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
+        """Return what solves with that."""
+        return lambda q: q / (scale + shift)
+
+
+def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
+    """Tell whether the Hessian is to be a matrix, rather than applied."""
+    limit = DENSE_BY_DIFFERENCES if proxy.hessian is None else DENSE
+    return known is not None or size <= limit
 
 
 def _absolute(matrix: Array) -> Array:
@@ -225,6 +264,45 @@ def inverse_product(solve: Callable[[Array], Array], pairs: list[Pair], q: Array
     for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
         r = r + (weight - float(y @ r) / sy) * s
     return r
+
+
+def updated(base: Array, pairs: list[Pair]) -> Array:
+    """Return the matrix B of BFGS with these pairs on a base."""
+    for s, y, sy in pairs:
+        Bs = base @ s
+        base = base + np.outer(y, y) / sy - np.outer(Bs, Bs) / float(s @ Bs)
+    return base
+
+
+def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
+    """Return the minimiser of ``g·p + p·Bp/2`` within bounds, by projected Newton steps from 0.
+
+    Where a bound is so close that it blocks such a step, one along the gradient reaches it.
+    """
+
+    def model(p: Array) -> float:
+        return float(g @ p + p @ B @ p / 2)
+
+    p = np.zeros_like(g)
+    for _ in range(FACES):
+        slope = g + B @ p
+        free = ~((p <= low) & (slope > 0) | (p >= high) & (slope < 0))
+        descent = np.where(free, slope, 0.0)
+        if np.linalg.norm(descent) <= TOLERANCE**2 * np.linalg.norm(g):
+            break
+        newton = np.zeros_like(g)
+        newton[free] = cho_solve(_factor(B[np.ix_(free, free)], 0.0), slope[free])
+        steepest = float(descent @ descent) / float(descent @ B @ descent) * descent
+        trials = (
+            np.clip(p - share * move, low, high)
+            for move in (newton, steepest)
+            for share in 0.5 ** np.arange(HALVINGS)
+        )
+        lower = next((q for q in trials if model(q) < model(p)), None)
+        if lower is None:
+            break
+        p = lower
+    return p
 
 
 @dataclass(frozen=True)
@@ -403,12 +481,13 @@ class ProxyBFGS(Method):
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
-        local = Local(state)
+        local = Local(state, step.proxy)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
             if state.lowest is None or state.value is None:
                 return metric
-            return metric.promised(curvature, local.gradient, self._gain(state, step.proxy))
+            gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
+            return metric.promised(curvature, gradient, self._gain(state, step.proxy))
 
         return self._search(state, local, step.proxy, fit)
 
@@ -456,7 +535,7 @@ class ProxyBFGS(Method):
             # that is too flat overshoots again and again.
             share = slope / (slope - end) if state.rejected else 1.0
             state = replace(state, length=share, rejected=state.rejected + 1)
-        local = Local(state)
+        local = Local(state, step.proxy)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
             newest = usable(local.steps[-1], local.changes[-1])
@@ -484,7 +563,7 @@ class ProxyBFGS(Method):
             return self._advance(state, local, None)
 
     def _advance(
-        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | Identity | None
     ) -> QuasiNewtonState:
         pairs, agreeing = conjugate(local.pairs)
         if curvature is None or state.metric.useless:
@@ -493,14 +572,19 @@ class ProxyBFGS(Method):
             if pairs:
                 _, y, sy = local.pairs[-1]
                 shrink = sy / float(y @ y)
-            solve = lambda q: shrink * q  # noqa: E731
+            curvature, metric = Identity(len(local.gradient)), Metric(1 / shrink, 0.0)
         else:
-            solve = curvature.solver(state.metric.scale, state.metric.shift)
-        move = -inverse_product(solve, pairs, local.gradient)
-        if not float(local.gradient @ move) < 0:
-            move = -solve(local.gradient)
-            move = move if np.isfinite(move).all() else -local.gradient
-            state = replace(state, steps=[], changes=[])
+            metric = state.metric
+        if local.whole:
+            B = updated(curvature.shifted(metric.scale, metric.shift), pairs)
+            move = box_minimum(B, local.gradient, local.low, local.high)
+        else:
+            solve = curvature.solver(metric.scale, metric.shift)
+            move = -inverse_product(solve, pairs, local.gradient)
+            if not float(local.gradient @ move) < 0:
+                move = -solve(local.gradient)
+                move = move if np.isfinite(move).all() else -local.gradient
+                state = replace(state, steps=[], changes=[])
         direction = local.vector(move)
         agrees = agreeing == len(local.pairs)
         state = replace(state, direction=direction, agrees=agrees)
@@ -516,16 +600,23 @@ class ProxyBFGS(Method):
 
 
 class Local:
-    """A state in the units of the parameters, without those that rest at a bound; NumPy arrays."""
+    """A state in the units of the parameters; NumPy arrays.
 
-    def __init__(self, state: QuasiNewtonState) -> None:
+    ``held`` are the parameters that rest at a bound. Where B is a matrix all of them are kept, and
+    steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
+    """
+
+    def __init__(self, state: QuasiNewtonState, proxy: Any) -> None:
         self.w, self.known = state.w, state.curvature
         w, gradient = _numbers(state.w), _numbers(state.gradient)
         self.units = np.ones(len(w)) if state.units is None else _numbers(state.units)
-        self.free = np.ones(len(w), dtype=bool)
+        self.held, self.whole = np.zeros(len(w), dtype=bool), False
         if state.lower is not None:
             lower, upper = _numbers(state.lower), _numbers(state.upper)
-            self.free = ~((w <= lower) & (gradient > 0) | (w >= upper) & (gradient < 0))
+            self.held = (w <= lower) & (gradient > 0) | (w >= upper) & (gradient < 0)
+            self.low, self.high = (lower - w) / self.units, (upper - w) / self.units
+            self.whole = forms_matrix(proxy, len(w), self.known)
+        self.free = ~self.held | self.whole
         self.gradient = (self.units * gradient)[self.free]
         self.steps = [(_numbers(s) / self.units)[self.free] for s in state.steps]
         self.changes = [(_numbers(y) * self.units)[self.free] for y in state.changes]
@@ -550,7 +641,14 @@ def _numbers(x: Vector) -> Array:
 
 
 def _inside(state: QuasiNewtonState, w: Vector) -> Vector:
-    return w if state.lower is None else Box(state.lower, state.upper).prox(w, 1.0)
+    """Return the nearest point within the bounds; rounding does not keep it off them."""
+    if state.lower is None:
+        return w
+    xp, near = namespace(w), 4 * float(namespace(w).finfo(w.dtype).eps)
+    w = Box(state.lower, state.upper).prox(w, 1.0)
+    for bound in (state.lower, state.upper):
+        w = xp.where(xp.abs(w - bound) < near * (xp.abs(state.w) + xp.abs(bound)), bound, w)
+    return w
 
 
 def _finite(value: float | None, gradient: Vector) -> bool:
