@@ -163,11 +163,10 @@ def kinds(A, rng):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("condition", [1e2, 1e4])
 @pytest.mark.parametrize("kind", kinds(np.eye(2), np.random.default_rng(0)))
-def test_rounds_on_a_quadratic_are_at_most_twice_those_of_preconditioned_cg(kind, condition):
+def test_rounds_on_a_quadratic_are_at_most_twice_those_of_preconditioned_cg(kind):
     rng = np.random.default_rng(3)
-    A, b = spectrum(rng, 25, condition), rng.normal(size=25)
+    A, b = spectrum(rng, 25, 1e4), rng.normal(size=25)
     P = kinds(A, rng)[kind]
     target = pp.Quadratic(A, b)
     proxy = pp.Quadratic((P + P.T) / 2, b + 0.1 * rng.normal(size=25))
@@ -249,7 +248,7 @@ def watched(target):
     return objective, asked
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["quadratic", "logistic", "applied"])
 def test_the_minimum_within_bounds_is_scipys(kind, seed):
     rng = np.random.default_rng(seed)
@@ -352,8 +351,10 @@ def test_a_simulator_that_blows_up_is_backtracked_from(values, fault):
     np.testing.assert_allclose(result.w, least, atol=1e-4)
 
 
-@pytest.mark.parametrize("parts", [("value", "gradient"), ("value",), ("gradient",)])
-@pytest.mark.parametrize("fault", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [(("value", "gradient"), math.nan), (("value",), math.inf), (("gradient",), math.nan)],
+)
 def test_a_target_that_is_not_finite_at_the_proxys_minimum_is_asked_at_w0(parts, fault, tmp_path):
     target, proxy = quadratics()
     bad = proxy.minimiser()
@@ -604,7 +605,7 @@ def rosenbrock(a=1.0, b=100.0):
     return value, gradient
 
 
-@pytest.mark.parametrize("start", [[-1.2, 1.0], [0.0, 0.0], [3.0, -2.0, 1.0], [-1.0] * 4])
+@pytest.mark.parametrize("start", [[-1.2, 1.0], [0.0, 0.0], [3.0, -2.0, 1.0]])
 def test_rosenbrocks_function_with_a_perturbed_proxy(start):
     value, gradient = rosenbrock()
     problem = pp.Problem(pp.FunctionObjective(gradient, value=value), rosenbrock(1.1, 80.0))
@@ -634,7 +635,7 @@ def test_a_saddle_point_is_left(offset):
     np.testing.assert_allclose(np.abs(result.w), [0.0, 1.0], atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_accepted_values_never_rise(seed):
     value, gradient = rosenbrock()
     start = 2 * np.random.default_rng(seed).normal(size=5)

@@ -150,7 +150,8 @@ class Curvature:
     def shifted(self, scale: float, shift: float) -> Array:
         """Return ``scale · A + shift · unit · I``, a matrix."""
         shift = max(shift * self.unit, 1e-300)
-        return scale * self.matrix + shift * np.eye(len(self.matrix))
+        assert self.matrix is not None
+        return np.asarray(scale * self.matrix + shift * np.eye(len(self.matrix)))
 
     def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
         """Return what solves with ``scale · A + shift · unit · I``."""
@@ -189,7 +190,7 @@ def _absolute(matrix: Array) -> Array:
         cho_factor(matrix + tiny * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        return (vectors * np.abs(values)) @ vectors.T
+        return np.asarray((vectors * np.abs(values)) @ vectors.T)
     return matrix
 
 
@@ -245,10 +246,12 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
                 share = (Y @ s) / products
                 s, y = s - share @ S, y - share @ Y
         pair = usable(s, y)
-        agrees = pair is not None and pair[2] > 1e-12 * own
-        if agrees and done:
-            agrees = bool((np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])).all())
-        if not agrees:
+        if pair is not None and not pair[2] > 1e-12 * own:
+            pair = None
+        if pair is not None and done:
+            agrees = np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])
+            pair = pair if agrees.all() else None
+        if pair is None:
             return [*pairs[: index + 1], *done[::-1]], len(done)
         done.append(pair)
     return done[::-1], len(done)
@@ -474,7 +477,8 @@ class ProxyBFGS(Method):
                     return replace(state, trial=state.w0)
             return self._start(state, step)
         if state.direction is None:
-            if _finite(value, gradient) and (value is None or value < state.value):
+            above = value is not None and state.value is not None and not value < state.value
+            if _finite(value, gradient) and not above:
                 state = replace(state, w=state.trial, **known)
             return self._start(state, step)
         return self._judge(state, known, step)
@@ -487,16 +491,16 @@ class ProxyBFGS(Method):
             if state.lowest is None or state.value is None:
                 return metric
             gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
-            return metric.promised(curvature, gradient, self._gain(state, step.proxy))
+            gain = self._gain(state.value, state.lowest, step.proxy)
+            return metric.promised(curvature, gradient, gain)
 
         return self._search(state, local, step.proxy, fit)
 
-    def _gain(self, state: QuasiNewtonState, proxy: Any) -> float:
+    def _gain(self, value: float, lowest: float, proxy: Any) -> float:
         """Return the largest decrease to expect from the first step."""
-        above = state.value - state.lowest
-        if proxy.empirical and above > 0:
-            return above / 2
-        return state.value if min(state.value, state.lowest) > 0 else math.inf
+        if proxy.empirical and value > lowest:
+            return (value - lowest) / 2
+        return value if min(value, lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
@@ -514,11 +518,12 @@ class ProxyBFGS(Method):
             return self._shorten(state, LONGEST)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
-        valued = value is not None and state.value is not None
-        rise = value - state.value if valued else math.nan
-        if valued and abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
-            bend = abs(rise - change) / max(abs(slope), abs(end))
-            change = rise
+        rise = math.nan
+        if value is not None and state.value is not None:
+            rise = value - state.value
+            if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+                bend = abs(rise - change) / max(abs(slope), abs(end))
+                change = rise
         accepted = change <= SUFFICIENT * slope
         if not accepted and bend >= AGREEMENT:
             return self._shorten(state, _shorter(rise, slope, end))
@@ -595,6 +600,7 @@ class ProxyBFGS(Method):
         # Ever faster: a step that was far too long takes few rounds.
         shortest = min(SHORTEST, state.length)
         length = min(max(share, shortest), LONGEST) * state.length
+        assert state.direction is not None
         trial = _inside(state, state.w + length * state.direction)
         return replace(state, length=length, trial=trial)
 
