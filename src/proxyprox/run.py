@@ -323,6 +323,8 @@ class Run:
         valued = value is None or math.isfinite(value)
         if not finite or not (valued or nowhere or path.start is not None):
             point, gradient, value = path.point, path.gradient, path.value
+        if self._returned_to_start(point, value):
+            path = GradientPath()
         if point is not None:
             path.add(point, gradient, penalty, exact=exact, value=value)
         met = self._solved is None or self._solved[2](self._solved[1])
@@ -340,6 +342,16 @@ class Run:
         return Step(
             record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
+
+    def _returned_to_start(self, point: Vector, value: float | None) -> bool:
+        """Tell whether the second answer is of a w0 that is better than the first point.
+
+        The run begins there: a first gradient elsewhere, however large, is no measure.
+        """
+        before = self._path
+        elsewhere = len(before.last) == 1 and not same_point(before.start, self._w0)
+        lower = value is not None and not value >= before.value
+        return elsewhere and lower and same_point(point, self._w0)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.

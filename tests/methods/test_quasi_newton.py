@@ -588,6 +588,23 @@ def test_without_a_proxy_it_is_bfgs():
     assert rounds(pp.Problem(target), least) <= theirs + 3
 
 
+def test_a_huge_gradient_at_the_proxys_minimum_is_no_measure_of_convergence(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 10))
+    target = pp.poisson_regression(X, rng.poisson(np.exp(X @ np.full(10, 0.2))), l2=1e-3)
+    # Its minimum is far out, where the target's gradient is huge: the run begins at w0.
+    proxy = pp.Quadratic(0.1 * np.eye(10), -np.full(10, 0.3))
+    problem, path = pp.Problem(target, proxy), tmp_path / "run"
+    result = pp.minimize(problem, method=BFGS, tol=1e-6, checkpoint=path)
+    first = np.linalg.norm(target.gradient(np.zeros(10)))
+    assert result.trace["value"][0] > 1e3
+    assert result.status is pp.Status.CONVERGED
+    assert np.linalg.norm(target.gradient(result.w)) <= 1e-6 * first
+    assert result.values[0] == target.value(np.zeros(10))
+    again = pp.minimize(problem, method=BFGS, tol=1e-6, checkpoint=path)
+    assert "no step was added" in again.message
+
+
 # -- targets that are not convex -------------------------------------------------------------------
 
 
