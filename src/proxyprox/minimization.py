@@ -271,6 +271,9 @@ def _resume_and_run(
         except Exception as error:
             raise _oracle_error(error, driven, "") from error
     status, guarded = result.status, isinstance(driven, SafeguardedRun)
+    if run.method.backtracks and run.path.start is not None:
+        # A run that turned back from its first point began at the next.
+        start = run.path.start
     calls: dict[str, int] = {}
     with counting_calls(run.problem.objective, calls):
         result = judge_outcome(

@@ -267,8 +267,10 @@ class GradientPath:
 
     def require_valid(self, w0: Vector, steps: int) -> None:
         """Refuse what is not a path of so many steps from w0."""
+        # A run that turned back from its first point has no answer from there.
+        answers = steps - (len(self.last) < min(steps, LAST))
         for name in ("start", "start_gradient", "point", "gradient"):
-            if steps or getattr(self, name) is not None:
+            if answers or getattr(self, name) is not None:
                 require_array(f"path.{name}", getattr(self, name), w0)
         if self.best is not None:
             require_array("path.best", self.best, w0)
@@ -276,7 +278,7 @@ class GradientPath:
         if any(type(x) is not float for x in numbers) or type(self.idle) is not int:
             raise ValueError("the path's values are not numbers")
         for name, most in (("first", FIRST), ("last", LAST)):
-            like = np.empty((min(steps, most), len(Answers._fields)))
+            like = np.empty((min(answers, most), len(Answers._fields)))
             require_array(f"path.{name}", getattr(self, name), like)
 
     def first_size(self) -> float:

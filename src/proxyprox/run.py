@@ -309,7 +309,9 @@ class Run:
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
         finite = all(all_finite(gradient) for gradient in answers.gradients)
-        if not finite and not (self.method.backtracks and self.steps):
+        # At the start there is nothing to turn back to.
+        nowhere = self._path.start is None and same_point(query.points[0], self._w0)
+        if not finite and (nowhere or not self.method.backtracks):
             text = "the target's gradient is NaN or infinite"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
@@ -325,9 +327,13 @@ class Run:
         penalty = isolate(self.problem.penalty)
         # A trial point without an answer is no part of the path: the run stayed where it was.
         point, gradient, value = query.points[0], answers.gradients[0], answers.value
-        if not finite:
+        valued = value is None or math.isfinite(value)
+        if not finite or not (valued or nowhere or path.start is not None):
             point, gradient, value = path.point, path.gradient, path.value
-        path.add(point, gradient, penalty, exact=exact, value=value)
+        if self._returned_to_start(point, value):
+            path = GradientPath()
+        if point is not None:
+            path.add(point, gradient, penalty, exact=exact, value=value)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -343,6 +349,16 @@ class Run:
         return Step(
             record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
+
+    def _returned_to_start(self, point: Vector, value: float | None) -> bool:
+        """Tell whether the second answer is of a w0 that is better than the first point.
+
+        The run begins there: a first gradient elsewhere, however large, is no measure.
+        """
+        before = self._path
+        elsewhere = len(before.last) == 1 and not same_point(before.start, self._w0)
+        lower = value is not None and not value >= before.value
+        return elsewhere and lower and same_point(point, self._w0)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
@@ -424,7 +440,7 @@ class Run:
             stop=f"{self.stop!r}{self._why_stop}" if solves else "",
             doubt=self._path.finding(w, last, moved),
             fell=self._path.fell(),
-            first_gradient=float(self._path.first[0, 0]) if self.steps else math.nan,
+            first_gradient=float(self._path.first[0, 0]) if len(self._path.first) else math.nan,
             method=f"{self.method!r}{self._why_method}",
         )
 

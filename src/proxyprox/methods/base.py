@@ -167,7 +167,7 @@ class Method:
         False for a method that never calls ``step.solve``: inner solver and rule have no use.
     backtracks : bool
         Whether it turns back from a trial point where the target is not finite; a run of another
-        method ends there.
+        method ends there, and every run that has no answer but one at w0 that is not finite.
 
     Examples
     --------

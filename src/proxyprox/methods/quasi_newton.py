@@ -9,13 +9,13 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
 - *The first point* is the proxy's minimum. The target's value there is compared with the proxy's
   promise: if it is above the proxy's value at w0, the target is asked at w0 as well, and the lower
-  point is where the run starts.
+  point is where the run starts. Where the target is not finite at the minimum, it is w0.
 - *λ and c* are found on the way. The curvature that the target shows along a step, ``s·y``, is
   compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
-  ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step unless
-  the target looks quadratic. The first λ keeps the predicted decrease below half of
-  ``L(ŵ) − L̂(ŵ)``, which is what a proxy of sampled rows leaves to gain, and below ``L(ŵ)`` for
-  other proxies of losses that are positive.
+  ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step, and c
+  has its price, unless the target looks quadratic. The first λ keeps the predicted decrease below
+  half of ``L(ŵ) − L̂(ŵ)``, which is what a proxy of sampled rows leaves to gain, and below
+  ``L(ŵ)`` for other proxies of losses that are positive.
 - *A useless proxy is dropped.* ``log((s·Ms)(y·M⁻¹y)/(s·y)²)`` is zero for a metric M with
   ``Ms ∥ y``, and larger the worse it is. Where the proxy's metric scores no better than the
   identity, BFGS starts from that.
@@ -31,12 +31,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector, all_finite, dot, dtype_name, from_numpy, to_numpy
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    all_finite,
+    dot,
+    dtype_name,
+    from_numpy,
+    namespace,
+    to_numpy,
+)
 from proxyprox._util.validation import flag, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
@@ -64,12 +72,17 @@ WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
 SLOWEST = 10.0
 SHIFTS = np.logspace(-12, 4, 161)
 SCALES = np.logspace(-5, 5, 41)
-# How the score of the proxy's metric fades, and by how much it has to beat the identity.
-SCORE_FADE, MARGIN, ENOUGH = 0.8, 0.05, 3
+# How the score of the proxy's metric fades, by how much it has to beat the identity, and how much
+# one step counts at most.
+SCORE_FADE, MARGIN, ENOUGH, MOST = 0.8, 0.05, 3, 2.0
 # Up to this size the proxy's Hessian is a matrix; beyond it is applied only.
 DENSE, DENSE_BY_DIFFERENCES = 1000, 100
 # Of the linear solves where it is applied.
 TOLERANCE, PRODUCTS = 1e-5, 500
+# Products that estimate the size of a Hessian that is applied.
+PROBES = 4
+# Most projected steps to the minimum of a quadratic within bounds, and most halvings of each.
+FACES, HALVINGS = 100, 20
 
 
 class Curvature:
@@ -85,11 +98,13 @@ class Curvature:
         self.proxy, self.w, self.units, self.free = proxy, w, units, free
         self.size = len(units)
         self.matrix: Array | None = None
-        given = proxy.hessian is not None and self.size <= DENSE
-        if known is not None or given or self.size <= DENSE_BY_DIFFERENCES:
-            full = self._columns() if known is None and not given else None
-            if full is None:
-                full = to_numpy(proxy.hessian(w) if known is None else known)
+        if forms_matrix(proxy, self.size, known):
+            if known is not None:
+                full = to_numpy(known)
+            elif proxy.hessian is not None:
+                full = to_numpy(proxy.hessian(w))
+            else:
+                full = self._columns()
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
             kept = units[:, None] * full.astype(np.float64) * units
@@ -97,10 +112,18 @@ class Curvature:
             self.matrix = _absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
-            self.unit = 1.0
+            self.unit = self._size()
+        if not 0 < self.unit < math.inf:
+            raise NonFiniteError("the proxy's Hessian is zero or overflows at a trial point")
 
     def _columns(self) -> Array:
         return np.stack([self._product(row) for row in np.eye(self.size)])
+
+    def _size(self) -> float:
+        """Return an estimate of the Frobenius norm, from products with random signs."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, self.size))
+        products = [self.apply(row[self.free]) for row in signs]
+        return math.sqrt(sum(float(p @ p) for p in products) / PROBES)
 
     def _product(self, v: Array) -> Array:
         """Return the Hessian times v, by differences of gradients where that is all there is."""
@@ -118,19 +141,44 @@ class Curvature:
             return self.matrix @ v
         full = np.zeros(self.size)
         full[self.free] = v
-        return (self.units * self._product(self.units * full))[self.free]
+        product = (self.units * self._product(self.units * full))[self.free]
+        if not all_finite(product):
+            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+        return product
+
+    def shifted(self, scale: float, shift: float) -> Array:
+        """Return ``scale · A + shift · unit · I``, a matrix."""
+        shift = max(shift * self.unit, 1e-300)
+        assert self.matrix is not None
+        return np.asarray(scale * self.matrix + shift * np.eye(len(self.matrix)))
 
     def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
-            from scipy.linalg import cho_factor, cho_solve
-
-            shifted = scale * self.matrix
-            shifted[np.diag_indices_from(shifted)] += shift
-            factor = cho_factor(shifted)
-            return lambda q: cho_solve(factor, q)
+            return _factored(scale * self.matrix, shift)
         return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What takes the place of the Hessian where there is no proxy, or a useless one."""
+
+    size: int
+
+    def shifted(self, scale: float, shift: float) -> Array:
+        """Return the matrix ``(scale + shift) I``."""
+        return (scale + shift) * np.eye(self.size)
+
+    def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
+        """Return what solves with that."""
+        return lambda q: q / (scale + shift)
+
+
+def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
+    """Tell whether the Hessian is to be a matrix, rather than applied."""
+    limit = DENSE_BY_DIFFERENCES if proxy.hessian is None else DENSE
+    return known is not None or size <= limit
 
 
 def _absolute(matrix: Array) -> Array:
@@ -140,9 +188,22 @@ def _absolute(matrix: Array) -> Array:
         np.linalg.cholesky(matrix + tiny * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        positive: Array = (vectors * np.abs(values)) @ vectors.T
-        return positive
+        return np.asarray((vectors * np.abs(values)) @ vectors.T)
     return matrix
+
+
+def _factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
+    """Return what solves with a shifted matrix; rounding may take a larger shift."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    diagonal = matrix.diagonal().copy()
+    while True:
+        np.fill_diagonal(matrix, diagonal + shift)
+        try:
+            factor = cho_factor(matrix)
+            return lambda q: cho_solve(factor, q)
+        except np.linalg.LinAlgError:
+            shift = 10 * shift + 1e-15 * float(diagonal.max()) + 1e-300
 
 
 def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
@@ -156,7 +217,7 @@ def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
         Ap = apply(p)
         curvature = float(p @ Ap)
         if not curvature > 0:
-            return b if step == 0 else x
+            return (rr / abs(curvature) if curvature else 1.0) * b if step == 0 else x
         x = x + (rr / curvature) * p
         r = r - (rr / curvature) * Ap
         before, rr = rr, float(r @ r)
@@ -186,10 +247,12 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
                 share = (Y @ s) / products
                 s, y = s - share @ S, y - share @ Y
         pair = usable(s, y)
-        agrees = pair is not None and pair[2] > 1e-12 * own
-        if pair is not None and agrees and done:
-            agrees = bool((np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])).all())
-        if pair is None or not agrees:
+        if pair is not None and not pair[2] > 1e-12 * own:
+            pair = None
+        if pair is not None and done:
+            agrees = np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])
+            pair = pair if agrees.all() else None
+        if pair is None:
             return [*pairs[: index + 1], *done[::-1]], len(done)
         done.append(pair)
     return done[::-1], len(done)
@@ -205,6 +268,45 @@ def inverse_product(solve: Callable[[Array], Array], pairs: list[Pair], q: Array
     for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
         r = r + (weight - float(y @ r) / sy) * s
     return r
+
+
+def updated(base: Array, pairs: list[Pair]) -> Array:
+    """Return the matrix B of BFGS with these pairs on a base."""
+    for s, y, sy in pairs:
+        Bs = base @ s
+        base = base + np.outer(y, y) / sy - np.outer(Bs, Bs) / float(s @ Bs)
+    return base
+
+
+def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
+    """Return the minimiser of ``g·p + p·Bp/2`` within bounds, by projected Newton steps from 0.
+
+    Where a bound is so close that it blocks such a step, one along the gradient reaches it.
+    """
+
+    def model(p: Array) -> float:
+        return float(g @ p + p @ B @ p / 2)
+
+    p = np.zeros_like(g)
+    for _ in range(FACES):
+        slope = g + B @ p
+        free = ~((p <= low) & (slope > 0) | (p >= high) & (slope < 0))
+        descent = np.where(free, slope, 0.0)
+        if np.linalg.norm(descent) <= TOLERANCE**2 * np.linalg.norm(g):
+            break
+        newton = np.zeros_like(g)
+        newton[free] = _factored(B[np.ix_(free, free)], 0.0)(slope[free])
+        steepest = float(descent @ descent) / float(descent @ B @ descent) * descent
+        trials = (
+            np.clip(p - share * move, low, high)
+            for move in (newton, steepest)
+            for share in 0.5 ** np.arange(HALVINGS)
+        )
+        lower = next((q for q in trials if model(q) < model(p)), None)
+        if lower is None:
+            break
+        p = lower
+    return p
 
 
 @dataclass(frozen=True)
@@ -224,10 +326,12 @@ class Metric:
     def scored(self, curvature: Curvature, pair: Pair) -> Metric:
         """Return the metric with the evidence of one more pair."""
         s, y, _ = pair
-        own = self.scale * float(s @ curvature.apply(s))
+        own = self.scale * abs(float(s @ curvature.apply(s)))
         own += self.shift * curvature.unit * float(s @ s)
-        dual = float(y @ curvature.solver(self.scale, self.shift)(y))
+        dual = abs(float(y @ curvature.solver(self.scale, self.shift)(y))) or math.inf
         gap = math.log(own) + math.log(dual) - math.log(float(s @ s)) - math.log(float(y @ y))
+        # One step along which either is far off does not decide alone.
+        gap = min(max(gap, -MOST), MOST)
         score = SCORE_FADE * self.score + gap + MARGIN
         return replace(self, score=score, pairs=self.pairs + 1)
 
@@ -236,13 +340,15 @@ class Metric:
         pairs = pairs[-WINDOW:]
         if not pairs:
             return self
-        along = np.array([float(s @ curvature.apply(s)) / sy for s, _, sy in pairs])
+        along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = FADE ** np.arange(len(pairs))[::-1]
         # One step along which the proxy is far too steep does not make it too steep everywhere.
         scales = SCALES[SCALES * along.min() >= min(along.min(), 1.0) * 0.99]
         ratio = scales[:, None, None] * along + SHIFTS[:, None] * length
-        misfit = (ratio - np.log(ratio)) @ weight + SCALE_PRICE * np.abs(np.log(scales))[:, None]
+        misfit = (ratio - np.log(ratio)) @ weight
+        if not quadratic:
+            misfit += SCALE_PRICE * np.abs(np.log(scales))[:, None]
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         lowest = 0.0 if quadratic else self.shift / SLOWEST
         return replace(self, scale=float(scales[row]), shift=max(float(SHIFTS[column]), lowest))
@@ -265,9 +371,9 @@ class QuasiNewtonState:
     """The best point so far, the trial that is asked about, and what was learnt of the target.
 
     ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value, ``curvature`` the
-    target's own where it tells one. ``length`` is the step's, as a share of ``direction``;
-    ``agrees`` tells whether all pairs agree with one quadratic. ``units``, ``lower`` and ``upper``
-    are the problem's.
+    target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
+    ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
+    pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
     """
 
     w: Vector
@@ -280,6 +386,7 @@ class QuasiNewtonState:
     curvature: Matrix | None = None
     direction: Vector | None = None
     length: float = 1.0
+    rejected: int = 0
     agrees: bool = True
     units: Vector | None = None
     lower: Vector | None = None
@@ -361,6 +468,9 @@ class ProxyBFGS(Method):
         known = {"value": value, "gradient": gradient, "curvature": answers.curvature}
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
+            if state.w0 is not None and not _finite(value, gradient):
+                return replace(state, w=state.w0, trial=state.w0, w0=None, lowest=None)
+            known["value"] = value = _finite_or_none(value)
             state = replace(state, **known)
             if state.w0 is not None and value is not None:
                 promise = step.proxy.value(state.w0)
@@ -368,37 +478,53 @@ class ProxyBFGS(Method):
                     return replace(state, trial=state.w0)
             return self._start(state, step)
         if state.direction is None:
-            if _finite(value, gradient) and _rise(state, value) < 0:
+            above = value is not None and state.value is not None and not value < state.value
+            if _finite(value, gradient) and not above:
                 state = replace(state, w=state.trial, **known)
             return self._start(state, step)
         return self._judge(state, known, step)
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
-        local, metric = Local(state), state.metric
-        curvature = local.curvature(step.proxy)
-        if curvature is not None and state.lowest is not None and state.value is not None:
-            gain = state.value if min(state.value, state.lowest) > 0 else math.inf
-            if step.proxy.empirical and state.value > state.lowest:
-                gain = (state.value - state.lowest) / 2
-            metric = metric.promised(curvature, local.gradient, gain)
-        return self._search(replace(state, metric=metric), local, curvature)
+        local = Local(state, step.proxy)
+
+        def fit(metric: Metric, curvature: Curvature) -> Metric:
+            if state.lowest is None or state.value is None:
+                return metric
+            gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
+            gain = self._gain(state.value, state.lowest, step.proxy)
+            return metric.promised(curvature, gradient, gain)
+
+        return self._search(state, local, step.proxy, fit)
+
+    def _gain(self, value: float, lowest: float, proxy: Any) -> float:
+        """Return the largest decrease to expect from the first step."""
+        if proxy.empirical and value > lowest:
+            return (value - lowest) / 2
+        return value if min(value, lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
     ) -> QuasiNewtonState:
         """Accept the trial or not, learn from it, and find the next one."""
         value, gradient = known["value"], known["gradient"]
+        if state.value is None:
+            known["value"] = value = _finite_or_none(value)
         if not _finite(value, gradient):
-            return self._shorten(state, SHORTEST)
+            return self._shorten(state, 0.0)
         move = state.trial - state.w
         slope, end = dot(state.gradient, move), dot(gradient, move)
+        if not slope < 0:
+            # Bounds have turned the step; a short one keeps its direction.
+            return self._shorten(state, LONGEST)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
-        rise = _rise(state, value)
-        if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(value or 0.0):
-            bend = abs(rise - change) / max(abs(slope), abs(end))
-            change = rise
+        rise = math.nan
+        if value is not None and state.value is not None:
+            rise = value - state.value
+            if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+                bend = abs(rise - change) / max(abs(slope), abs(end))
+                change = rise
         accepted = change <= SUFFICIENT * slope
         if not accepted and bend >= AGREEMENT:
             return self._shorten(state, _shorter(rise, slope, end))
@@ -409,20 +535,42 @@ class ProxyBFGS(Method):
             changes=[*state.changes, gradient - state.gradient][-self.memory :],
         )
         if accepted:
-            state = replace(state, w=state.trial, **known)
-        local, metric = Local(state), state.metric
-        curvature = local.curvature(step.proxy)
-        if curvature is not None:
+            state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
+        else:
+            # Its minimum is at this share of the step, and may be so along the next one: a metric
+            # that is too flat overshoots again and again.
+            share = slope / (slope - end) if state.rejected else 1.0
+            state = replace(state, length=share, rejected=state.rejected + 1)
+        local = Local(state, step.proxy)
+
+        def fit(metric: Metric, curvature: Curvature) -> Metric:
             newest = usable(local.steps[-1], local.changes[-1])
             if newest is not None:
                 metric = metric.scored(curvature, newest)
-            metric = metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
-        return self._search(replace(state, metric=metric), local, curvature)
+            return metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
+
+        return self._search(state, local, step.proxy, fit)
 
     def _search(
-        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+        self,
+        state: QuasiNewtonState,
+        local: Local,
+        proxy: Any,
+        fit: Callable[[Metric, Curvature], Metric],
     ) -> QuasiNewtonState:
         """Return the state with a new direction and the trial of length one along it."""
+        try:
+            curvature = local.curvature(proxy)
+            if curvature is not None:
+                state = replace(state, metric=fit(state.metric, curvature))
+            return self._advance(state, local, curvature)
+        except NonFiniteError:
+            # The proxy is of no use here: BFGS alone goes on.
+            return self._advance(state, local, None)
+
+    def _advance(
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | Identity | None
+    ) -> QuasiNewtonState:
         pairs, agreeing = conjugate(local.pairs)
         if curvature is None or state.metric.useless:
             size = float(np.linalg.norm(local.gradient))
@@ -430,37 +578,52 @@ class ProxyBFGS(Method):
             if pairs:
                 _, y, sy = local.pairs[-1]
                 shrink = sy / float(y @ y)
-            solve: Callable[[Array], Array] = partial(np.multiply, shrink)
+            curvature, metric = Identity(len(local.gradient)), Metric(1 / shrink, 0.0)
         else:
-            solve = curvature.solver(state.metric.scale, state.metric.shift)
-        move = -inverse_product(solve, pairs, local.gradient)
-        if not float(local.gradient @ move) < 0:
-            move = -solve(local.gradient)
-            state = replace(state, steps=[], changes=[])
+            metric = state.metric
+        if local.whole:
+            B = updated(curvature.shifted(metric.scale, metric.shift), pairs)
+            move = box_minimum(B, local.gradient, local.low, local.high)
+        else:
+            solve = curvature.solver(metric.scale, metric.shift)
+            move = -inverse_product(solve, pairs, local.gradient)
+            if not float(local.gradient @ move) < 0:
+                move = -solve(local.gradient)
+                move = move if np.isfinite(move).all() else -local.gradient
+                state = replace(state, steps=[], changes=[])
         direction = local.vector(move)
         agrees = agreeing == len(local.pairs)
-        state = replace(state, direction=direction, length=1.0, agrees=agrees)
-        return replace(state, trial=_inside(state, state.w + direction))
+        state = replace(state, direction=direction, agrees=agrees)
+        return replace(state, trial=_inside(state, state.w + state.length * direction))
 
-    def _shorten(self, state: QuasiNewtonState, factor: float) -> QuasiNewtonState:
-        """Return the state with a trial nearer to w."""
-        length = factor * state.length
+    def _shorten(self, state: QuasiNewtonState, share: float) -> QuasiNewtonState:
+        """Return the state with a trial nearer to w, at about a share of the length."""
+        # Ever faster: a step that was far too long takes few rounds.
+        shortest = min(SHORTEST, state.length)
+        length = min(max(share, shortest), LONGEST) * state.length
         assert state.direction is not None
         trial = _inside(state, state.w + length * state.direction)
         return replace(state, length=length, trial=trial)
 
 
 class Local:
-    """A state in the units of the parameters, without those that rest at a bound; NumPy arrays."""
+    """A state in the units of the parameters; NumPy arrays.
 
-    def __init__(self, state: QuasiNewtonState) -> None:
+    ``held`` are the parameters that rest at a bound. Where B is a matrix all of them are kept, and
+    steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
+    """
+
+    def __init__(self, state: QuasiNewtonState, proxy: Any) -> None:
         self.w, self.known = state.w, state.curvature
         w, gradient = _numbers(state.w), _numbers(state.gradient)
         self.units = np.ones(len(w)) if state.units is None else _numbers(state.units)
-        self.free = np.ones(len(w), dtype=bool)
+        self.held, self.whole = np.zeros(len(w), dtype=bool), False
         if state.lower is not None:
             lower, upper = _numbers(state.lower), _numbers(state.upper)
-            self.free = ~((w <= lower) & (gradient > 0) | (w >= upper) & (gradient < 0))
+            self.held = (w <= lower) & (gradient > 0) | (w >= upper) & (gradient < 0)
+            self.low, self.high = (lower - w) / self.units, (upper - w) / self.units
+            self.whole = forms_matrix(proxy, len(w), self.known)
+        self.free = ~self.held | self.whole
         self.gradient = (self.units * gradient)[self.free]
         self.steps = [(_numbers(s) / self.units)[self.free] for s in state.steps]
         self.changes = [(_numbers(y) * self.units)[self.free] for y in state.changes]
@@ -468,13 +631,10 @@ class Local:
         self.pairs = [pair for pair in both if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
-        """Return the proxy's Hessian here; None where there is no proxy, or it is not finite."""
+        """Return the proxy's Hessian here; None where there is no proxy."""
         if not self.free.any() or (isinstance(proxy.proxy, Zero) and self.known is None):
             return None
-        try:
-            return Curvature(proxy, self.w, self.units, self.free, self.known)
-        except NonFiniteError:
-            return None
+        return Curvature(proxy, self.w, self.units, self.free, self.known)
 
     def vector(self, move: Array) -> Vector:
         """Return a move as a vector like w."""
@@ -483,21 +643,27 @@ class Local:
         return from_numpy(self.units * full, like=self.w)
 
 
-def _numbers(x: Vector | None) -> Array:
+def _numbers(x: Vector) -> Array:
     return to_numpy(x).astype(np.float64, copy=False)
 
 
 def _inside(state: QuasiNewtonState, w: Vector) -> Vector:
-    return w if state.lower is None else Box(state.lower, state.upper).prox(w, 1.0)
+    """Return the nearest point within the bounds; rounding does not keep it off them."""
+    if state.lower is None:
+        return w
+    xp, near = namespace(w), 4 * float(namespace(w).finfo(w.dtype).eps)
+    w = Box(state.lower, state.upper).prox(w, 1.0)
+    for bound in (state.lower, state.upper):
+        w = xp.where(xp.abs(w - bound) < near * (xp.abs(state.w) + xp.abs(bound)), bound, w)
+    return w
 
 
 def _finite(value: float | None, gradient: Vector) -> bool:
     return all_finite(gradient) and (value is None or math.isfinite(value))
 
 
-def _rise(state: QuasiNewtonState, value: float | None) -> float:
-    """Return the trial's value above that at w; NaN where values are not told."""
-    return math.nan if value is None or state.value is None else value - state.value
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _shorter(rise: float, slope: float, end: float) -> float:
@@ -508,4 +674,4 @@ def _shorter(rise: float, slope: float, end: float) -> float:
         z = slope + end - 3 * rise
         root = math.sqrt(max(z * z - slope * end, 0.0))
         share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
-    return min(max(share, SHORTEST), LONGEST) if math.isfinite(share) else LONGEST
+    return share if math.isfinite(share) else LONGEST

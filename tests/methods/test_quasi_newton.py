@@ -1,0 +1,746 @@
+"""ProxyBFGS: BFGS in the proxy's metric, against dense formulas, PCG and SciPy's L-BFGS-B."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.methods.quasi_newton import (
+    Curvature,
+    box_minimum,
+    conjugate,
+    inverse_product,
+    updated,
+    usable,
+)
+from proxyprox.problems.combination import ScaledProxy
+
+BFGS = pp.ProxyBFGS()
+
+
+def spectrum(rng, d, condition):
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    A = (basis * np.geomspace(1 / condition, 1, d)) @ basis.T
+    return (A + A.T) / 2
+
+
+def quadratics(d=12, condition=100.0, seed=0, error=0.05):
+    """Return a quadratic target and a proxy that is off by a positive semidefinite error."""
+    rng = np.random.default_rng(seed)
+    A, b = spectrum(rng, d, condition), rng.normal(size=d)
+    root = rng.normal(size=(d, d))
+    P = A + error * (root @ root.T) / d
+    return pp.Quadratic(A, b), pp.Quadratic((P + P.T) / 2, b + 0.1 * rng.normal(size=d))
+
+
+def table(n=500, d=20, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.1, d)
+    y = rng.random(n) < 1 / (1 + np.exp(-3 * X @ rng.normal(size=d)))
+    return pp.logistic_regression(X, y, l2=1e-3)
+
+
+def rounds_of_lbfgs(target, start, least, memory=10):
+    """Return SciPy's rounds until the loss is within 1e-6 of the least."""
+    values = []
+
+    def both(w):
+        values.append(target.value(w))
+        return values[-1], target.gradient(w)
+
+    options = {"maxcor": memory, "ftol": 0.0, "gtol": 1e-10, "maxiter": 500}
+    scipy.optimize.minimize(both, start, jac=True, method="L-BFGS-B", options=options)
+    return 1 + next(k for k, value in enumerate(values) if value - least <= 1e-6)
+
+
+def rounds(problem, least, method=None, limit=200):
+    """Return the rounds of ``minimize`` until the loss is within 1e-6 of the least."""
+    result = pp.minimize(problem, method=method, tol=1e-10, steps=limit)
+    reached = np.flatnonzero(result.trace["value"] - least <= 1e-6)
+    assert len(reached), result.message
+    return 1 + int(reached[0])
+
+
+# -- formulas --------------------------------------------------------------------------------------
+
+
+def pairs_of(A, count, rng):
+    steps = rng.normal(size=(count, len(A)))
+    return [usable(s, A @ s) for s in steps]
+
+
+def test_inverse_product_is_that_of_the_textbook_formula():
+    rng = np.random.default_rng(0)
+    base, pairs = spectrum(rng, 7, 50.0), pairs_of(spectrum(rng, 7, 1e3), 4, rng)
+    H, B = np.linalg.inv(base), base
+    for s, y, sy in pairs:
+        V = np.eye(7) - np.outer(y, s) / sy
+        H = V.T @ H @ V + np.outer(s, s) / sy
+        B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / sy
+    q = rng.normal(size=7)
+    solved = inverse_product(lambda v: np.linalg.solve(base, v), pairs, q)
+    np.testing.assert_allclose(solved, H @ q, rtol=1e-8)
+    np.testing.assert_allclose(updated(base, pairs), B, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.inv(B) @ q, solved, rtol=1e-6)
+
+
+def test_conjugate_pairs_of_a_quadratic_hold_at_once():
+    rng = np.random.default_rng(1)
+    A = spectrum(rng, 8, 100.0)
+    pairs, agreeing = conjugate(pairs_of(A, 5, rng))
+    assert agreeing == len(pairs) == 5
+    for s, y, _ in pairs:
+        np.testing.assert_allclose(inverse_product(lambda q: q, pairs, y), s, atol=1e-8)
+    plain = pairs_of(A, 5, rng)
+    s, y, _ = plain[0]
+    assert np.linalg.norm(inverse_product(lambda q: q, plain, y) - s) > 1e-3
+
+
+def test_pairs_of_another_quadratic_stay_as_they_are():
+    rng = np.random.default_rng(2)
+    old, new = pairs_of(spectrum(rng, 8, 100.0), 2, rng), pairs_of(np.eye(8) * 30, 3, rng)
+    pairs, agreeing = conjugate([*old, *new])
+    assert agreeing == 3
+    assert all(kept is given for kept, given in zip(pairs[:2], old, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_minimum_in_a_box_is_scipys(seed):
+    rng = np.random.default_rng(seed)
+    B, g = spectrum(rng, 9, 1e3), rng.normal(size=9)
+    low = np.where(rng.random(9) < 0.7, -rng.random(9), -np.inf)
+    high = np.where(rng.random(9) < 0.7, rng.random(9) * (rng.random(9) < 0.8), np.inf)
+    # A bound that rounding keeps off zero does not block the way.
+    low[0] = -1e-17
+    p = box_minimum(B, g, low, high)
+    found = scipy.optimize.lsq_linear(
+        np.linalg.cholesky(B).T, -np.linalg.solve(np.linalg.cholesky(B), g),
+        (low, np.maximum(high, low + 1e-300)), tol=1e-14, method="bvls",
+    )  # fmt: skip
+    assert ((p >= low) & (p <= high)).all()
+    np.testing.assert_allclose(p, found.x, atol=1e-6 * np.abs(p).max())
+
+
+# -- quadratics ------------------------------------------------------------------------------------
+
+
+def rounds_of_cg(target, proxy, tol):
+    """Return the rounds of CG preconditioned with the proxy's Hessian, from its minimum."""
+    w, count = proxy.minimiser(), 1
+    r = target.gradient(w)
+    z = np.linalg.solve(proxy.P, r)
+    p, first = -z, np.linalg.norm(r)
+    while np.linalg.norm(r) > tol * first:
+        Ap = target.P @ p
+        share = (r @ z) / (p @ Ap)
+        new, count = r + share * Ap, count + 1
+        zn = np.linalg.solve(proxy.P, new)
+        p, r, z = -zn + (new @ zn) / (r @ z) * p, new, zn
+    return count
+
+
+def kinds(A, rng):
+    """Return positive definite proxies of many kinds."""
+    d = len(A)
+    root = rng.normal(size=(d, d))
+    near = root @ root.T / d
+    ranks = root[:, :2] @ root[:, :2].T / d
+    return {
+        "near": A + 0.01 * near, "far": A + near, "steep": 100 * A + 1e-3 * near,
+        "flat": 0.01 * A + 1e-5 * near, "low rank": A + 5 * ranks, "identity": np.eye(d),
+        "diagonal": np.diag(np.diag(A)), "inverse": np.linalg.inv(A), "unrelated": near,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", kinds(np.eye(2), np.random.default_rng(0)))
+def test_rounds_on_a_quadratic_are_at_most_twice_those_of_preconditioned_cg(kind):
+    rng = np.random.default_rng(3)
+    A, b = spectrum(rng, 25, 1e4), rng.normal(size=25)
+    P = kinds(A, rng)[kind]
+    target = pp.Quadratic(A, b)
+    proxy = pp.Quadratic((P + P.T) / 2, b + 0.1 * rng.normal(size=25))
+    result = pp.minimize(pp.Problem(target, proxy), method=BFGS, tol=1e-6)
+    assert result.status is pp.Status.CONVERGED
+    assert result.steps <= 2 * rounds_of_cg(target, proxy, 1e-6)
+
+
+def applied(proxy, *, hvp=True):
+    """Return a proxy without a Hessian."""
+    return pp.FunctionProxy(
+        proxy.value, proxy.gradient, hvp=proxy.hvp if hvp else None, smoothness=2.0
+    )
+
+
+@pytest.mark.parametrize("hvp", [True, False])
+def test_a_hessian_that_is_applied_gives_the_iterates_of_the_matrix(hvp, monkeypatch):
+    target, proxy = quadratics(14, error=0.2)
+    dense = pp.minimize(pp.Problem(target, proxy), method=BFGS, tol=1e-8)
+    for name in ("DENSE", "DENSE_BY_DIFFERENCES"):
+        monkeypatch.setattr(f"proxyprox.methods.quasi_newton.{name}", 10)
+    other = pp.minimize(pp.Problem(target, applied(proxy, hvp=hvp)), method=BFGS, tol=1e-8)
+    assert other.status is pp.Status.CONVERGED
+    assert abs(other.steps - dense.steps) <= 3
+    first = slice(0, 5)
+    np.testing.assert_allclose(other.trace["value"][first], dense.trace["value"][first], rtol=0.02)
+    np.testing.assert_allclose(other.w, target.minimiser(), rtol=1e-4, atol=1e-6)
+
+
+def test_large_problems_take_as_many_rounds_as_small_ones():
+    def sizes(d):
+        diagonal = np.tile(np.geomspace(0.01, 1, 25), d // 25)
+        wrong = diagonal * np.tile([0.5, 1.0, 1.5, 2.0, 1.0], d // 5)
+        target = pp.FunctionObjective(
+            lambda w: diagonal * w - 1, value=lambda w: float(w @ (diagonal * w) / 2 - w.sum())
+        )
+        proxy = pp.FunctionProxy(
+            lambda w: float(w @ (wrong * w) / 2 - w.sum()), lambda w: wrong * w - 1,
+            hvp=lambda w, v: wrong * v,
+        )  # fmt: skip
+        result = pp.minimize(pp.Problem(target, proxy), np.zeros(d), tol=1e-6)
+        np.testing.assert_allclose(result.w, 1 / diagonal, rtol=1e-3)
+        return result.steps
+
+    assert abs(sizes(1500) - sizes(50)) <= 2
+
+
+def test_the_size_of_a_hessian_that_is_applied_is_about_its_norm():
+    proxy, free = quadratics(200)[1], np.ones(200, dtype=bool)
+    unit = Curvature(applied(proxy), np.zeros(200), np.ones(200), free).unit
+    assert 0.5 < unit / np.linalg.norm(proxy.P) < 2
+
+
+def test_a_large_proxy_with_negative_curvature_is_survived(monkeypatch):
+    monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+    target, _ = quadratics(30)
+    signs = np.where(np.arange(30) % 3, 1.0, -1.0)
+    proxy = pp.FunctionProxy(
+        lambda w: float(w @ (signs * w) / 2), lambda w: signs * w, hvp=lambda w, v: signs * v
+    )
+    result = pp.minimize(pp.Problem(target, proxy), np.zeros(30), tol=1e-6)
+    assert result.status is pp.Status.CONVERGED
+
+
+# -- bounds and scales -----------------------------------------------------------------------------
+
+
+def watched(target):
+    """Return the objective of a target, and the list of points that it is asked about."""
+    asked = []
+
+    def both(w):
+        asked.append(w.copy())
+        return target.value(w), target.gradient(w)
+
+    objective = pp.FunctionObjective(
+        lambda w: both(w)[1], value=lambda w: both(w)[0], value_and_gradient=both
+    )
+    return objective, asked
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", ["quadratic", "logistic", "applied"])
+def test_the_minimum_within_bounds_is_scipys(kind, seed):
+    rng = np.random.default_rng(seed)
+    if kind == "quadratic":
+        target, proxy = quadratics(15, 1e3, seed)
+    else:
+        target = table(200, 15, seed)
+        proxy = target.subsample(60, rng=0)
+    d = target.dim
+    proxy = applied(proxy) if kind == "applied" else proxy
+    size = 0.5 * np.abs(rng.normal(size=d))
+    # Coordinates without bounds, with active ones, and with those that play no part.
+    lower = np.where(np.arange(d) % 3 == 0, -np.inf, -size)
+    upper = np.where(np.arange(d) % 5 == 0, 1e3, size)
+    objective, asked = watched(target)
+    start = 3 * rng.normal(size=d)
+    problem = pp.Problem(objective, proxy, bounds=(lower, upper))
+    result = pp.minimize(problem, start, method=BFGS, tol=1e-7)
+    assert result.status is pp.Status.CONVERGED
+    assert "outside the bounds" in result.message
+    assert all(((lower <= w) & (w <= upper)).all() for w in asked)
+    reference = scipy.optimize.minimize(
+        target.value, np.zeros(d), jac=target.gradient, bounds=list(zip(lower, upper, strict=True)),
+        method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-10, "maxiter": 2000},
+    )  # fmt: skip
+    assert ((result.w == lower) | (result.w == upper)).any()
+    np.testing.assert_allclose(result.w, reference.x, atol=1e-4)
+
+
+def test_bounds_that_are_far_away_change_nothing():
+    target, proxy = quadratics()
+    free = pp.minimize(pp.Problem(target, proxy), tol=1e-8)
+    bounded = pp.minimize(pp.Problem(target, proxy, bounds=(-1e6, 1e6)), tol=1e-8)
+    assert free.steps == bounded.steps
+    np.testing.assert_allclose(bounded.w, free.w, atol=1e-6)
+
+
+def test_a_badly_scaled_problem_with_scales_is_the_well_scaled_one():
+    target = table()
+    proxy, d = target.subsample(100, rng=0), target.dim
+    units = 2.0 ** np.random.default_rng(0).integers(-20, 20, size=d)
+
+    def in_units(loss, cls):
+        return cls(
+            value=lambda w: loss.value(w / units),
+            gradient=lambda w: loss.gradient(w / units) / units,
+        )
+
+    def hessian(w):
+        return proxy.hessian(w / units) / np.outer(units, units)
+
+    scaled = in_units(proxy, pp.FunctionProxy)
+    scaled.hessian = hessian
+    well = pp.minimize(
+        pp.Problem(target, proxy), method=pp.ProxyBFGS(start_at_proxy=False), steps=12
+    )
+    badly = pp.minimize(
+        pp.Problem(in_units(target, pp.FunctionObjective), scaled, scales=units), np.zeros(d),
+        method=pp.ProxyBFGS(start_at_proxy=False), steps=12,
+    )  # fmt: skip
+    np.testing.assert_allclose(badly.w / units, well.w, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(badly.trace["value"], well.trace["value"], rtol=1e-6)
+
+
+# -- numbers that are not finite -------------------------------------------------------------------
+
+
+def with_holes(target, inside, *, parts=("value", "gradient"), fault=math.nan):
+    """Return a target that is not finite where ``inside`` does not hold."""
+
+    def part(name, function):
+        return lambda w: function(w) * (fault if name in parts and not inside(w) else 1.0)
+
+    return pp.FunctionObjective(
+        part("gradient", target.gradient), value=part("value", target.value)
+    )
+
+
+@pytest.mark.parametrize("fault", [math.nan, math.inf])
+@pytest.mark.parametrize("values", [True, False])
+def test_a_simulator_that_blows_up_is_backtracked_from(values, fault):
+    least = np.full(6, 0.5)
+
+    def value(w):
+        return float(np.sum((w - least) ** 4 / 4 + 0.005 * (w - least) ** 2))
+
+    def slope(w):
+        return (w - least) ** 3 + 0.01 * (w - least)
+
+    whole = pp.FunctionObjective(slope, value=value)
+    target = with_holes(whole, lambda w: np.abs(w).max() < 0.8, fault=fault)
+    if not values:
+        target.value = None
+    # The proxy is far too flat: its first step leads far away.
+    problem = pp.Problem(target, pp.Quadratic(np.diag(np.geomspace(1e-5, 1e-2, 6))))
+    with np.errstate(invalid="ignore"):
+        result = pp.minimize(problem, np.zeros(6), tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    assert result.steps <= 40
+    np.testing.assert_allclose(result.w, least, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [(("value", "gradient"), math.nan), (("value",), math.inf), (("gradient",), math.nan)],
+)
+def test_a_target_that_is_not_finite_at_the_proxys_minimum_is_asked_at_w0(parts, fault, tmp_path):
+    target, proxy = quadratics()
+    bad = proxy.minimiser()
+    holed = with_holes(target, lambda w: np.abs(w - bad).max() > 1e-3, parts=parts, fault=fault)
+    problem = pp.Problem(holed, proxy)
+    with np.errstate(invalid="ignore"):
+        result = pp.minimize(problem, np.zeros(12), tol=1e-8)
+        assert result.status is pp.Status.CONVERGED
+        assert "could not be used" not in result.message
+        np.testing.assert_allclose(result.w, target.minimiser(), atol=1e-5)
+        # A run that is saved before the first answer, or after it, resumes.
+        for steps in (1, 2):
+            path = tmp_path / f"run{steps}"
+            pp.minimize(problem, np.zeros(12), method=BFGS, steps=steps, checkpoint=path)
+            again = pp.minimize(problem, np.zeros(12), method=BFGS, tol=1e-8, checkpoint=path)
+            np.testing.assert_array_equal(again.w, result.w)
+
+
+def test_a_target_that_is_not_finite_at_w0_either_is_a_failure():
+    target, proxy = quadratics()
+    problem = pp.Problem(with_holes(target, lambda w: False), proxy)
+    result = pp.minimize(problem, np.ones(12))
+    assert result.status is pp.Status.TARGET_NOT_FINITE
+    assert not result.success
+    assert result.ledger.target_gradients == 2
+    np.testing.assert_array_equal(result.w, np.ones(12))
+
+
+def test_gradients_alone_go_on_where_values_are_nan():
+    target, proxy = quadratics()
+    problem = pp.Problem(with_holes(target, lambda w: False, parts=("value",)), proxy)
+    result = pp.minimize(problem, np.zeros(12), tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(result.w, target.minimiser(), atol=1e-5)
+
+
+@pytest.mark.parametrize("extra", [(), ("hvp",), ("hessian",)])
+def test_a_proxy_with_a_region_of_nan_is_survived(extra):
+    target, whole = quadratics()
+
+    def part(name):
+        return lambda w, *v: (
+            getattr(whole, name)(w, *v) * (math.nan if np.linalg.norm(w) > 0.3 else 1.0)
+        )
+
+    proxy = pp.FunctionProxy(
+        part("value"), part("gradient"), **{name: part(name) for name in extra}
+    )
+    result = pp.minimize(pp.Problem(target, proxy), np.zeros(12), tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    assert result.steps <= 30
+
+
+@pytest.mark.parametrize("fault", [math.nan, math.inf, 0.0, 1e300])
+@pytest.mark.parametrize("size", ["matrix", "applied"])
+def test_a_hessian_that_is_of_no_use_at_some_points_is_survived(size, fault, monkeypatch):
+    if size == "applied":
+        monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+    target, whole = quadratics()
+    calls = []
+
+    def broken(matrix):
+        calls.append(1)
+        return matrix * (fault if len(calls) % 3 else 1.0)
+
+    parts = {
+        "matrix": {"hessian": lambda w: broken(whole.P)},
+        "applied": {"hvp": lambda w, v: broken(whole.P @ v)},
+    }
+    proxy = pp.FunctionProxy(whole.value, whole.gradient, **parts[size])
+    method = pp.ProxyBFGS(start_at_proxy=False)
+    with np.errstate(all="ignore"):
+        result = pp.minimize(pp.Problem(target, proxy), np.zeros(12), method=method, tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    assert result.steps <= 60
+
+
+def test_a_proxy_without_curvature_at_its_minimum_is_survived():
+    target = pp.FunctionObjective(
+        lambda w: np.sinh(w - 2), value=lambda w: float(np.cosh(w - 2).sum())
+    )
+    proxy = pp.FunctionProxy(lambda w: float(((w - 1) ** 4).sum()), lambda w: 4 * (w - 1) ** 3)
+    with np.errstate(over="ignore"):
+        result = pp.minimize(pp.Problem(target, proxy), np.zeros(1))
+    assert result.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(result.w, 2.0, atol=1e-6)
+
+
+# -- ask and tell ----------------------------------------------------------------------------------
+
+
+def advance(run, target, *, value=True):
+    w = run.ask().points[0]
+    return run.tell(target.gradient(w), value=target.value(w) if value else None)
+
+
+@pytest.mark.parametrize("values", ["always", "never", "at times"])
+def test_ask_and_tell_do_what_minimize_does(values):
+    target = table()
+    proxy = target.subsample(100, rng=0)
+    run = pp.Run(pp.Problem(target, proxy), method=BFGS)
+    while not run.converged(tol=1e-8) and run.steps < 60:
+        told = values == "always" or (values == "at times" and run.steps % 2 == 0)
+        advance(run, target, value=told)
+    whole = pp.minimize(pp.Problem(target, proxy), method=BFGS, tol=1e-8)
+    assert run.steps <= whole.steps + 5
+    np.testing.assert_allclose(run.w, whole.w, atol=1e-6)
+    if values == "always":
+        np.testing.assert_array_equal(run.result(pp.Status.CONVERGED).w, whole.w)
+
+
+@pytest.mark.parametrize("value", ["high", [1.0, 2.0], np.ones(2), 1j])
+def test_a_value_of_a_wrong_type_is_refused_and_the_question_stays(value):
+    target, proxy = quadratics()
+    run = pp.Run(pp.Problem(target, proxy), method=BFGS)
+    w = run.ask().points[0]
+    with pytest.raises(TypeError, match="value must be a number"):
+        run.tell(target.gradient(w), value=value)
+    assert run.steps == 0
+    np.testing.assert_array_equal(run.ask().points[0], w)
+    run.tell(target.gradient(w), value=np.float32(target.value(w)))
+
+
+def hard():
+    """Return a target of many line searches, and its flat proxy."""
+
+    def value(w):
+        return float(np.sum(np.cosh(3 * (w - 0.7))))
+
+    def gradient(w):
+        return 3 * np.sinh(3 * (w - 0.7))
+
+    return pp.FunctionObjective(gradient, value=value), pp.Quadratic(np.diag([0.1, 0.3, 1.0, 3.0]))
+
+
+def test_a_run_saved_in_the_middle_of_a_line_search_resumes_bit_for_bit(tmp_path):
+    target, proxy = hard()
+    problem = pp.Problem(target, proxy)
+    whole = pp.Run(problem, np.zeros(4), method=BFGS)
+    shortened = []
+    for k in range(16):
+        before = whole.w
+        whole.save(tmp_path / f"run{k}")
+        advance(whole, target)
+        shortened.append(bool((whole.w == before).all()))
+    assert sum(shortened) >= 2
+    for k in range(1, 16, 3):
+        run = pp.Run.load(tmp_path / f"run{k}", problem, np.zeros(4))
+        while run.steps < 16:
+            advance(run, target)
+        assert run.w.tobytes() == whole.w.tobytes()
+        assert run.trace["value"].tobytes() == whole.trace["value"].tobytes()
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import proxyprox as pp
+
+{hard}
+target, proxy = hard()
+rounds = []
+
+def gradient(w):
+    rounds.append(1)
+    if len(rounds) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return target.gradient(w)
+
+problem = pp.Problem((target.value, gradient), proxy)
+result = pp.minimize(problem, np.zeros(4), steps=16, checkpoint=sys.argv[1])
+print(result.w.tobytes().hex())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
+def test_a_run_that_is_killed_resumes_bit_for_bit(tmp_path):
+    def start(kill):
+        code = KILLED.format(hard=inspect.getsource(hard))
+        command = [sys.executable, "-c", code, str(tmp_path / "run"), str(kill)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert start(4).returncode == -signal.SIGKILL
+    target, proxy = hard()
+    again = start(0)
+    assert again.returncode == 0, again.stderr
+    whole = pp.minimize(pp.Problem(target, proxy), np.zeros(4), steps=16)
+    assert bytes.fromhex(again.stdout.strip()) == whole.w.tobytes()
+
+
+# -- useless proxies -------------------------------------------------------------------------------
+
+
+def useless(target, kind):
+    proxy = target.subsample(100, rng=0)
+    X, labels = proxy.design.X, proxy.targets
+    if kind == "permuted":
+        order = np.random.default_rng(1).permutation(X.shape[1])
+        return pp.logistic_regression(X[:, order], labels, l2=1e-3)
+    if kind == "flipped":
+        return pp.logistic_regression(X, 1 - labels, l2=1e-3)
+    if kind == "negated":
+        return pp.FunctionProxy(
+            lambda w: -proxy.value(w), lambda w: -proxy.gradient(w),
+            hessian=lambda w: -proxy.hessian(w),
+        )  # fmt: skip
+    return ScaledProxy(proxy, float(kind))
+
+
+@pytest.mark.parametrize("kind", ["permuted", "flipped", "negated", "1e3", "1e-3"])
+def test_a_useless_proxy_costs_at_most_three_rounds(kind):
+    target = table()
+    start = np.zeros(target.dim)
+    least = target.value(minimise_exactly(target, np.zeros(target.dim)))
+    lbfgs = rounds_of_lbfgs(target, start, least)
+    assert rounds(pp.Problem(target, useless(target, kind)), least) <= lbfgs + 3
+
+
+def test_without_a_proxy_it_is_bfgs():
+    target = table()
+    least = target.value(minimise_exactly(target, np.zeros(target.dim)))
+    counted = []
+
+    def both(w):
+        counted.append(target.value(w))
+        return counted[-1], target.gradient(w)
+
+    scipy.optimize.minimize(both, np.zeros(target.dim), jac=True, method="BFGS")
+    theirs = 1 + next(k for k, value in enumerate(counted) if value - least <= 1e-6)
+    assert rounds(pp.Problem(target), least) <= theirs + 3
+
+
+def test_a_huge_gradient_at_the_proxys_minimum_is_no_measure_of_convergence(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 10))
+    target = pp.poisson_regression(X, rng.poisson(np.exp(X @ np.full(10, 0.2))), l2=1e-3)
+    # Its minimum is far out, where the target's gradient is huge: the run begins at w0.
+    proxy = pp.Quadratic(0.1 * np.eye(10), -np.full(10, 0.3))
+    problem, path = pp.Problem(target, proxy), tmp_path / "run"
+    result = pp.minimize(problem, method=BFGS, tol=1e-6, checkpoint=path)
+    first = np.linalg.norm(target.gradient(np.zeros(10)))
+    assert result.trace["value"][0] > 1e3
+    assert result.status is pp.Status.CONVERGED
+    assert np.linalg.norm(target.gradient(result.w)) <= 1e-6 * first
+    assert result.values[0] == target.value(np.zeros(10))
+    again = pp.minimize(problem, method=BFGS, tol=1e-6, checkpoint=path)
+    assert "no step was added" in again.message
+
+
+# -- targets that are not convex -------------------------------------------------------------------
+
+
+def rosenbrock(a=1.0, b=100.0):
+    def value(w):
+        return float(np.sum((a - w[:-1]) ** 2 + b * (w[1:] - w[:-1] ** 2) ** 2))
+
+    def gradient(w):
+        slope = np.zeros_like(w)
+        gap = w[1:] - w[:-1] ** 2
+        slope[:-1] = -2 * (a - w[:-1]) - 4 * b * w[:-1] * gap
+        slope[1:] += 2 * b * gap
+        return slope
+
+    return value, gradient
+
+
+@pytest.mark.parametrize("start", [[-1.2, 1.0], [0.0, 0.0], [3.0, -2.0, 1.0]])
+def test_rosenbrocks_function_with_a_perturbed_proxy(start):
+    value, gradient = rosenbrock()
+    problem = pp.Problem(pp.FunctionObjective(gradient, value=value), rosenbrock(1.1, 80.0))
+    result = pp.minimize(problem, np.array(start), tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    assert np.linalg.norm(gradient(result.w)) < 1e-4
+    assert value(result.w) <= value(np.array(start))
+    alone = scipy.optimize.minimize(value, start, jac=gradient, method="BFGS")
+    assert result.steps <= alone.nfev + 5
+    hessian = scipy.optimize.approx_fprime(result.w, gradient, 1e-6)
+    assert np.linalg.eigvalsh((hessian + hessian.T) / 2)[0] > 0
+
+
+@pytest.mark.parametrize("offset", [1e-3, 0.1])
+def test_a_saddle_point_is_left(offset):
+    def value(w):
+        return float(w[0] ** 2 + w[1] ** 4 / 4 - w[1] ** 2 / 2)
+
+    def gradient(w):
+        return np.array([2 * w[0], w[1] ** 3 - w[1]])
+
+    # The proxy's minimum is next to the saddle point.
+    proxy = pp.Quadratic(np.diag([2.0, 1.0]), b=np.array([0.0, -offset]))
+    problem = pp.Problem(pp.FunctionObjective(gradient, value=value), proxy)
+    result = pp.minimize(problem, np.array([1.0, offset]), tol=1e-8)
+    assert result.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(np.abs(result.w), [0.0, 1.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_accepted_values_never_rise(seed):
+    value, gradient = rosenbrock()
+    start = 2 * np.random.default_rng(seed).normal(size=5)
+    run = pp.Run(
+        pp.Problem(pp.FunctionObjective(gradient, value=value), rosenbrock(0.9, 120.0)), start,
+        method=pp.ProxyBFGS(start_at_proxy=False),
+    )  # fmt: skip
+    seen = [value(start)]
+    while not run.converged(tol=1e-6) and run.steps < 200:
+        advance(run, pp.FunctionObjective(gradient, value=value))
+        seen.append(value(run.w))
+    assert run.converged(tol=1e-6)
+    assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(seen))
+
+
+# -- dtypes, corner cases and defaults -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("bounds", [None, (-1.0, 1.0)])
+def test_torch_tensors(dtype, bounds):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)).astype(dtype)
+    y = X @ np.arange(5) + rng.logistic(size=300) > 0
+    losses = [pp.logistic_regression(kind(X), y, l2=1e-2) for kind in (np.asarray, torch.tensor)]
+    ours, theirs = (
+        pp.minimize(pp.Problem(loss, loss.subsample(60, rng=0), bounds=bounds), method=BFGS)
+        for loss in losses
+    )
+    assert theirs.status is pp.Status.CONVERGED
+    assert isinstance(theirs.w, torch.Tensor)
+    assert theirs.w.dtype == getattr(torch, dtype)
+    np.testing.assert_allclose(theirs.w.numpy(), ours.w, atol=2e-3 if dtype == "float32" else 1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("condition", [1e2, 1e6])
+def test_rounding_ends_a_run_that_asks_for_too_much(dtype, condition):
+    rng = np.random.default_rng(0)
+    A = spectrum(rng, 15, condition).astype(dtype)
+    target = pp.Quadratic((A + A.T) / 2, rng.normal(size=15).astype(dtype))
+    proxy = pp.Quadratic(target.P + np.eye(15, dtype=dtype) / 10, target.b)
+    result = pp.minimize(pp.Problem(target, proxy), tol=0.0, steps=1000)
+    assert result.status in (pp.Status.CONVERGED, pp.Status.STALLED)
+    assert result.steps < 120
+    assert result.w.dtype == dtype
+
+
+def test_a_start_with_a_zero_gradient_is_the_answer():
+    target, proxy = quadratics()
+    start = target.minimiser()
+    still = pp.Quadratic(target.P, -target.P @ start)
+    here = pp.FunctionObjective(lambda w: 0 * w, value=lambda w: 1.0)
+    for problem in (pp.Problem(here), pp.Problem(here, pp.Quadratic(proxy.P))):
+        result = pp.minimize(problem, np.zeros(12))
+        assert result.status is pp.Status.CONVERGED
+        assert result.steps == 1
+        np.testing.assert_array_equal(result.w, 0.0)
+    # The proxy's minimum is the target's: steps that are asked for stay there.
+    result = pp.minimize(pp.Problem(still, pp.Quadratic(proxy.P, -proxy.P @ start)), steps=6)
+    np.testing.assert_allclose(result.w, start, rtol=1e-9)
+    assert result.success
+
+
+@pytest.mark.parametrize("proxy", [None, pp.Quadratic(np.eye(1))])
+def test_one_parameter(proxy):
+    target = pp.FunctionObjective(
+        lambda w: np.sinh(w - 2), value=lambda w: float(np.cosh(w - 2).sum())
+    )
+    problem = pp.Problem(target) if proxy is None else pp.Problem(target, proxy)
+    result = pp.minimize(problem, np.zeros(1))
+    assert result.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(result.w, 2.0, atol=1e-7)
+
+
+def test_minimize_needs_no_settings():
+    target = table()
+    result = pp.minimize(pp.Problem(target, target.subsample(100, rng=0)))
+    assert result.status is pp.Status.CONVERGED
+    assert result.method.startswith("ProxyBFGS")
+    assert "exact" in result.method
+    assert result.inner == result.stop == ""
+    assert result.steps < 30
+    assert np.linalg.norm(target.gradient(result.w)) < 1e-8
+
+
+@pytest.mark.parametrize("settings", [{"memory": 0}, {"memory": 1.5}, {"start_at_proxy": 1}])
+def test_wrong_settings_are_refused(settings):
+    with pytest.raises((TypeError, ValueError), match=next(iter(settings))):
+        pp.ProxyBFGS(**settings)
