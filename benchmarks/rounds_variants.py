@@ -341,15 +341,25 @@ VARIANTS: dict[str, tuple[Variant, tuple[float, ...]]] = {
 
 
 class Watched(rivals.Rounds):
-    """Rounds that are given up where a variant diverges or stands still."""
+    """Rounds that keep their last answer, and end where a variant diverges or stands still."""
+
+    def __init__(self, target: Target, limit: int) -> None:
+        super().__init__(target, limit)
+        self.point: Array | None = None
+        self.answer: tuple[float, Array] = (math.nan, np.empty(0))
 
     def __call__(self, w: Array) -> tuple[float, Array]:
-        since = len(self.gaps) - int(np.argmin(self.gaps)) if self.gaps else 0
-        if since > PATIENCE or not np.isfinite(w).all():
+        if self.point is not None and np.array_equal(w, self.point):
+            return self.answer
+        if not np.isfinite(w).all():
             raise rivals.Reached
-        if len(self.gaps) > FAR and not min(self.gaps[-FAR:]) <= 10 * max(self.gaps[0], 1.0):
+        self.point, self.answer = w.copy(), self.target.loss.value_and_gradient(w)
+        self.gaps.append(float(self.answer[0]) - self.target.optimum)
+        still = len(self.gaps) - int(np.argmin(self.gaps)) > PATIENCE
+        far = min(self.gaps[-FAR:]) > 10 * max(self.gaps[0], 1.0)
+        if self.done or still or far:
             raise rivals.Reached
-        return super().__call__(w)
+        return self.answer
 
 
 def run_variant(variant: Variant, s: Setting, share: float, limit: int) -> rivals.Rounds:
@@ -417,8 +427,9 @@ SAME_ON_QUADRATICS = (
 
 def chosen_cases() -> list[Case]:
     """Return the cases to compare on; ablations see a useless proxy, too."""
-    wanted = {(target, name) for target in (mushrooms, a9a, sparse_table) for name in SHARES}
-    wanted |= {(quadratic, name) for name in QUADRATICS} | {(mushrooms, USELESS)}
+    wanted = {(target, name) for target in (mushrooms, a9a) for name in SHARES}
+    wanted |= {(quadratic, name) for name in QUADRATICS}
+    wanted |= {(sparse_table, "5 %"), (mushrooms, USELESS)}
     return [case for case in cases() if (case.target, case.proxy) in wanted]
 
 
@@ -480,10 +491,10 @@ point. "–" was not reached within {limit} rounds (quadratics and ours: {most})
 ## Variants
 
 Every variant begins at the proxy's minimum ŵ, and its subproblems are solved exactly, by Newton's
-method. λ = 1/η is the one of {grid} times δ = ‖∇²L(ŵ) − ∇²L̂(ŵ)‖ that needs the fewest rounds to
-1e-6 on the first of the three proxies: a choice with hindsight, which favours the variants. (λ = 0
-and λ = 0.03 δ are not chosen.) The default is not tuned. S-DANE and its accelerated form ask for
-gradients at two points a step, which are two rounds.
+method. λ = 1/η is δ = ‖∇²L(ŵ) − ∇²L̂(ŵ)‖ times the one of {grid} that needs the fewest
+rounds to 1e-6 on the first of the three proxies: a choice with hindsight, which favours the
+variants. (λ = 0 and λ = 0.03 δ are not chosen.) The default is not tuned. S-DANE and its
+accelerated form ask for gradients at two points a step, which are two rounds. SPAG has G = 1.
 
 {variants}
 ## Where a variant needs fewer rounds to 1e-6 than the default
