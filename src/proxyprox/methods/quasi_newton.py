@@ -238,23 +238,24 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
     not agree with a single quadratic; that one and older ones stay as they are.
     """
     done: list[Pair] = []
+    S, Y = np.empty((2, len(pairs), len(pairs[0][0]) if pairs else 0))
+    products = np.empty(len(pairs))
     for index in range(len(pairs) - 1, -1, -1):
         s, y, own = pairs[index]
-        if done:
-            S, Y = np.stack([p[0] for p in done]), np.stack([p[1] for p in done])
-            products = np.array([p[2] for p in done])
-            for _ in range(2):
-                share = (Y @ s) / products
-                s, y = s - share @ S, y - share @ Y
+        n = len(done)
+        for _ in range(2 if n else 0):
+            share = (Y[:n] @ s) / products[:n]
+            s, y = s - share @ S[:n], y - share @ Y[:n]
         pair = usable(s, y)
         if pair is not None and not pair[2] > 1e-12 * own:
             pair = None
         if pair is not None and done:
-            agrees = np.abs(S @ y) <= AGREEMENT * np.sqrt(products * pair[2])
+            agrees = np.abs(S[:n] @ y) <= AGREEMENT * np.sqrt(products[:n] * pair[2])
             pair = pair if agrees.all() else None
         if pair is None:
             return [*pairs[: index + 1], *done[::-1]], len(done)
         done.append(pair)
+        S[n], Y[n], products[n] = pair
     return done[::-1], len(done)
 
 
