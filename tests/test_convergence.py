@@ -51,8 +51,9 @@ def test_without_limits_a_run_of_exact_gradients_ends_by_itself() -> None:
     assert "above the tolerance" in short.message
     spent = pp.minimize(PROBLEM, budget=2, tol=1e-15)
     assert spent.status is pp.Status.BUDGET_SPENT
-    # With steps alone the gradient ends nothing.
-    assert pp.minimize(PROBLEM, steps=60).steps == 60
+    # Steps are a limit, too, unless the method is the user's.
+    assert pp.minimize(PROBLEM, steps=60).status is pp.Status.CONVERGED
+    assert pp.minimize(PROBLEM, steps=60, method=pp.DANE(1.0)).steps == 60
 
 
 def test_a_tolerance_in_float32_can_be_reached() -> None:

@@ -111,7 +111,7 @@ def test_an_audit_measures_curvature_and_does_not_take_gauss_newtons_for_it():
         audit(Problem(wrap(fine), wrap(coarse)), START, rng=0)
         for wrap in (LeastSquares, half_square)
     )
-    assert residuals.H.estimate == pytest.approx(values.H.estimate, rel=0.05)
+    assert residuals.H.estimate == pytest.approx(values.H.estimate, rel=0.2)
     assert "does not explain" not in str(residuals)
 
 

@@ -74,7 +74,9 @@ class Checkpoint:
     every_steps : int, optional
         Save after so many outer steps.
     every_seconds : float, optional
-        Save when so many seconds have passed since the last time; 60 if neither is given.
+        Save when so many seconds have passed since the last time. If neither is given: a second, or
+        twenty times what the last save took, at most a minute. What one step of a slow target has
+        cost is then never lost.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class Checkpoint:
     every_steps: int | None = None
     every_seconds: float | None = None
     _saved_at: float = field(default=0.0, init=False, repr=False, compare=False)
+    _took: float = field(default=0.0, init=False, repr=False, compare=False)
     _writer: _Writer | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,22 +109,25 @@ class Checkpoint:
             whole("every_steps", self.every_steps)
         if self.every_seconds is not None:
             positive("every_seconds", self.every_seconds)
-        if self.every_steps is None and self.every_seconds is None:
-            self.every_seconds = 60.0
         self._saved_at = time.monotonic()
 
     def due(self, steps: int) -> bool:
         """Tell whether it is time to save."""
         waited = time.monotonic() - self._saved_at
         by_steps = self.every_steps is not None and steps % self.every_steps == 0
-        return by_steps or (self.every_seconds is not None and waited >= self.every_seconds)
+        seconds = self.every_seconds
+        if seconds is None and self.every_steps is None:
+            seconds = min(max(1.0, 20 * self._took), 60.0)
+        return by_steps or (seconds is not None and waited >= seconds)
 
     def save(self, run: Any) -> None:
         """Write the run to the file."""
         if self._writer is None or self._writer.path != os.fspath(self.path):
             self._writer = _Writer(os.fspath(self.path))
+        begun = time.monotonic()
         self._writer.save(run.state_dict())
         self._saved_at = time.monotonic()
+        self._took = self._saved_at - begun
 
 
 def as_checkpoint(given: Any) -> Checkpoint | None:

@@ -25,7 +25,13 @@ from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import SAMPLED_METHOD, is_exact, planned_steps, require_countable
+from proxyprox.setup import (
+    SAMPLED_METHOD,
+    is_exact,
+    planned_steps,
+    require_countable,
+    require_problem,
+)
 from proxyprox.stopping import Criterion
 
 
@@ -105,13 +111,13 @@ def minimize(
         Outer steps to take, at most where there is a tolerance.
     budget : Budget or int, optional
         Limits on what may be used; a number limits the target gradients. With sampled gradients
-        either ``steps`` or ``budget`` must be given. With exact ones a run without ``steps`` ends
-        when the gradient is small; without both, after 1,000 steps at most.
+        either ``steps`` or ``budget`` must be given. With exact ones both are limits: a run without
+        a method ends when the gradient is small, after 1,000 steps at most.
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Where neither they nor ``steps`` are given, and the method is not
-        either, ``tol`` is 1e-8 (1e-4 in float32).
+        to the subdifferential). Where neither they nor a method are given, ``tol`` is 1e-8 (1e-5 by
+        differences, 1e-4 in float32).
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional
@@ -161,6 +167,9 @@ def minimize(
     >>> result.ledger.target_gradients, bool(target.value(result.w) < 0.1)
     (50, True)
     """
+    require_problem(problem)
+    if not isinstance(safeguard, (bool, SGD)):
+        raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
     ends = _tolerances(problem, method, tol, atol)
@@ -172,13 +181,11 @@ def minimize(
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
         steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
-    elif steps is None and exact and method is None and not safeguard:
-        # A budget is a limit: what is not needed is not spent.
+    elif exact and method is None and not safeguard:
+        # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or DEFAULT_TOLERANCES
     require_takes("callback", callback, ("step",))
     progress = flag("progress", progress)
-    if not isinstance(safeguard, (bool, SGD)):
-        raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
     if safeguard and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
         method = SAMPLED_METHOD
@@ -206,6 +213,8 @@ def minimize(
 MOST_STEPS = 1000
 # Shares of the first gradient that are small, by the iterates' dtype.
 SMALL = {"float32": 1e-4, "float64": 1e-8}
+# Of gradients by differences, whose errors are about as large.
+SMALL_BY_DIFFERENCES = 1e-5
 # (tol, atol); None is the share for the dtype.
 Tolerances = tuple[float | None, float]
 DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
@@ -303,7 +312,9 @@ def _loop(
     # Signals that end the process are only held back where there is a file to save to.
     finish_first = contextlib.nullcontext if saver is None else step_first
     tol, atol = (0.0, 0.0) if ends is None else ends
-    tol = SMALL[dtype_name(run.start)] if tol is None else tol
+    if tol is None:
+        differences = getattr(objective, "evaluations", None) is not None
+        tol = max(SMALL[dtype_name(run.start)], SMALL_BY_DIFFERENCES if differences else 0.0)
     while True:
         # First: a run that is resumed may have ended already.
         if ends is not None and (run.converged(tol, atol) or run.stalled):

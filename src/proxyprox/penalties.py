@@ -189,12 +189,26 @@ class Box:
 
 
 def as_box(bounds: Any) -> Box:
-    """Return bounds as a Box: a pair (lower, upper), or SciPy's ``Bounds``."""
+    """Return bounds as a Box: a pair (lower, upper), SciPy's ``Bounds`` or its list of pairs."""
     if isinstance(bounds, Box):
         return bounds
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return Box(bounds.lb, bounds.ub)
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        allowed = "a pair (lower, upper) of numbers, arrays or None"
+    allowed = "a pair (lower, upper) of numbers, arrays or None"
+    if not isinstance(bounds, (tuple, list)):
+        raise TypeError(message("bounds", bounds, allowed))
+    if len(bounds) > 0 and all(isinstance(item, tuple) and len(item) == 2 for item in bounds):
+        if len(bounds) == 2:
+            remedy = "Two tuples may be (min, max) of two parameters: use scipy.optimize.Bounds."
+            raise ValueError(message("bounds", bounds, f"{allowed}, not two tuples", remedy))
+        pairs = zip(*bounds, strict=True)
+        none = (-np.inf, np.inf)
+        return Box(
+            *(
+                [end if x is None else x for x in side]
+                for side, end in zip(pairs, none, strict=True)
+            )
+        )
+    if len(bounds) != 2:
         raise TypeError(message("bounds", bounds, allowed))
     return Box(*bounds)

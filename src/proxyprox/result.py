@@ -191,7 +191,7 @@ class Status(Enum):
     CONVERGED = "The gradient is below the tolerance."
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "
-        "rounding or noise is reached."
+        "rounding or noise is reached, or its gradient does not fit its values."
     )
     TARGET_NOT_FINITE = (
         "The target's gradient was NaN or infinite; the last good iterate is returned."
@@ -221,7 +221,6 @@ class Status(Enum):
 
 SUCCESSES = (
     Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK, Status.CONVERGED,
-    Status.STALLED,
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.signals import critical
-from proxyprox._util.validation import file_path, generator, message
+from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
@@ -178,9 +178,11 @@ class Run:
         rule = self.step_size
         # The proxy's minimum, where a method of ours starts there, is entered in the books.
         metered = is_ours(method) and not isinstance(proxy, Zero)
+        begun = time.perf_counter()
         self._state = method.init(
             copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
         )
+        self.ledger.seconds += time.perf_counter() - begun
         self._step_size_state = rule.init(
             copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
@@ -232,8 +234,8 @@ class Run:
             undo = self.make_undo()
             try:
                 request, objective = self._next_request(), self.problem.objective
-                everything = request.everything
-                batch = objective.everything() if everything else objective.sample(self._rng)
+                whole = request.everything and has(objective, "everything")
+                batch = objective.everything() if whole else objective.sample(self._rng)
                 self.open(batch, request)
             except BaseException:
                 self._undo = undo

@@ -133,7 +133,7 @@ def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
 
 def is_exact(objective: Any) -> bool:
     """Tell whether every gradient of an objective is known to be exact, and may be asked for."""
-    return bool(getattr(objective, "exact", False)) and has(objective, "everything")
+    return bool(getattr(objective, "exact", False))
 
 
 def note_full_gradient(problem: Problem) -> str:
@@ -215,6 +215,9 @@ def _check_method(method: Any, problem: Problem) -> None:
         raise TypeError(message("method", got, 'a method, such as ProxyProx(eta="auto")', remedy))
     objective, name = problem.objective, type(method).__name__
     needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))
+    if is_exact(objective):
+        # Whatever it draws is all of the data.
+        needs = tuple(need for need in needs if need != "everything")
     instead = "Use ProxyProx, which needs sampled gradients only."
     if isinstance(objective, FunctionObjective) and "everything" in needs:
         instead += " Or give FunctionObjective everything=, which returns the batch of all data."

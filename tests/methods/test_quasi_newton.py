@@ -15,10 +15,10 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
+from proxyprox.inner.box import box_minimum
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods.quasi_newton import (
     Curvature,
-    box_minimum,
     conjugate,
     inverse_product,
     updated,

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, norm, zeros_like
+from proxyprox._util.validation import has
 from proxyprox.inner.base import Auto, NonFiniteError, Subproblem
+from proxyprox.inner.box import minimise_in_box
+from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
@@ -69,6 +72,14 @@ def _solve(phi: Subproblem, start: Vector, stop: Criterion) -> Vector:
     return solver.solve(phi, start, stop, {}, np.random.default_rng(0)).w
 
 
+def _fall(phi: Subproblem, start: Vector, stop: Criterion, share: float) -> Vector:
+    """Return where the gradient has fallen to a share of its norm at the start."""
+    small = int(start.shape[0]) <= BOXED
+    if isinstance(phi.penalty, Box) and small and has(phi.proxy, "hessian"):
+        return minimise_in_box(phi.proxy, start, phi.penalty, tol=share)
+    return _solve(phi, start, stop | Relative(share))
+
+
 @dataclass(frozen=True)
 class _Far(Criterion):
     """Stop where the way is longer than any to a minimum."""
@@ -88,6 +99,8 @@ STILL = 1e-6
 ROUNDING = 1e-10
 # A way of so many times max(1, ‖start‖) leads to no minimum.
 FAR = 1e8
+# Within bounds Newton's method is used up to this size.
+BOXED = 1000
 
 
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
@@ -126,8 +139,8 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     try:
         with np.errstate(all="ignore"):
             first = phi.residual(start, phi.gradient(start))
-            near = _solve(phi, start, stop | Relative(1e-6))
-            found = _solve(phi, near, stop | Relative(1e-3))
+            near = _fall(phi, start, stop, 1e-6)
+            found = _fall(phi, near, stop, 1e-3)
             moved, way = norm(found - near), norm(found - start)
             small = phi.residual(found, phi.gradient(found)) <= SMALL * first
             before = phi.value(start)

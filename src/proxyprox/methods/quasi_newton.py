@@ -47,6 +47,7 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import flag, whole
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.inner.box import absolute, box_minimum, factored
 from proxyprox.inner.exact import find_minimum
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
@@ -81,8 +82,6 @@ DENSE, DENSE_BY_DIFFERENCES = 1000, 100
 TOLERANCE, PRODUCTS = 1e-5, 500
 # Products that estimate the size of a Hessian that is applied.
 PROBES = 4
-# Most projected steps to the minimum of a quadratic within bounds, and most halvings of each.
-FACES, HALVINGS = 100, 20
 
 
 class Curvature:
@@ -109,7 +108,7 @@ class Curvature:
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
             kept = units[:, None] * full.astype(np.float64) * units
             kept = kept[np.ix_(free, free)]
-            self.matrix = _absolute((kept + kept.T) / 2)
+            self.matrix = absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
             self.unit = self._size()
@@ -156,7 +155,7 @@ class Curvature:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
-            return _factored(scale * self.matrix, shift)
+            return factored(scale * self.matrix, shift)
         return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
 
 
@@ -179,31 +178,6 @@ def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
     """Tell whether the Hessian is to be a matrix, rather than applied."""
     limit = DENSE_BY_DIFFERENCES if proxy.hessian is None else DENSE
     return known is not None or size <= limit
-
-
-def _absolute(matrix: Array) -> Array:
-    """Return the matrix with the absolute values of its eigenvalues."""
-    tiny = 1e-14 * float(np.trace(np.abs(matrix))) + 1e-300
-    try:
-        np.linalg.cholesky(matrix + tiny * np.eye(len(matrix)))
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(matrix)
-        return np.asarray((vectors * np.abs(values)) @ vectors.T)
-    return matrix
-
-
-def _factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
-    """Return what solves with a shifted matrix; rounding may take a larger shift."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    diagonal = matrix.diagonal().copy()
-    while True:
-        np.fill_diagonal(matrix, diagonal + shift)
-        try:
-            factor = cho_factor(matrix)
-            return lambda q: cho_solve(factor, q)
-        except np.linalg.LinAlgError:
-            shift = 10 * shift + 1e-15 * float(diagonal.max()) + 1e-300
 
 
 def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
@@ -277,37 +251,6 @@ def updated(base: Array, pairs: list[Pair]) -> Array:
         Bs = base @ s
         base = base + np.outer(y, y) / sy - np.outer(Bs, Bs) / float(s @ Bs)
     return base
-
-
-def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
-    """Return the minimiser of ``g·p + p·Bp/2`` within bounds, by projected Newton steps from 0.
-
-    Where a bound is so close that it blocks such a step, one along the gradient reaches it.
-    """
-
-    def model(p: Array) -> float:
-        return float(g @ p + p @ B @ p / 2)
-
-    p = np.zeros_like(g)
-    for _ in range(FACES):
-        slope = g + B @ p
-        free = ~((p <= low) & (slope > 0) | (p >= high) & (slope < 0))
-        descent = np.where(free, slope, 0.0)
-        if np.linalg.norm(descent) <= TOLERANCE**2 * np.linalg.norm(g):
-            break
-        newton = np.zeros_like(g)
-        newton[free] = _factored(B[np.ix_(free, free)], 0.0)(slope[free])
-        steepest = float(descent @ descent) / float(descent @ B @ descent) * descent
-        trials = (
-            np.clip(p - share * move, low, high)
-            for move in (newton, steepest)
-            for share in 0.5 ** np.arange(HALVINGS)
-        )
-        lower = next((q for q in trials if model(q) < model(p)), None)
-        if lower is None:
-            break
-        p = lower
-    return p
 
 
 @dataclass(frozen=True)
