@@ -241,7 +241,8 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
         return replace(found, epsilon=epsilon)
     own = found.ledger.target_gradients - 1 + model.rounds(epsilon)
     if least is not None:
-        rivals = rival_rounds(found.problem.proxy, w0, least, epsilon / model.scale)
+        box = found.problem.penalty
+        rivals = rival_rounds(found.problem.proxy, w0, least, epsilon / model.scale, box)
     else:
         loss = model.draw(np.random.default_rng(0))
         rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
@@ -411,13 +412,15 @@ def geometric_mean(ratios: Matrix) -> float:
     return float(np.exp(np.log(ratios).mean()))
 
 
-def rival_rounds(loss: Any, w0: Vector, least: Vector, epsilon: float) -> tuple[float, float]:
+def rival_rounds(
+    loss: Any, w0: Vector, least: Vector, epsilon: float, box: Any = None
+) -> tuple[float, float]:
     """Return the rounds of ProxyBFGS without a proxy, and of L-BFGS, from w0 to ε."""
     goal = float(loss.value(least)) + epsilon
-    return count_bfgs(loss, Zero(), w0, goal), count_lbfgs(loss, w0, goal)
+    return count_bfgs(loss, Zero(), w0, goal, box), count_lbfgs(loss, w0, goal, box)
 
 
-def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float) -> float:
+def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None) -> float:
     """Return the rounds of ProxyBFGS from w0 until a loss is down to a goal."""
     reached: list[bool] = []
 
@@ -425,13 +428,13 @@ def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float) -> float:
         reached.append(bool(step.value <= goal))
         return reached[-1]
 
-    problem = Problem(FunctionObjective(loss.gradient, value=loss.value), proxy)
+    problem = Problem(FunctionObjective(loss.gradient, value=loss.value), proxy, box)
     method = ProxyBFGS(start_at_proxy=False)
     minimize(problem, w0, method=method, steps=MOST, callback=watch)
     return float(len(reached)) if reached[-1] else math.inf
 
 
-def count_lbfgs(loss: Any, w0: Vector, goal: float) -> float:
+def count_lbfgs(loss: Any, w0: Vector, goal: float, box: Any = None) -> float:
     """Return the gradients of SciPy's L-BFGS from w0 until a loss is down to a goal."""
     values: list[float] = []
 
@@ -446,7 +449,11 @@ def count_lbfgs(loss: Any, w0: Vector, goal: float) -> float:
     options = {"maxcor": 10, "maxfun": MOST, "maxiter": MOST, "ftol": 0.0, "gtol": 0.0}
     try:
         start = to_numpy(w0).astype(np.float64)
-        scipy.optimize.minimize(both, start, jac=True, method="L-BFGS-B", options=options)
+        limits = None if box is None else [to_numpy(limit) for limit in box.limits(w0)]
+        bounds = None if limits is None else scipy.optimize.Bounds(*limits)
+        scipy.optimize.minimize(
+            both, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
     except StopIteration:
         return float(len(values))
     return math.inf

@@ -84,7 +84,7 @@ def minimise_in_box(loss: Any, start: Vector, box: Box, *, tol: float) -> Vector
     """
     lower, upper = (to_numpy(limit).astype(np.float64) for limit in box.limits(start))
     w, value, gradient = start, float(loss.value(start)), loss.gradient(start)
-    enough, damping = tol * box.distance(start, gradient), 1e-10
+    enough, damping = tol * box.distance(start, gradient), 1e-3
     for _ in range(STEPS):
         if not (math.isfinite(value) and all_finite(gradient)):
             raise NonFiniteError("the proxy is not finite at a trial point")

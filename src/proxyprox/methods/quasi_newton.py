@@ -273,7 +273,11 @@ class Metric:
         own = self.scale * abs(float(s @ curvature.apply(s)))
         own += self.shift * curvature.unit * float(s @ s)
         dual = abs(float(y @ curvature.solver(self.scale, self.shift)(y))) or math.inf
-        gap = math.log(own) + math.log(dual) - math.log(float(s @ s)) - math.log(float(y @ y))
+        lengths = float(s @ s), float(y @ y)
+        if not min(own, *lengths) > 0:
+            # So short that its squares are lost.
+            return self
+        gap = math.log(own) + math.log(dual) - math.log(lengths[0]) - math.log(lengths[1])
         # One step along which either is far off does not decide alone.
         gap = min(max(gap, -MOST), MOST)
         score = SCORE_FADE * self.score + gap + MARGIN
