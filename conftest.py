@@ -10,6 +10,10 @@ from hypothesis import settings
 settings.register_profile("proxyprox", deadline=None, derandomize=True)
 settings.load_profile("proxyprox")
 
+# numba, which ppi_py brings, compiles for a quarter of a minute what takes a moment; it reads this
+# when it is first imported, by whatever test.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
 # What waiting for the disk is for, a power failure, no test can see; a bad descriptor still fails.
 os.fsync = os.fstat
 

@@ -269,7 +269,7 @@ def test_runs_killed_at_random_moments_go_on_bit_for_bit():
     if not script.exists():
         pytest.skip("the benchmarks are not part of an installed package")
     ran = subprocess.run(
-        [sys.executable, str(script), "--count", "4", "--seed", "1", "--setups", SETUPS],
+        [sys.executable, str(script), "--count", "3", "--seed", "1", "--setups", SETUPS],
         capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT.parent), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

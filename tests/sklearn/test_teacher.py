@@ -19,9 +19,7 @@ from proxyprox.sklearn import (
 
 @pytest.fixture(scope="module")
 def ppi():
-    # Compiled, its one slow loop takes a quarter of a minute before it starts.
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUMBA_DISABLE_JIT", "1")
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module("ppi_py")
 
