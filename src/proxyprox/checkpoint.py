@@ -83,11 +83,12 @@ class Checkpoint:
     >>> import tempfile
     >>> import numpy as np
     >>> from proxyprox import Checkpoint, Problem, Quadratic, minimize
-    >>> problem = Problem(Quadratic(np.eye(2), b=np.ones(2)), Quadratic(np.eye(2)))
+    >>> target = Quadratic(np.eye(2), b=np.ones(2), noise=0.1)
+    >>> problem = Problem(target, Quadratic(np.eye(2)))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     every = Checkpoint(f"{folder}/run", every_steps=10)
-    ...     first = minimize(problem, steps=20, checkpoint=every)
-    ...     minimize(problem, steps=30, checkpoint=every).steps
+    ...     first = minimize(problem, steps=20, rng=0, checkpoint=every)
+    ...     minimize(problem, steps=30, rng=0, checkpoint=every).steps
     30
     """
 

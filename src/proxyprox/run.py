@@ -182,7 +182,9 @@ class Run:
         self._state = method.init(
             copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
         )
-        self.ledger.seconds += time.perf_counter() - begun
+        if not method.solves_subproblems:
+            # The search for the proxy's minimum; the start of others takes no time to speak of.
+            self.ledger.seconds += time.perf_counter() - begun
         self._step_size_state = rule.init(
             copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
         )
