@@ -195,7 +195,7 @@ def test_interrupt_and_resume(
     invoke: Invoke, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     arguments = [
-        "--dataset", "tiny", "--output", "out dir", "--workers", "2",
+        "--dataset", "tiny", "--output", "out dir", "--workers", "2" if name == "SIGINT" else "1",
         "--seeds", "1", "--budget", "15", "--tuning-budget", "10", "--inner-steps", "5",
         "--batch-sizes", "16", "--fractions", "none",
     ]  # fmt: skip

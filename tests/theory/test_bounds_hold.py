@@ -1,6 +1,6 @@
 """Measured errors against the theorems, where δ, σ and μ are known exactly.
 
-An expectation is estimated by a mean over 50 seeds or more; the bound must exceed the mean by three
+An expectation is estimated by a mean over 25 seeds or more; the bound must exceed the mean by three
 standard errors, so that the expectation itself lies below it with about 99.8 % confidence.
 """
 
@@ -48,7 +48,7 @@ def suboptimalities(problem, target, best, w0, seeds=SEEDS, **call):
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_strongly_convex(seed):
     mu, sigma = (0.05, 0.5, 2.0)[seed % 3], (0.0, 0.3, 2.0)[seed // 3 % 3]
     target, proxy, delta, d = quadratics(seed, mu, sigma)
@@ -65,7 +65,7 @@ def test_strongly_convex(seed):
     assert mean + 3 * error <= bound
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_convex_by_regularisation(seed):
     sigma, K = (0.0, 0.5, 2.0)[seed], (4, 15, 30)[seed]
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ class Wavy:
         return rng.normal(scale=self.noise / 2, size=4)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_nonconvex(seed):
     rng = np.random.default_rng(seed)
     a, c = 1.0, float(rng.uniform(1.5, 3.0))
