@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,69 @@ def test_other_scales_are_another_problem(tmp_path: Any) -> None:
         else:
             with pytest.raises(pp.CheckpointError, match="scales"):
                 pp.minimize(problem, **call)
+
+
+class Whole:
+    """A target of a user's own: it draws all of its data, and may say that it is exact."""
+
+    def __init__(self, *, declared: bool, batches: bool = False) -> None:
+        self.drawn, self.batches = 0, batches
+        if declared:
+            self.exact = True
+        else:
+            self.everything = lambda: None
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        self.drawn += 1
+        return rng.normal(size=3) if self.batches else None
+
+    def gradient(self, w: Any, batch: Any) -> Any:
+        exact = TARGET.gradient(w)
+        return exact if batch is None else exact + 0.1 * batch
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_target_that_draws_all_of_its_data_is_exact(declared: bool) -> None:
+    result = pp.minimize(pp.Problem(Whole(declared=declared), NEAR), np.zeros(3), steps=20)
+    assert result.method.startswith("ProxyBFGS")
+    assert norm(result.w) < 1e-6
+
+
+def test_the_batch_that_showed_noise_is_the_first_of_the_run() -> None:
+    target = Whole(declared=False, batches=True)
+    result = pp.minimize(pp.Problem(target, NEAR), np.zeros(3), steps=5, rng=0)
+    assert result.method.startswith("ProxyProx")
+    assert target.drawn == 5
+
+
+def test_the_result_says_why_it_did_not_begin_at_the_minimum_of_the_proxy() -> None:
+    steep = pp.FunctionProxy(lambda w: float(w.sum()), lambda w: np.ones(3))
+    assert "No minimum of the proxy was found" in pp.minimize(pp.Problem(TARGET, steep)).message
+    assert "minimum of the proxy" not in pp.minimize(PROBLEM).message
+
+
+def test_a_measured_step_size_begins_boldly_without_noise() -> None:
+    first = pp.minimize(PROBLEM, method=pp.DANE("auto"), steps=1).trace["eta"][0]
+    noisy = pp.Problem(pp.Quadratic(P, b=TARGET.b, noise=0.1), NEAR)
+    careful = pp.minimize(noisy, method=pp.ProxyProx("auto"), steps=1, rng=0).trace["eta"][0]
+    H = np.linalg.eigvalsh(NEAR.P)[-1]
+    assert first > 50 / H > careful
+
+
+def test_pairs_of_scipy_are_bounds_unless_they_could_be_read_in_two_ways() -> None:
+    pairs = pp.Problem(TARGET, NEAR, bounds=[(0.0, 0.5), (None, 0.5), (0.0, None)])
+    np.testing.assert_array_equal(pairs.penalty.lower, [0.0, -np.inf, 0.0])
+    np.testing.assert_array_equal(pairs.penalty.upper, [0.5, 0.5, np.inf])
+    small = pp.Quadratic(np.eye(2))
+    with pytest.raises(ValueError, match=r"bounds .* not two tuples"):
+        pp.Problem(small, small, bounds=[(0.0, 0.5), (0.0, 0.7)])
+
+
+def test_slow_steps_are_saved_one_by_one(tmp_path: Any, monkeypatch: Any) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    saver = pp.Checkpoint(tmp_path / "run")
+    assert not saver.due(1)
+    clock[0] += 1.5
+    assert saver.due(2)
+    assert not pp.Checkpoint(tmp_path / "other", every_seconds=60.0).due(2)

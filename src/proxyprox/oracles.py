@@ -153,7 +153,7 @@ class Query:
     ``halves``, where the objective offers them and the step size is measured, are two batches that
     make up the batch. Their gradients at the first point, evaluated in its place, also show how
     noisy the gradient is: tell them too (``tell(..., halves=(g1, g2))``). ``exact`` says that the
-    batch is everything there is, ``value`` that the loss at the first point is of use, too
+    batch is everything there is, ``value`` that the method can use the loss at the first point
     (``tell(..., value=...)``). The arrays are copies, the caller's own.
     """
 

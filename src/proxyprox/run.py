@@ -183,7 +183,7 @@ class Run:
             copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
         )
         if not method.solves_subproblems:
-            # The search for the proxy's minimum; the start of others takes no time to speak of.
+            # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
         self._step_size_state = rule.init(
             copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
@@ -430,12 +430,13 @@ class Run:
         if status is Status.CONVERGED and self._path.point is not None:
             # What is known to be good; the step from there has not been judged.
             w = last = self._path.point
+        parts = (status.value, detail, *self._notes, self.method.note(self._state))
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w),
             last=copy_array(last),
             status=status,
-            message=" ".join(part for part in (status.value, detail, *self._notes) if part),
+            message=" ".join(part for part in parts if part),
             steps=self.steps,
             gradients=oracles.describe_gradients(self.problem),
             ledger=copy.copy(self.ledger),

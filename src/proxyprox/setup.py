@@ -132,7 +132,7 @@ def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def is_exact(objective: Any) -> bool:
-    """Tell whether every gradient of an objective is known to be exact, and may be asked for."""
+    """Tell whether every gradient of an objective is known to be exact."""
     return bool(getattr(objective, "exact", False))
 
 

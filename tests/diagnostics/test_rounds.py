@@ -186,7 +186,7 @@ def test_a_start_at_the_minimum_takes_one_round() -> None:
 
 def test_bounds_are_said_to_be_unknown(target: pp.GLM) -> None:
     problem = pp.Problem(target, target.subsample(200, rng=1), bounds=(-1.0, 1.0))
-    assert "no bounds" in str(audit(problem))
+    assert "without the bounds" in str(audit(problem))
 
 
 def test_a_target_that_curves_downwards_gets_no_numbers() -> None:

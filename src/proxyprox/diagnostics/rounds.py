@@ -153,7 +153,7 @@ class RoundAudit:
             size, dimensions = self.model.basis.shape
             found.append(f"The rehearsal was made in {dimensions} of {size:,} dimensions: rougher.")
         if self.problem.penalty is not None:
-            found.append("The rehearsal knows no bounds.")
+            found.append("ProxyBFGS with the proxy was rehearsed without the bounds.")
         return found
 
     @property

@@ -106,9 +106,9 @@ BOXED = 1000
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
     """Return the minimiser of a loss that may have none, or None where none is found.
 
-    The logistic loss of separable rows, say, falls for ever: its gradient vanishes far away, but
-    the point moves on however small the gradient is. A loss without a lower bound, one that is not
-    finite on the way, and one that the solver gives up on are found out, too.
+    The logistic loss of separable rows, say, has none: its gradient vanishes far away, but
+    the point moves on however small the gradient is. None is also returned for a loss without a
+    lower bound, for one that is not finite along the search, and where the solver gives up.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ class Nesterov(Solver):
             ahead = Point.at(phi, w + momentum * (w - before))
             if math.isfinite(ahead.residual):
                 return ahead
-            # Momentum has led over an edge of where the proxy is finite: it starts anew.
+            # Momentum led to where the proxy is not finite: restart it.
             back = first_finite(phi, at.w, w - at.w)
             w = back.w
             return back

@@ -80,7 +80,7 @@ class ProximalGradient(Solver):
             except NonFiniteError:
                 if y is before:
                     raise
-                # Momentum has led over an edge of where the proxy is finite: it starts anew.
+                # Momentum led to where the proxy is not finite: restart it.
                 y, weight, gradient_y = before, 1.0, phi.gradient(before)
                 w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w

@@ -43,7 +43,7 @@ class Request:
     everything : bool
         Ask for the full gradients, of ``objective.everything()``, in place of a sampled batch.
     value : bool
-        Whether the loss at the first point is of use, where it is to be had.
+        Whether the method can use the loss at the first point; it is told where it is known.
     """
 
     points: tuple[Vector, ...]
@@ -70,7 +70,7 @@ class Answers:
         The loss at the first point, without the penalty; None where it is not known.
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
-        objective knows one for nothing: ``curvature(w)``.
+        objective has one at no extra cost: ``curvature(w)``.
     """
 
     gradients: tuple[Vector, ...]
@@ -164,7 +164,7 @@ class Method:
     allows_infinite_eta : bool
         Whether the proximal term may be left out.
     solves_subproblems : bool
-        False for a method that never calls ``step.solve``: inner solver and rule have no use.
+        False for a method that never calls ``step.solve``: it takes no inner solver and no rule.
     backtracks : bool
         Whether it turns back from a trial point where the target is not finite; a run of another
         method ends there, and every run that has no answer but one at w0 that is not finite.
@@ -234,6 +234,10 @@ class Method:
     def answer(self, state: Any) -> Vector:
         """Return the iterate to answer with."""
         return state.w
+
+    def note(self, state: Any) -> str:
+        """Return a sentence for the result's message; empty by default."""
+        return ""
 
 
 @dataclass(frozen=True)

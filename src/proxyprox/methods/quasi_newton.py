@@ -10,7 +10,7 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 - *The first point* is the proxy's minimum. The target's value there is compared with the proxy's
   promise: if it is above the proxy's value at w0, the target is asked at w0 as well, and the lower
   point is where the run starts. Where the target is not finite at the minimum, it is w0.
-- *λ and c* are found on the way. The curvature that the target shows along a step, ``s·y``, is
+- *λ and c* are fitted during the run. The curvature that the target shows along a step, ``s·y``, is
   compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
   ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step, and c
   has its price, unless the target looks quadratic. The first λ keeps the predicted decrease below
@@ -342,6 +342,7 @@ class QuasiNewtonState:
     steps: list[Vector] = field(default_factory=list)
     changes: list[Vector] = field(default_factory=list)
     metric: Metric = Metric()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,7 @@ class ProxyBFGS(Method):
     """BFGS from the proxy's minimum, in the proxy's metric: few rounds with an exact target.
 
     It takes bounds (:class:`~proxyprox.penalties.Box`) and scales of the problem into account;
-    without a proxy it is BFGS. Values of the target are used where they are to be had; slopes
+    without a proxy it is BFGS. Values of the target are used where it offers them; slopes
     decide where they are not.
 
     Parameters
@@ -401,6 +402,8 @@ class ProxyBFGS(Method):
         found = None
         if self.start_at_proxy and not isinstance(problem.proxy, Zero):
             found = find_minimum(problem.proxy, w0, penalty=problem.penalty)
+            if found is None:
+                kept["note"] = "No minimum of the proxy was found: the run began at w0."
         if found is None or bool((found == w0).all()):
             return QuasiNewtonState(w0, w0, **kept)
         lowest = float(problem.proxy.value(found))
@@ -410,6 +413,10 @@ class ProxyBFGS(Method):
         """Ask for the gradient, and the value, at the trial point."""
         return Request((state.trial,), everything=True, value=True)
 
+    def note(self, state: QuasiNewtonState) -> str:
+        """Say why the run did not begin at the proxy's minimum."""
+        return state.note
+
     def tell(self, state: QuasiNewtonState, answers: Answers, step: OuterStep) -> QuasiNewtonState:
         """Judge the trial and find the next one."""
         value, gradient = answers.value, answers.gradients[0]
@@ -417,7 +424,8 @@ class ProxyBFGS(Method):
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
             if state.w0 is not None and not _finite(value, gradient):
-                return replace(state, w=state.w0, trial=state.w0, w0=None, lowest=None)
+                note = "The target is not finite at the proxy's minimum: the run began at w0."
+                return replace(state, w=state.w0, trial=state.w0, w0=None, lowest=None, note=note)
             known["value"] = value = _finite_or_none(value)
             state = replace(state, **known)
             if state.w0 is not None and value is not None:
@@ -513,7 +521,7 @@ class ProxyBFGS(Method):
                 state = replace(state, metric=fit(state.metric, curvature))
             return self._advance(state, local, curvature)
         except NonFiniteError:
-            # The proxy is of no use here: BFGS alone goes on.
+            # Without the proxy's Hessian the step is plain BFGS.
             return self._advance(state, local, None)
 
     def _advance(
