@@ -136,7 +136,8 @@ class Grid:
 
 def gradients(loss: Any, W: Any, batch: Any) -> Any:
     """Return the gradients of a loss at every column of W, on one batch (None: all rows)."""
-    if not isinstance(loss, pp.GLM) or loss.design.intercept or loss._weights is not None:
+    several = isinstance(loss, pp.GLM) and len(W) != loss.design.X.shape[1]  # an intercept, classes
+    if not isinstance(loss, pp.GLM) or several or loss._weights is not None:
         columns = [np.ascontiguousarray(w) for w in W.T]
         answers = [loss.gradient(w) if batch is None else loss.gradient(w, batch) for w in columns]
         return np.column_stack(answers)

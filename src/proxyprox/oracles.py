@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -219,7 +220,7 @@ class Told(NamedTuple):
     """The target's answers to a query, and what they cost besides its price, by ledger field."""
 
     gradients: list[Vector]
-    halves: tuple[Vector, Vector] | None
+    halves: list[tuple[Vector, Vector]] | None
     value: float | None
     extra: dict[str, int]
 
@@ -237,9 +238,11 @@ def answer_query(objective: Any, query: Query) -> Told:
 
         point, *others = query.points
         if query.halves is not None:
-            one, other = halves = tuple(ask("gradient", point, half) for half in query.halves)
-            first = (one + other) / 2
-        elif query.value and both:
+            one, other = query.halves
+            halves = [(ask("gradient", w, one), ask("gradient", w, other)) for w in query.points]
+            gradients = [(first + second) / 2 for first, second in halves]
+            return Told(gradients, halves, None, extra)
+        if query.value and both:
             value, first = ask("value_and_gradient", point, query.batch)
         else:
             first = ask("gradient", point, query.batch)
@@ -337,16 +340,22 @@ def step_record(
     return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value))
 
 
-def noise(query: Query, halves: tuple[Vector, Vector] | None) -> tuple[float | None, Vector | None]:
-    """Return an estimate of E‖g − ∇L‖² and a sample of g − ∇L: half the gap of two halves."""
+def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:
+    """Return an estimate of E‖g − ∇L‖², and samples of g − ∇L: half the gap of two halves.
+
+    One sample for each point whose halves are told; all are of the same batch.
+    """
     if query.exact or query.batch is None:
-        return 0.0, None
+        return 0.0, ()
     if halves is None:
-        return None, None
-    point = query.points[0]
-    first, second = (as_gradient("a half's gradient", half, point) for half in halves)
-    gap = (first - second) / 2
-    return square(norm(gap)), gap
+        return None, ()
+    pairs = halves if isinstance(halves[0], (list, tuple)) else [halves]
+    gaps = []
+    for point, pair in zip(query.points, pairs, strict=False):
+        first, second = (as_gradient("a half's gradient", half, point) for half in pair)
+        gaps.append((first - second) / 2)
+    # Halves that happen to be equal, such as one row drawn twice, do not make the gradient exact.
+    return max(square(norm(gaps[0])), sys.float_info.min), tuple(gaps)
 
 
 class Purchase(NamedTuple):

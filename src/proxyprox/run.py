@@ -251,7 +251,7 @@ class Run:
         gradients: Vector | Sequence[Vector] | None = None,
         *,
         observations: Any = None,
-        halves: tuple[Vector, Vector] | None = None,
+        halves: Sequence[Any] | None = None,
         value: float | None = None,
     ) -> Step:
         """Answer the open question and take the outer step.
@@ -265,7 +265,8 @@ class Run:
             objective turns into gradients by its ``gradient_from``.
         halves : pair of arrays, optional
             The gradients of the query's two half batches at its first point, whose mean is the
-            first of ``gradients``: how far they differ tells a measured step size the noise.
+            first of ``gradients``: how far they differ tells a measured step size the noise. A
+            list of such pairs, one for each of the query's points, tells how it changes.
         value : float, optional
             The loss at the query's first point, without the penalty, where it is known: methods
             that ask for it (``query.value``) reject bad steps by it.
@@ -293,9 +294,9 @@ class Run:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
         told = oracles.check_answers(self.problem.objective, query, gradients, observations)
-        level, half_gap = oracles.noise(query, halves) if self.step_size.measures else (None, None)
+        level, gaps = oracles.noise(query, halves) if self.step_size.measures else (None, ())
         value = oracles.check_value(value, finite=not self.method.backtracks)
-        answers = Answers(told, query.batch, level, half_gap, value)
+        answers = Answers(told, query.batch, level, gaps, value)
         self.ledger.add(self.price(query))
         curvature = oracles.known_curvature(self.problem.objective, query.points[0])
         answers = replace(answers, curvature=curvature)
@@ -807,14 +808,15 @@ class Run:
         """Return the states of the method and of the step size after a step."""
         rule, k, learnt = self.step_size, self.steps, self._step_size_state
         if rule.measures:
-            point, *others = zip(query.points, answers.gradients, strict=True)
+            gaps = itertools.chain(answers.half_gaps, itertools.repeat(None))
+            point, *others = zip(query.points, answers.gradients, gaps, strict=False)
             seen = Observation(
                 k=k,
                 w=point[0],
                 gradient=point[1],
                 anchor=self._proxy.gradient(point[0]),
                 noise=answers.noise,
-                half_gap=answers.half_gap,
+                half_gap=point[2],
                 elsewhere=tuple(others),
                 smoothness=self._proxy.smoothness,
             )

@@ -64,8 +64,9 @@ class Answers:
     noise : float or None
         An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None where it
         is not known.
-    half_gap : array or None
-        Half the difference of two half batches' gradients: a sample of that noise.
+    half_gaps : tuple of arrays
+        At each point, half the difference of two half batches' gradients: samples of that noise.
+        Empty where there are no halves.
     value : float or None
         The loss at the first point, without the penalty; None where it is not known.
     curvature : array of shape (d, d) or None
@@ -76,7 +77,7 @@ class Answers:
     gradients: tuple[Vector, ...]
     batch: Any = None
     noise: float | None = None
-    half_gap: Vector | None = None
+    half_gaps: tuple[Vector, ...] = ()
     value: float | None = None
     curvature: Matrix | None = None
 

@@ -94,9 +94,8 @@ REACH = 1.2
 BLIND_REACH = 2.0
 
 # Averages of iterates, noise and gradients have weights ``k³``: recent ones count most.
+POWERS = (1, 3, 15)
 POWER = 3
-
-# Weights ``k¹⁵``: the mean of about the last sixteenth of the run.
 SHORT = 15
 
 # η beyond which the quadratic term is lost in rounding.
@@ -119,6 +118,36 @@ EVERY_STEP = 20
 # Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients.
 THEN_EVERY = 10
 
+# η r ℓ stays below this: noise that grows with the distance is outweighed by the decrease.
+GROWTH = 1.0
+# The first step after the probe is so much shorter than what one batch has shown.
+CAUTION = 0.25
+BLIND_CAUTION = 0.125
+BLIND_PROBE = 0.03
+# Steps before the distance travelled limits η, where the growth of the noise does.
+PATIENCE = 10
+SGD_PATIENCE = 5
+# Weight of the past in the running means of the noise's growth.
+REMEMBER = 2.0
+ROUNDING = 1e-7
+LEAST_CURVATURE = 0.1
+SURGE = 4.0
+# Share of the distance travelled that noise explains.
+WALK = 0.5
+LEAST_TRUST = 0.4
+# Steps that compare two points where δ = 0 is known: the first few, then so often per octave.
+FIRST_GROWTHS = 6
+FIRST_SGD = 3
+GROWTHS_PER_OCTAVE = 2
+
+# A difference farther from the mean of all than so many times what noise and drift explain is cut.
+CLIP = 4.0
+
+LONGEST = 1
+DOUBT = 1.0
+EXPLODED = 10.0
+RETREAT = 0.125
+
 # Shorter steps tried where a subproblem has no finite solution.
 TRIES = 20
 
@@ -140,7 +169,7 @@ LEAST_DAMPING = 1e-12
 PER_OCTAVE = 4
 
 # The newest of k differences weighs at least 3/(k + 3).
-LEAST_GAIN = 3
+LEAST_GAIN = 6
 
 # How much longer steps may be while the average is shown to lag behind the iterates.
 LAGGING = 2.0
@@ -151,11 +180,9 @@ TRUST = 6.0
 
 @dataclass
 class DistanceState:
-    """What the rule without a proxy keeps: G, λ, the path's squared steps, the lower bound."""
+    """What the rule without a proxy keeps: G, the path's squared steps, the lower bound."""
 
-    recent: Vector
     square: float = 0.0
-    lag: float = 0.0
     path: float = 0.0
     proven: float = 0.0
 
@@ -165,11 +192,12 @@ class AutoState:
     """What has been measured, and the step in progress."""
 
     start: Vector
-    average: Vector
+    averages: tuple[Vector, ...]
     secants: bool
     same_curvature: bool
     perturbs: bool
     distance: DistanceState | None
+    lags: tuple[float, ...] = (0.0, 0.0)
     eta: float = 0.0
     exact: bool = False
     probed: bool = False
@@ -188,6 +216,14 @@ class AutoState:
     weight: float = 0.0
     peak: float = 0.0
     trough: float = 0.0
+    noise_change: float = 0.0
+    curvature: float = 0.0
+    growth: float = 0.0
+    compared: int = 0
+    compares: float = 0.0
+    halved: bool = False
+    walk: float = 0.0
+    farthest: float = 0.0
     last: Vector | None = None
     estimate: Vector | None = None
     previous: Vector | None = None
@@ -210,9 +246,9 @@ class AutoStep(StepSize):
         """Return what is known before the first step; without a proxy, h is L itself."""
         objective = None if problem is None else problem.objective
         same = uses_proxy and problem is not None and problem.same_curvature
-        secants = bool(getattr(objective, "repeatable", True)) and not same
-        distance = None if uses_proxy else DistanceState(recent=w0)
-        return AutoState(w0, w0, secants, same, uses_proxy, distance)
+        secants = bool(getattr(objective, "repeatable", True))
+        distance = None if uses_proxy else DistanceState()
+        return AutoState(w0, (w0,) * len(POWERS), secants, same, uses_proxy, distance)
 
     def eta(self, state: AutoState, k: int) -> float:
         """Return η of the step in progress; NaN before anything was observed."""
@@ -224,7 +260,12 @@ class AutoStep(StepSize):
         if not state.secants or state.exact or k == 0:
             return None
         # Without a proxy one secant is enough, for the scale of the steps.
-        every = k == 1 if state.distance is not None else k <= EVERY_STEP or k % THEN_EVERY == 0
+        if state.distance is not None:
+            every = k <= FIRST_SGD
+        elif state.same_curvature:
+            every = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
+        else:
+            every = k <= EVERY_STEP or k % THEN_EVERY == 0
         return state.previous if every else None
 
     def may_compare(self, state: AutoState) -> bool:
@@ -234,18 +275,29 @@ class AutoStep(StepSize):
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
         signals = _signals(state, seen)
-        overshot = (
-            signals.before is not None
-            and _curvature(signals.difference - signals.before, signals.step) > 2 / state.eta
-        )
         state = copy.copy(state)
         k, without_proxy = seen.k, state.distance is not None and seen.noise != 0
+        before_noise = state.noise
         add_noise(state, signals)
+        add_growth(state, signals)
+        _add_lags(state, signals)
+        overshot = (
+            signals.before is not None
+            and _curvature(signals.difference - signals.before, signals.step)
+            > 2 / state.eta + _doubt(state)
+        )
+        shortened = 1.0
         if without_proxy:
-            add_gradient(state, signals)
+            assert state.distance is not None
+            usual, size = math.sqrt(state.distance.square), norm(seen.gradient)
+            surprise = size / usual if usual > 0 and k > 2 else 0.0
+            shortened = min(1.0, CLIP / surprise) if surprise > 0 else 1.0
+            add_gradient(state, signals, shortened)
         else:
             _add_similarity(state, signals)
+            surprise = _surprise(before_noise, state, signals)
             update_gain(state, k)
+            state.gain = state.gain * min(1.0, CLIP / surprise) if surprise > 0 else state.gain
         if k == 0:
             eta = _first(state, signals)
         elif k == 1 and state.probed:
@@ -253,10 +305,14 @@ class AutoStep(StepSize):
         else:
             eta = GROW * state.eta
         if without_proxy:
-            limit = distance_limit(state, k)
+            limit = min(distance_limit(state, k), GROW * state.eta * shortened if k > 2 else math.inf)
         else:
             limit = min(1 / state.delta if state.delta > 0 else math.inf, _noise_limit(state, k))
+            limit = min(limit, _growth_limit(state))
         eta = min(eta, limit, LARGEST)
+        exploded = surprise > EXPLODED and not overshot and state.previous is not None
+        if exploded:
+            eta = min(eta, RETREAT * state.eta)
         if not eta > 0:
             eta = state.eta
         elif not without_proxy:
@@ -267,6 +323,8 @@ class AutoStep(StepSize):
             state.last = signals.difference
         state.eta, state.exact = eta, seen.noise == 0
         state.asked, state.anchor, state.gap = seen.w, seen.anchor, signals.gap
+        if exploded:
+            state.undo = Restart(state.previous, state.previous_anchor, state.estimate)
         if overshot:
             state.undo = Restart(state.previous, state.previous_anchor, signals.before)
         return state
@@ -285,7 +343,7 @@ class AutoStep(StepSize):
         """Solve the subproblem, with a smaller η where it is not convex or nearly singular."""
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
-        if state.gap is not None and state.perturbs and damping_due(k):
+        if state.gap is not None and state.perturbs and is_due(k, PER_OCTAVE):
             measure_damping(state, linear, centre, solve)
         seen = max(norm(centre - state.start), state.moved, state.reach)
         farthest = FARTHEST * seen if seen > 0 else math.inf
@@ -309,10 +367,16 @@ class AutoStep(StepSize):
             state.previous, state.previous_anchor = state.undo.centre, state.undo.anchor
         else:
             state.previous, state.previous_anchor = state.asked, state.anchor
-        state.average = state.average + _share(k, POWER) * (w - state.average)
+        state.averages = tuple(
+            mean + _share(k, power) * (w - mean)
+            for mean, power in zip(state.averages, POWERS, strict=True)
+        )
         if state.distance is not None:
             state.distance = _moved_distance(state, centre, w, k)
         state.moved = norm(w - centre)
+        newest = square(state.eta) * state.damping * state.noise
+        state.walk = state.walk + _share(k, POWER) * (newest - state.walk)
+        state.farthest = max(state.farthest, norm(w - state.start))
         state.time = min(LARGEST, state.time + state.eta)
         state.asked = state.anchor = state.gap = state.undo = state.centre = None
         return state
@@ -324,9 +388,10 @@ class AutoStep(StepSize):
         """
         if not state.spread > 0:
             return w
-        if state.distance is not None and state.distance.lag > 0:
-            return state.distance.recent
-        return state.average
+        for mean, lag in zip(state.averages[LONGEST:], state.lags[LONGEST:], strict=False):
+            if not lag > 0:
+                return mean
+        return state.averages[-1]
 
 
 @dataclass(frozen=True)
@@ -339,11 +404,13 @@ class Signals:
     gap: Vector | None
     step: Vector | None = None
     anchor_change: Vector | None = None
+    gap_before: Vector | None = None
 
 
 def _signals(state: AutoState, seen: Observation) -> Signals:
-    difference, before = seen.gradient - seen.anchor, None
-    again = next((g for point, g in seen.elsewhere if same_point(point, state.previous)), None)
+    difference, before, gap_before = seen.gradient - seen.anchor, None, None
+    found = (rest for point, *rest in seen.elsewhere if same_point(point, state.previous))
+    again, gap_before = next(found, (None, None))
     if again is not None:
         before = again - state.previous_anchor
     elif state.exact:
@@ -356,7 +423,7 @@ def _signals(state: AutoState, seen: Observation) -> Signals:
     if state.previous is None:
         return Signals(seen, difference, before, gap)
     step, change = seen.w - state.previous, seen.anchor - state.previous_anchor
-    return Signals(seen, difference, before, gap, step, change)
+    return Signals(seen, difference, before, gap, step, change, gap_before)
 
 
 def _curvature(change: Vector, step: Vector | None) -> float:
@@ -416,7 +483,12 @@ def _noise_of(state: AutoState, signals: Signals) -> float:
 
 def _add_similarity(state: AutoState, signals: Signals) -> None:
     """Measure the curvature of h along the last step, as well as the oracle allows."""
-    if signals.step is None or state.same_curvature:
+    if state.same_curvature:
+        # All that is left is what subproblems without a solution have shown.
+        state.peak = FADE * state.peak
+        state.delta = state.peak
+        return
+    if signals.step is None:
         return
     if signals.before is not None:
         add_curvature(state, _curvature(signals.difference - signals.before, signals.step))
@@ -451,10 +523,68 @@ def add_curvature(state: AutoState, curvature: float) -> None:
     """
     state.mean = FORGET * state.mean + curvature
     state.weight = FORGET * state.weight + 1
-    state.peak = max(curvature, FADE * state.peak)
-    state.trough = min(curvature, FADE * state.trough)
+    state.peak = max(curvature - _doubt(state), FADE * state.peak)
+    state.trough = min(curvature + _doubt(state), FADE * state.trough)
     state.delta = max(0.0, state.mean / state.weight, state.peak)
     state.rate = max(abs(state.mean) / state.weight, state.peak / 2, -state.trough / 2)
+
+
+def add_growth(state: AutoState, signals: Signals) -> None:
+    """Update ℓ."""
+    if signals.step is None or signals.before is None or signals.seen.noise == 0:
+        return
+    squared = dot(signals.step, signals.step)
+    if not 0 < squared < math.inf:
+        return
+    state.halved = signals.gap_before is not None and signals.seen.half_gap is not None
+    if state.halved:
+        change = signals.seen.half_gap - signals.gap_before
+    else:
+        change = signals.difference - signals.before
+    whole = signals.anchor_change + signals.difference - signals.before
+    if norm(whole) <= ROUNDING * norm(signals.seen.gradient):
+        return
+    k = signals.seen.k
+    past = ((state.compared + 1) / (k + 1)) ** REMEMBER if state.compared else 0.0
+    state.noise_change = past * state.noise_change + dot(change, change) / squared
+    least = LEAST_CURVATURE * dot(signals.anchor_change, signals.step) / squared
+    state.curvature = past * state.curvature + max(
+        0.0, least, dot(whole, signals.step) / squared
+    )
+    state.compares = past * state.compares + 1
+    state.compared = k
+    if state.curvature > 0:
+        growth = state.noise_change / state.curvature
+        state.growth = min(growth, SURGE * state.growth) if state.growth > 0 else growth
+
+
+def _surprise(noise: float, state: AutoState, signals: Signals) -> float:
+    if signals.seen.k < 3 or state.estimate is None or not noise > 0:
+        return 0.0
+    expected = square(state.error**0.5 + state.rate * state.moved) + noise
+    return norm(signals.difference - state.estimate) / math.sqrt(expected)
+
+
+def _doubt(state: AutoState) -> float:
+    """Return how large a curvature noise alone may show."""
+    if not state.compares or state.halved:
+        return 0.0
+    return DOUBT * math.sqrt(state.noise_change / state.compares)
+
+
+def _add_lags(state: AutoState, signals: Signals) -> None:
+    if signals.step is None or state.estimate is None:
+        return
+    gradient = signals.difference - state.estimate - signals.step / state.eta
+    share = _share(signals.seen.k, SHORT)
+    state.lags = tuple(
+        lag + share * (dot(gradient, mean - signals.seen.w) - lag)
+        for lag, mean in zip(state.lags, state.averages, strict=False)
+    )
+
+
+def _growth_limit(state: AutoState) -> float:
+    return GROWTH / (state.damping * state.growth) if state.growth > 0 else math.inf
 
 
 def update_gain(state: AutoState, k: int) -> None:
@@ -487,9 +617,9 @@ def update_gain(state: AutoState, k: int) -> None:
 # -- the share of the noise that reaches the iterate --------------------------------------------
 
 
-def damping_due(k: int) -> bool:
-    """Tell whether r should be measured at step k."""
-    return k > 0 and math.floor(PER_OCTAVE * math.log2(k + 1)) > PER_OCTAVE * math.log2(k)
+def is_due(k: int, per_octave: int) -> bool:
+    """Tell whether step k is one of so many while the number of steps doubles."""
+    return k > 0 and math.floor(per_octave * math.log2(k + 1)) > per_octave * math.log2(k)
 
 
 def horizon(state: AutoState) -> float:
@@ -546,9 +676,10 @@ def _first(state: AutoState, signals: Signals) -> float:
     no secants, the proxy's scale must be trusted.
     """
     H, bold = signals.seen.smoothness, _is_bold(state, signals)
-    if (bold or not state.secants) and H is not None and 0 < H < math.inf:
-        return (BOLD if bold else 1.0) / H
-    length = PROBE * max(1.0, norm(signals.seen.w))
+    if bold and H is not None and 0 < H < math.inf:
+        return BOLD / H
+    blind = not state.secants and signals.seen.noise != 0 and state.distance is not None
+    length = (BLIND_PROBE if blind else PROBE) * max(1.0, norm(signals.seen.w))
     steepness = norm(signals.seen.gradient)
     state.probed = True
     return length / steepness if steepness > 0 else length
@@ -562,21 +693,32 @@ def _is_bold(state: AutoState, signals: Signals) -> bool:
 def _second(state: AutoState, signals: Signals) -> float:
     """Return a gradient step's η, from the curvature of L that the first step has shown."""
     change = signals.anchor_change
+    blind = not state.secants and signals.seen.noise != 0
+    if blind and state.distance is not None:
+        return GROW * state.eta
     if change is not None and signals.before is not None:
         change = change + signals.difference - signals.before
     curvature = 0.0 if change is None else _curvature(change, signals.step)
     if not curvature > 0:
         return GROW * state.eta
     eta = (BOLD if _is_bold(state, signals) else 1.0) / curvature
+    if state.growth > 0:
+        eta = min(eta, CAUTION * GROWTH / state.growth)
+    if blind:
+        eta = BLIND_CAUTION * eta
     if state.distance is not None and signals.seen.noise != 0:
         eta = min(eta, JUMP * state.eta)
-    state.reach = eta * norm(signals.seen.gradient)
+    state.reach = eta * max(norm(signals.seen.gradient), math.sqrt(state.spread))
     return eta
 
 
 def _noise_limit(state: AutoState, k: int) -> float:
-    distance = max(norm(state.average - state.start), state.reach)
-    if state.spread == 0 or distance == 0:
+    if state.spread == 0 or (state.growth > 0 and k < PATIENCE):
+        return math.inf
+    travelled = norm(state.averages[1] - state.start)
+    trusted = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
+    distance = max(trusted, LEAST_TRUST * travelled, state.reach)
+    if distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
     return reach * distance / math.sqrt((k + 1) * (state.damping * state.spread))
@@ -585,28 +727,28 @@ def _noise_limit(state: AutoState, k: int) -> float:
 # -- without a proxy ----------------------------------------------------------------------------
 
 
-def add_gradient(state: AutoState, signals: Signals) -> None:
-    """Update G and the lag with the newest gradient; the estimate is the one before."""
+def add_gradient(state: AutoState, signals: Signals, shortened: float) -> None:
+    """Update G with the newest gradient."""
     assert state.distance is not None
-    distance, gradient, k = copy.copy(state.distance), signals.seen.gradient, signals.seen.k
-    squared = dot(gradient, gradient)
+    distance, k = copy.copy(state.distance), signals.seen.k
+    squared = dot(signals.seen.gradient, signals.seen.gradient) * square(shortened)
     distance.square = distance.square + _share(k, POWER) * (squared - distance.square)
-    if signals.step is not None and state.estimate is not None:
-        # What the last proximal step has added; only rounding without a penalty.
-        gradient = gradient - state.estimate - signals.step / state.eta
-    newest = dot(gradient, state.average - signals.seen.w)
-    distance.lag = distance.lag + _share(k, SHORT) * (newest - distance.lag)
     state.distance = distance
 
 
 def distance_limit(state: AutoState, k: int) -> float:
     """Return the largest η that the distance and the gradients allow."""
     assert state.distance is not None
-    travelled = max(norm(state.average - state.start), state.reach)
-    distance = min(travelled, max(TRUST * state.distance.proven, state.reach))
+    if state.growth > 0 and k < SGD_PATIENCE:
+        return _growth_limit(state)
+    if not state.secants:
+        distance, reach = state.farthest, 1.0
+    else:
+        travelled = max(norm(state.averages[1] - state.start), state.reach)
+        distance = min(travelled, max(TRUST * state.distance.proven, state.reach))
+        reach = REACH * (LAGGING if state.lags[1] > 0 else 1.0)
     if state.distance.square == 0 or distance == 0:
         return math.inf
-    reach = REACH * (LAGGING if state.distance.lag > 0 else 1.0)
     return reach * distance / math.sqrt((k + 1) * state.distance.square)
 
 
@@ -614,7 +756,6 @@ def _moved_distance(state: AutoState, centre: Vector, w: Vector, k: int) -> Dist
     """Update the short mean and the lower bound with step k, from ``centre`` to ``w``."""
     assert state.distance is not None
     distance, away = copy.copy(state.distance), norm(w - state.start)
-    distance.recent = distance.recent + _share(k, SHORT) * (w - distance.recent)
     distance.path = distance.path + square(norm(w - centre))
     proven = (away - distance.path / away) / 2 if away > 0 else 0.0
     distance.proven = max(distance.proven, proven)

@@ -47,8 +47,8 @@ class Observation:
         if the objective cannot say.
     half_gap : array or None
         Half the difference of two half batches' gradients: a sample of the noise of ``g_k``.
-    elsewhere : tuple of pairs (point, gradient)
-        The same batch's gradients at the other points that were asked about.
+    elsewhere : tuple of triples (point, gradient, half gap)
+        The same batch's gradients and half gaps at the other points that were asked about.
     smoothness : float or None
         H of the proxy, where it knows one.
     """
@@ -59,7 +59,7 @@ class Observation:
     anchor: Vector
     noise: float | None = None
     half_gap: Vector | None = None
-    elsewhere: tuple[tuple[Vector, Vector], ...] = ()
+    elsewhere: tuple[tuple[Vector, Vector, Vector | None], ...] = ()
     smoothness: float | None = None
 
 
