@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from numpy.random import Generator
 
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
+from proxyprox._util.validation import has
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -189,15 +189,22 @@ class NewtonCG(Solver):
         return direction if scale == 1 else direction / scale
 
 
+# Secants kept beside a Hessian.
+SECANTS = 20
+Secants = tuple[tuple[Vector, Vector], ...]
+
+
 @dataclass(frozen=True)
 class QuasiNewton(Solver):
     """``w ← w − t B∇φ(w)`` with ``B ≈ (∇²φ)⁻¹`` carried from one subproblem to the next.
 
-    Successive subproblems differ by a linear term and a small move of the centre, so their
-    Hessians are nearly the same. B starts as the exact inverse; each step's secant ``B y = s``
-    updates it (BFGS, rank two, d² operations), so that later outer steps need two or three proxy
-    gradients and no Hessian. When a step fails to shrink the gradient tenfold twice running, or η
-    has changed, B is rebuilt at the current point.
+    Successive subproblems differ by a linear term, a small move of the centre and perhaps η, so
+    that the proxy's Hessian is nearly the same. It is kept with a factor of ``∇²L̂ + I/η``, and the
+    newest secants of ∇L̂ correct it (limited-memory BFGS that starts from that factor): later outer
+    steps need one or two proxy gradients and no Hessian. None of what is kept depends on η but the
+    factor, which is made anew. When a step fails to shrink the gradient tenfold twice running, the
+    Hessian is evaluated again at the current point; of many rows a sample is enough
+    (``sampled_hessian``, where the proxy has it), unless that fails as well.
 
     Parameters
     ----------
@@ -206,7 +213,8 @@ class QuasiNewton(Solver):
 
     References
     ----------
-    Nocedal and Wright, "Numerical Optimization", chapter 6.
+    Nocedal and Wright, "Numerical Optimization", chapters 6 and 7; Byrd, Chin, Neveitt and Nocedal,
+    "On the use of stochastic Hessian information in optimization methods for machine learning".
 
     Examples
     --------
@@ -226,51 +234,82 @@ class QuasiNewton(Solver):
     def solve(
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
-        """Step with the kept inverse; rebuild it only when it stops paying."""
-        slow, size = 0, start.shape[0]
-        if memory.get("eta") != phi.eta or memory["inverse"].shape != (size, size):
+        """Step with the kept Hessian; evaluate it again only when it stops paying."""
+        slow, built, size = 0, False, start.shape[0]
+        if memory and memory["hessian"].shape != (size, size):
             memory.clear()
+        if memory and memory["eta"] != phi.eta:
+            _factorise(phi, memory["hessian"], memory["secants"], memory)
+
+        def build(point: Point) -> None:
+            nonlocal slow, built
+            # A sample has had its chance where the Hessian is built a second time.
+            sampled = not built and has(phi.proxy, "sampled_hessian")
+            evaluate = phi.proxy.sampled_hessian if sampled else phi.proxy.hessian
+            _factorise(phi, evaluate(point.w), (), memory)
+            slow, built = 0, True
 
         def step(point: Point, _: float) -> Point | None:
             nonlocal slow
-            fresh = "inverse" not in memory or slow >= 2
+            fresh = not memory or slow >= 2
             if fresh:
-                slow = 0
-                self._rebuild(phi, point, memory)
-            moved = self._step(phi, point, memory)
+                build(point)
+            moved = _step(phi, point, memory)
             if moved is None and not fresh:
-                self._rebuild(phi, point, memory)
-                moved = self._step(phi, point, memory)
+                build(point)
+                moved = _step(phi, point, memory)
             if moved is None:
                 return None
             slow = slow + 1 if moved.residual > 0.1 * point.residual else 0
-            if "inverse" in memory:
-                s, y = moved.w - point.w, moved.gradient - point.gradient
-                memory["inverse"] = bfgs_update(memory["inverse"], s, y)
+            if memory:
+                s = moved.w - point.w
+                change = moved.gradient - point.gradient - phi.pull * s
+                memory["secants"] = add_secant(memory["secants"], s, change)
             return moved
 
         return descend(phi, start, stop, self.max_steps, step)
 
-    def _rebuild(self, phi: Subproblem, point: Point, memory: Memory) -> None:
-        inverse = arrays.inverse_positive(phi.hessian(point.w))
-        memory.clear()
-        if inverse is not None:
-            memory.update(inverse=inverse, eta=phi.eta)
 
-    def _step(self, phi: Subproblem, point: Point, memory: Memory) -> Point | None:
-        if "inverse" in memory:
-            return damped_step(phi, point, -(memory["inverse"] @ point.gradient))
+def _factorise(phi: Subproblem, hessian: Matrix, secants: Secants, memory: Memory) -> None:
+    """Keep the proxy's Hessian with a factor for this η; nothing if it is not positive definite."""
+    factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, phi.pull))
+    memory.clear()
+    if factor is not None:
+        memory.update(hessian=hessian, factor=factor, eta=phi.eta, secants=secants)
+
+
+def _step(phi: Subproblem, point: Point, memory: Memory) -> Point | None:
+    if not memory:
         # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
         return newton_step(phi, point)
+    direction = quasi_newton_direction(
+        memory["factor"], memory["secants"], phi.pull, point.gradient
+    )
+    return damped_step(phi, point, direction)
 
 
-def bfgs_update(inverse: Matrix, s: Vector, y: Vector) -> Matrix:
-    """Return the symmetric positive definite matrix nearest to ``inverse`` that maps y to s."""
-    xp, curvature = arrays.namespace(inverse), dot(s, y)
-    if not curvature > max(1e-10 * norm(s) * norm(y), float(xp.finfo(s.dtype).tiny)):
-        # No usable secant: a non-convex stretch, or a step at the level of rounding.
-        return inverse
-    mapped = inverse @ y
-    u = ((1 + dot(y, mapped) / curvature) / 2 * s - mapped) / curvature
-    cross = xp.linalg.outer(s, u) if xp is not np else np.multiply.outer(s, u)
-    return inverse + cross + cross.T
+def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
+    """Return the newest secants with one more, if its curvature is more than rounding."""
+    least = float(arrays.namespace(s).finfo(s.dtype).tiny)
+    if not dot(s, change) > max(1e-10 * norm(s) * norm(change), least):
+        return secants
+    return (*secants[1 - SECANTS :], (s, change))
+
+
+def quasi_newton_direction(
+    factor: Matrix, secants: Secants, pull: float, gradient: Vector
+) -> Vector:
+    """Return ``−B∇φ``, B the factor's inverse updated (BFGS) so that each ``change + pull s``
+    is mapped to s: the two-loop recursion.
+    """
+    left, shares = gradient, []
+    pairs = [(s, change + pull * s) for s, change in secants]
+    for s, y in reversed(pairs):
+        curvature = dot(s, y)
+        share = dot(s, left) / curvature
+        left = left - share * y
+        shares.append((share, curvature))
+    direction = arrays.solve_factored(factor, left)
+    for (s, y), (share, curvature) in zip(pairs, reversed(shares), strict=True):
+        direction = direction + (share - dot(y, direction) / curvature) * s
+    return -direction

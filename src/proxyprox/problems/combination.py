@@ -4,8 +4,8 @@ All of them are ``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``, and one
 the parts such a loss has. What is in neither row below is dropped.
 
 ========  ==================================================================================
-summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity, evaluations:
-          where every part offers them
+summed    value, value_and_gradient, hvp, hessian, sampled_hessian, smoothness,
+          strong_convexity, evaluations: where every part offers them
 kept      sample, everything, exact, empirical, samples, halves, cost, epsilon, gradient_from,
           repeatable, zeros, of the first part; solve_shifted where there is one part
 ========  ==================================================================================
@@ -27,7 +27,7 @@ from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
 from proxyprox.problems.protocols import Batch
 
-SUMMED = ("value", "value_and_gradient", "hvp", "hessian")
+SUMMED = ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian")
 KEPT = ("sample", "everything", "exact", "empirical", "samples", "halves", "cost", "epsilon")
 
 
@@ -132,9 +132,12 @@ class Combination:
         product = self._sum([part.hvp(w, v) for part in self._called])
         return product + self._mu * v if self._mu else product
 
-    def _hessian(self, w: Vector) -> Matrix:
-        matrix = self._sum([part.hessian(w) for part in self._called])
+    def _hessian(self, w: Vector, name: str = "hessian") -> Matrix:
+        matrix = self._sum([getattr(part, name)(w) for part in self._called])
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
+
+    def _sampled_hessian(self, w: Vector) -> Matrix:
+        return self._hessian(w, "sampled_hessian")
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         # (sP + μI + I/η)⁻¹ is the part's own closed form at another η, divided by s.
