@@ -52,6 +52,7 @@ class MeteredProxy:
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         self.convex = getattr(proxy, "convex", True)
+        self.work = getattr(proxy, "work", None)
         self.empirical = bool(getattr(proxy, "empirical", False))
         self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
@@ -101,9 +102,9 @@ class MeteredProxy:
         product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
         return self._note_fault(w, product, "Hessian product")
 
-    def _checked_hessian(self, name: str, w: Vector) -> Matrix:
+    def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = getattr(self.proxy, name)(w)
+        hessian = getattr(self.proxy, name)(w, *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.random import Generator
 
@@ -20,6 +20,7 @@ from proxyprox.inner.base import (
     Subproblem,
     damped_step,
     descend,
+    first_share,
 )
 from proxyprox.stopping import Criterion
 
@@ -202,9 +203,10 @@ class QuasiNewton(Solver):
     that the proxy's Hessian is nearly the same. It is kept with a factor of ``∇²L̂ + I/η``, and the
     newest secants of ∇L̂ correct it (limited-memory BFGS that starts from that factor): later outer
     steps need one or two proxy gradients and no Hessian. None of what is kept depends on η but the
-    factor, which is made anew. When a step fails to shrink the gradient tenfold twice running, the
-    Hessian is evaluated again at the current point; of many rows a sample is enough
-    (``sampled_hessian``, where the proxy has it), unless that fails as well.
+    factor, which is made anew. The Hessian is evaluated again when steps that fail to shrink the
+    gradient tenfold have taken as long as that would (by the proxy's ``work``; two steps running
+    where it says nothing). Of many rows a sample is enough to begin with (``sampled_hessian``,
+    where the proxy has it); the next one for the same subproblem is of four times as many.
 
     Parameters
     ----------
@@ -235,57 +237,85 @@ class QuasiNewton(Solver):
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Step with the kept Hessian; evaluate it again only when it stops paying."""
-        slow, built, size = 0, False, start.shape[0]
-        if memory and memory["hessian"].shape != (size, size):
-            memory.clear()
-        if memory and memory["eta"] != phi.eta:
-            _factorise(phi, memory["hessian"], memory["secants"], memory)
-
-        def build(point: Point) -> None:
-            nonlocal slow, built
-            # A sample has had its chance where the Hessian is built a second time.
-            sampled = not built and has(phi.proxy, "sampled_hessian")
-            evaluate = phi.proxy.sampled_hessian if sampled else phi.proxy.hessian
-            _factorise(phi, evaluate(point.w), (), memory)
-            slow, built = 0, True
+        kept, slow = _Kept(phi, memory, int(start.shape[0])), 0
 
         def step(point: Point, _: float) -> Point | None:
             nonlocal slow
-            fresh = not memory or slow >= 2
+            # What is due since the solves before is evaluated at the start: their points may have
+            # been far away.
+            fresh = kept.due or slow >= kept.patience
             if fresh:
-                build(point)
-            moved = _step(phi, point, memory)
+                kept.build(point)
+                slow = 0
+            moved = kept.step(point)
             if moved is None and not fresh:
-                build(point)
-                moved = _step(phi, point, memory)
+                kept.build(point)
+                moved = kept.step(point)
             if moved is None:
                 return None
-            slow = slow + 1 if moved.residual > 0.1 * point.residual else 0
-            if memory:
-                s = moved.w - point.w
-                change = moved.gradient - point.gradient - phi.pull * s
-                memory["secants"] = add_secant(memory["secants"], s, change)
+            failed = moved.residual > 0.1 * point.residual
+            slow = slow + 1 if failed else 0
+            kept.add(point, moved, failed)
             return moved
 
         return descend(phi, start, stop, self.max_steps, step)
 
 
-def _factorise(phi: Subproblem, hessian: Matrix, secants: Secants, memory: Memory) -> None:
-    """Keep the proxy's Hessian with a factor for this η; nothing if it is not positive definite."""
-    factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, phi.pull))
-    memory.clear()
-    if factor is not None:
-        memory.update(hessian=hessian, factor=factor, eta=phi.eta, secants=secants)
+class _Kept:
+    """The proxy's Hessian in a solver's memory, with a factor for this η and the newest secants."""
 
+    def __init__(self, phi: Subproblem, memory: Memory, size: int) -> None:
+        self.phi, self.memory = phi, memory
+        if memory and memory["hessian"].shape != (size, size):
+            memory.clear()
+        work, sampled = getattr(phi.proxy, "work", None), has(phi.proxy, "sampled_hessian")
+        self._share = first_share(work, size) if work and sampled else 1.0
+        # In units of a gradient.
+        self._cost = work.hessian / work.gradient if work else 0.0
+        in_all = self.patience if work else 10 * self.patience
+        self.due = not memory or memory["slow"] >= in_all
+        if not self.due and memory["eta"] != phi.eta:
+            self._factorise(memory["hessian"], memory["secants"], memory["slow"])
 
-def _step(phi: Subproblem, point: Point, memory: Memory) -> Point | None:
-    if not memory:
-        # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
-        return newton_step(phi, point)
-    direction = quasi_newton_direction(
-        memory["factor"], memory["secants"], phi.pull, point.gradient
-    )
-    return damped_step(phi, point, direction)
+    @property
+    def patience(self) -> float:
+        """How many slow steps the next Hessian is worth."""
+        return min(max(self._share * self._cost, 2.0), 50.0)
+
+    def build(self, point: Point) -> None:
+        """Evaluate the Hessian at a point."""
+        proxy, share = self.phi.proxy, self._share
+        if share < 1:
+            self._factorise(proxy.sampled_hessian(point.w, share))
+        else:
+            self._factorise(proxy.hessian(point.w))
+        # If that does not do for this subproblem, more rows may.
+        self._share = 4 * share if 8 * share <= 1 else 1.0
+
+    def _factorise(self, hessian: Matrix, secants: Secants = (), slow: int = 0) -> None:
+        factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, self.phi.pull))
+        self.memory.clear()
+        self.due = factor is None
+        if factor is not None:
+            self.memory.update(hessian=hessian, factor=factor, eta=self.phi.eta)
+            self.memory.update(secants=secants, slow=slow)
+
+    def step(self, point: Point) -> Point | None:
+        """Return the next point, None if no step helps."""
+        if not self.memory:
+            # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
+            return newton_step(self.phi, point)
+        kept = self.memory["factor"], self.memory["secants"]
+        direction = quasi_newton_direction(*kept, self.phi.pull, point.gradient)
+        return damped_step(self.phi, point, direction)
+
+    def add(self, point: Point, moved: Point, failed: bool) -> None:
+        """Add the secant between two points, and whether the step was slow."""
+        if self.memory:
+            s = moved.w - point.w
+            change = moved.gradient - point.gradient - self.phi.pull * s
+            self.memory["secants"] = add_secant(self.memory["secants"], s, change)
+            self.memory["slow"] += int(failed)
 
 
 def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:

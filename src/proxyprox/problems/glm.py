@@ -22,7 +22,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Work
 
 Array = np.ndarray[Any, Any]
 
@@ -30,8 +30,6 @@ Array = np.ndarray[Any, Any]
 BLOCK_ELEMENTS = 1 << 18
 # Non-zeros of the blocks of rows that sparse Gram matrices are summed over.
 BLOCK_NONZEROS = 1 << 20
-# Rows for each parameter that make a Hessian good enough to precondition with: off by 1/√200.
-SAMPLED_ROWS = 200
 
 
 class Design:
@@ -90,13 +88,8 @@ class Design:
         return total
 
     @cached_property
-    def gram_cost(self) -> float:
-        """About how many nanoseconds a Gram matrix takes."""
-        return min(self._gram_costs)
-
-    @cached_property
-    def _gram_costs(self) -> tuple[float, float]:
-        """Nanoseconds of a Gram matrix by dense blocks and by sparse products, as measured."""
+    def gram_work(self) -> tuple[float, float]:
+        """Nanoseconds of a Gram matrix by dense blocks and by sparse products, roughly."""
         dense = self.rows * self.width * (0.04 * self.width + 2.0)
         if not self.sparse:
             return dense, math.inf
@@ -106,7 +99,7 @@ class Design:
     def gram(self, weights: Any) -> Any:
         """Return ``Xᵀ diag(weights) X`` for weights ≥ 0, in O(block + width²) extra memory."""
         xp = self.xp
-        dense, sparse = self._gram_costs
+        dense, sparse = self.gram_work
         if sparse < dense:
             return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
@@ -412,14 +405,24 @@ class GLM:
             hessian = hessian + self.design.asarray(np.diag(to_numpy(self._strengths)))
         return hessian
 
-    def sampled_hessian(self, w: Vector) -> Matrix:
-        """Return ∇²L(w) of rows enough to precondition with: a fixed sample of many, or all."""
-        rows, wanted = self.design.rows, SAMPLED_ROWS * self.dim
-        if rows <= 2 * wanted:
+    def sampled_hessian(self, w: Vector, share: float) -> Matrix:
+        """Return ∇²L(w) of a share of the rows, drawn at random; of all for more than a half."""
+        rows = self.design.rows
+        if 2 * share > 1:
             return self.hessian(w)
         # The same rows each time, so that a run that is resumed meets them again.
-        chosen = np.sort(np.random.default_rng(0).choice(rows, wanted, replace=False))
-        return self.rows(chosen).hessian(w)
+        chosen = np.random.default_rng(0).choice(rows, math.ceil(share * rows), replace=False)
+        return self.rows(np.sort(chosen)).hessian(w)
+
+    @property
+    def work(self) -> Work:
+        """About how long a gradient and a Hessian take."""
+        design, outputs = self.design, self.family.outputs
+        entries = design.X.nnz if design.sparse else design.rows * design.columns
+        hessian = min(design.gram_work) * outputs * (outputs + 1) / 2
+        # 20 µs of calls, two passes over the entries, and the family's function of each row.
+        gradient = 2e4 + outputs * (2.0 * entries + 15.0 * design.rows)
+        return Work(gradient, hessian, design.rows)
 
     # -- constants --------------------------------------------------------------------------
 
