@@ -132,7 +132,8 @@ def proxy_moment(design: Design, weights: Array, others: Moment | None) -> Momen
         rows = _moment_product(design, weights / own, block)
         return share * rows + (1 - share) * (others @ block)
 
-    return _leading_directions(product, design.width, own + others.weight)
+    # The other rows' directions are nearly those of all: half the iterations do.
+    return _leading_directions(product, design.width, own + others.weight, others.vectors)
 
 
 def unlabelled_moment(
@@ -172,11 +173,13 @@ def factorise(matrix: Array, weight: float) -> Moment:
     return Moment(vectors, np.maximum(values, 0.0), 0.0, weight)
 
 
-def _leading_directions(product: Callable[[Array], Array], width: int, weight: float) -> Moment:
+def _leading_directions(
+    product: Callable[[Array], Array], width: int, weight: float, start: Array | None = None
+) -> Moment:
     """Find the leading directions by subspace iteration (Rayleigh–Ritz)."""
     # A fixed start: the same data always gives the same factor.
-    block = np.random.default_rng(0).standard_normal((width, RANK))
-    for _ in range(4):
+    block = np.random.default_rng(0).standard_normal((width, RANK)) if start is None else start
+    for _ in range(4 if start is None else 2):
         block = _orthonormal(product(block))
     values, inner = np.linalg.eigh(block.T @ product(block))
     values = np.maximum(values, 0.0)
@@ -210,6 +213,8 @@ class LabelFree:
         self._shape = (-1, len(curvature))
         self._spread, self._turn = np.linalg.eigh(curvature)
         self.smoothness = moment.top * float(self._spread.max())
+        # The last point with its gradient: the end of a step is the start of the next.
+        self._last: tuple[Array, Array] | None = None
 
     def value(self, w: Array) -> float:
         """Return the quadratic."""
@@ -217,7 +222,9 @@ class LabelFree:
 
     def gradient(self, w: Array) -> Array:
         """Return its gradient."""
-        return self.hvp(w, w - self.w0)
+        if self._last is None or self._last[0] is not w:
+            self._last = (w, self.hvp(w, w - self.w0))
+        return self._last[1]
 
     def hvp(self, w: Array, v: Array) -> Array:
         """Return its Hessian times v."""
@@ -290,12 +297,13 @@ class RegularisationPath:
         self._top = float(proxy.smoothness) or 1.0
         self._floor = max(least_pull, FAINTEST * self._top)
         self._boost = 1.0
-        self._value = self.value(w0)
+        self._value, self._gradient = self._evaluate(w0)
 
-    def value(self, w: Array) -> float:
-        """Return the objective, the penalty included."""
+    def _evaluate(self, w: Array) -> tuple[float, Array]:
+        """Return the objective, the penalty included, and its gradient without that."""
         own = 0.0 if self.penalty is None else self.penalty.value(w)
-        return float(self.objective.value(w)) + own
+        value, gradient = self.objective.value_and_gradient(w)
+        return float(value) + own, gradient
 
     @property
     def pull(self) -> float:
@@ -304,7 +312,7 @@ class RegularisationPath:
 
     def advance(self) -> Array:
         """Take one step and return the new point."""
-        linear = self.objective.gradient(self.w) - self.proxy.gradient(self.w)
+        linear = self._gradient - self.proxy.gradient(self.w)
         highest = self._value + 1e-12 * max(1.0, abs(self._value))
         solver: InnerSolver = ClosedForm() if self.penalty is None else ProximalGradient()
         while self._boost < 1e13:
@@ -312,11 +320,11 @@ class RegularisationPath:
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     w = solver.solve(phi, self.w, NEARLY_SOLVED, {}, np.random.default_rng(0)).w
-                    value = self.value(w)
+                    value, gradient = self._evaluate(w)
             except NonFiniteError:
                 value = math.inf
             if value <= highest:
-                self.w, self._value = w, value
+                self.w, self._value, self._gradient = w, value, gradient
                 break
             self._boost *= 4
         # A boost was for one place: let it fade, or a hard start would slow the whole path.
@@ -472,12 +480,13 @@ def _subspace(X: Any, moment: Moment, known: Sequence[Array]) -> Subspace | None
     if 2 * size > p or size > MOST_DIRECTIONS:
         return None
     rows = stack_rows(X, *(w[:p].T for w in known))
+    lengths = np.sqrt((rows * rows).sum(axis=1))
+    rows = scipy.sparse.diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ rows
     vectors = _orthonormal(moment.vectors[:p])
     inside, gram = rows @ vectors, rows @ rows.T
     gram = gram.toarray() if hasattr(gram, "toarray") else gram
     # Rows that depend on others come last, and are left out.
-    tol = 1e-13 * float(gram.diagonal().max())
-    lower, order, rank, _ = scipy.linalg.lapack.dpstrf(gram - inside @ inside.T, tol, lower=1)
+    lower, order, rank, _ = scipy.linalg.lapack.dpstrf(gram - inside @ inside.T, 1e-14, lower=1)
     return Subspace(vectors, rows[order[:rank] - 1], np.tril(lower[:rank, :rank]))
 
 
