@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.random import Generator
 
@@ -272,7 +272,7 @@ class _Kept:
         self._share = first_share(work, size) if work and sampled else 1.0
         # In units of a gradient.
         self._cost = work.hessian / work.gradient if work else 0.0
-        in_all = self.patience if work else 10 * self.patience
+        in_all = max(self.patience, 20.0)
         self.due = not memory or memory["slow"] >= in_all
         if not self.due and memory["eta"] != phi.eta:
             self._factorise(memory["hessian"], memory["secants"], memory["slow"])
@@ -329,9 +329,7 @@ def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
 def quasi_newton_direction(
     factor: Matrix, secants: Secants, pull: float, gradient: Vector
 ) -> Vector:
-    """Return ``−B∇φ``, B the factor's inverse updated (BFGS) so that each ``change + pull s``
-    is mapped to s: the two-loop recursion.
-    """
+    """Return ``−B∇φ``, B the factor's inverse after BFGS updates: the two-loop recursion."""
     left, shares = gradient, []
     pairs = [(s, change + pull * s) for s, change in secants]
     for s, y in reversed(pairs):
