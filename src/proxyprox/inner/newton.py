@@ -206,7 +206,7 @@ class QuasiNewton(Solver):
     factor, which is made anew. The Hessian is evaluated again when steps that fail to shrink the
     gradient tenfold have taken as long as that would (by the proxy's ``work``; two steps running
     where it says nothing). Of many rows a sample is enough to begin with (``sampled_hessian``,
-    where the proxy has it); the next one for the same subproblem is of four times as many.
+    where the proxy has it); the next one for the same subproblem is of twice as many.
 
     Parameters
     ----------
@@ -271,8 +271,8 @@ class _Kept:
         work, sampled = getattr(phi.proxy, "work", None), has(phi.proxy, "sampled_hessian")
         self._share = first_share(work, size) if work and sampled else 1.0
         # In units of a gradient.
-        self._cost = work.hessian / work.gradient if work else 0.0
-        in_all = max(self.patience, 20.0)
+        self._cost = work.hessian / work.gradient if work else None
+        in_all = self.patience if work else 20.0
         self.due = not memory or memory["slow"] >= in_all
         if not self.due and memory["eta"] != phi.eta:
             self._factorise(memory["hessian"], memory["secants"], memory["slow"])
@@ -280,7 +280,7 @@ class _Kept:
     @property
     def patience(self) -> float:
         """How many slow steps the next Hessian is worth."""
-        return min(max(self._share * self._cost, 2.0), 50.0)
+        return 2.0 if self._cost is None else min(max(self._share * self._cost, 1.0), 50.0)
 
     def build(self, point: Point) -> None:
         """Evaluate the Hessian at a point."""
@@ -290,7 +290,7 @@ class _Kept:
         else:
             self._factorise(proxy.hessian(point.w))
         # If that does not do for this subproblem, more rows may.
-        self._share = 4 * share if 8 * share <= 1 else 1.0
+        self._share = 2 * share if 4 * share <= 1 else 1.0
 
     def _factorise(self, hessian: Matrix, secants: Secants = (), slow: int = 0) -> None:
         factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, self.phi.pull))
