@@ -55,7 +55,7 @@ def lbfgs(proxy: GLM, subproblems: list[Any], **options: Any) -> None:
         scipy.optimize.minimize(function, phi.centre, jac=True, method="L-BFGS-B", options=options)
 
 
-def outer_steps(name: str, problem: Problem, count: int) -> Row:
+def outer_steps(name: str, problem: Problem, count: int, limit: float) -> Row:
     subproblems: list[Any] = []
     result = minimize(
         problem, steps=count, rng=0, callback=lambda step: subproblems.append(step.subproblem)
@@ -70,7 +70,7 @@ def outer_steps(name: str, problem: Problem, count: int) -> Row:
         "Hessians, those that eta='auto' measures with included"
     )
     title = f"50k × 300, {name}, {count} steps: a step / L-BFGS to 1e-8"
-    return Row(title, ours, theirs, ours / theirs, 0.4, text)
+    return Row(title, ours, theirs, ours / theirs, limit, text)
 
 
 def gram(X: Any) -> Row:
@@ -107,7 +107,8 @@ def rows() -> list[Row]:
     target = logistic_regression(X, y, batch_size=256)
     proxies = {"label-free": target.label_free(), "10 %": target.subsample(5_000, rng=0)}
     table = [
-        outer_steps(name, Problem(target, proxy), count)
+        # A tenth of the rows is solved in a few milliseconds: what else a step takes shows.
+        outer_steps(name, Problem(target, proxy), count, 0.4 if name == "label-free" else 2.0)
         for name, proxy in proxies.items()
         for count in (10, 100)
     ]
