@@ -14,6 +14,8 @@ import closed_form
 import driver
 import outer_step
 import scaling
+import speed_steps
+import speed_text
 import startup
 from experiments.datasets import DatasetError
 
@@ -21,15 +23,15 @@ from experiments.datasets import DatasetError
 def main() -> int:
     table = []
     with threadpool_limits(1):
-        for part in (outer_step, closed_form, driver, scaling, startup):
+        for part in (outer_step, closed_form, driver, scaling, speed_steps, speed_text, startup):
             try:
                 table += part.rows()
             except DatasetError as error:
                 print(f"skipped {part.__name__}: {error}", file=sys.stderr)
-    print(f"{'what':<56}{'measured':>11}{'baseline':>11}{'ratio':>9}{'limit':>9}")
+    print(f"{'what':<60}{'measured':>11}{'baseline':>11}{'ratio':>9}{'limit':>9}")
     for row in table:
         print(
-            f"{row.name:<56}{row.measured:>11.3g}{row.baseline:>11.3g}"
+            f"{row.name:<60}{row.measured:>11.3g}{row.baseline:>11.3g}"
             f"{row.ratio:>9.3g}{row.limit:>9.3g}  {'ok' if row.ok else 'OVER'}  {row.note}"
         )
     folder = Path(__file__).parent / "results"

@@ -6,8 +6,9 @@ import contextlib
 import copy
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from proxyprox._util.arrays import (
     copy_tree,
     isolate,
     norm,
+    same_point,
     square,
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
@@ -51,11 +53,14 @@ class MeteredProxy:
         self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         self.convex = getattr(proxy, "convex", True)
+        self.work = getattr(proxy, "work", None)
         self.empirical = bool(getattr(proxy, "empirical", False))
         self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
-        self.hessian = self._hessian if has(proxy, "hessian") else None
+        self.hessian = self._hessian_method("hessian") if has(proxy, "hessian") else None
+        sampled = has(proxy, "sampled_hessian")
+        self.sampled_hessian = self._hessian_method("sampled_hessian") if sampled else None
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
@@ -75,11 +80,12 @@ class MeteredProxy:
             self.ledger.proxy_sampled_gradients += 1
             sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
             return self._note_fault(w, sampled)
-        for point, gradient in self.remembered:
-            if point is w and not self.by_content:
-                return gradient
-            if self.by_content and point.shape == w.shape and bool((point == w).all()):
-                return copy_array(gradient)
+        for pair in self.remembered:
+            point, gradient = pair
+            if point is w or (self.by_content and same_point(point, w)):
+                # The centre outlives the trial points of several solves around it.
+                self.remembered = [*(other for other in self.remembered if other is not pair), pair]
+                return copy_array(gradient) if self.by_content else gradient
         self.ledger.proxy_gradients += 1
         gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
         pair = (copy_array(w), copy_array(gradient)) if self.by_content else (w, gradient)
@@ -97,9 +103,12 @@ class MeteredProxy:
         product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
         return self._note_fault(w, product, "Hessian product")
 
-    def _hessian(self, w: Vector) -> Matrix:
+    def _hessian_method(self, name: str) -> Callable[..., Matrix]:
+        return partial(self._checked_hessian, name)
+
+    def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = self.proxy.hessian(w)
+        hessian = getattr(self.proxy, name)(w, *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")

@@ -1,5 +1,6 @@
 """Newton steps in closed form, with a matrix, with products and with a kept inverse."""
 
+import copy
 import itertools
 import math
 
@@ -19,7 +20,9 @@ from proxyprox import (
     logistic_regression,
     poisson_regression,
 )
-from proxyprox.inner.newton import bfgs_update
+from proxyprox._util.arrays import factor_positive
+from proxyprox.inner.newton import SECANTS, add_secant, quasi_newton_direction
+from proxyprox.problems.combination import Tilted
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -144,12 +147,38 @@ def test_a_run_of_like_subproblems_needs_one_hessian(logistic):
     assert 1 <= len(calls) <= 3
 
 
-def test_eta_that_changes_rebuilds_the_inverse(logistic):
-    rng, memory, w = np.random.default_rng(2), {}, np.zeros(6)
+def test_eta_that_changes_needs_another_factor_and_no_hessian(logistic):
+    rng, memory, calls, w = np.random.default_rng(2), {}, [], np.zeros(6)
+    proxy = counted(logistic, calls)
     for _ in range(40):
-        eta = 10.0 ** rng.uniform(-3, 3)
-        w = check(Subproblem(logistic, 0.1 * rng.normal(size=6), w, eta), memory)
+        eta = 10.0 ** rng.uniform(-3, 1)
+        w = check(Subproblem(logistic, 0.01 * rng.normal(size=6), w, eta), memory)
         assert memory["eta"] == eta
+    memory = {}
+    for eta in (1.0, 4.0, 0.5, 8.0):
+        phi = Subproblem(proxy, 0.01 * rng.normal(size=6), w, eta)
+        solve(QuasiNewton(), phi, memory=memory)
+    assert len(calls) == 1
+
+
+def test_many_rows_are_sampled_and_the_answer_is_exact():
+    rng = np.random.default_rng(8)
+    loss = logistic_regression(rng.normal(size=(4000, 3)), np.arange(4000) % 2, l2=0.01)
+    shares = []
+    proxy = Tilted(loss, np.zeros(3))
+    proxy.sampled_hessian = lambda w, share: shares.append(share) or loss.sampled_hessian(w, share)
+    phi = Subproblem(proxy, rng.normal(size=3), rng.normal(size=3), 10.0)
+    w = solve(QuasiNewton(), phi).w
+    assert 0 < shares[0] < 0.5
+    np.testing.assert_allclose(w, solve(Newton(), phi).w, atol=1e-8)
+    # Rows that tell nothing of a direction: the sample fails, and more of them help.
+    rare = np.ones((4000, 2))
+    rare[:, 1] = np.arange(4000) == 17
+    loss = logistic_regression(100 * rare, np.arange(4000) % 2, l2=1e-6)
+    phi = Subproblem(loss, np.array([0.0, 1e-3]), np.zeros(2), np.inf)
+    np.testing.assert_allclose(
+        solve(QuasiNewton(), phi, tol=1e-8).w, solve(Newton(), phi, tol=1e-10).w, rtol=1e-3
+    )
 
 
 def test_violent_changes_of_the_hessian_are_survived():
@@ -189,7 +218,7 @@ def test_memory_is_saved_and_restored_without_a_trace(logistic):
     for _ in range(5):
         phi = Subproblem(logistic, 0.1 * rng.normal(size=6), w, 2.0)
         w = solve(QuasiNewton(), phi, memory=memory).w
-    copied = {"inverse": memory["inverse"].copy(), "eta": memory["eta"]}
+    copied = copy.deepcopy(memory)
     phi = Subproblem(logistic, 0.1 * rng.normal(size=6), w, 2.0)
     first = solve(QuasiNewton(), phi, memory=memory).w
     second = solve(QuasiNewton(), phi, memory=copied).w
@@ -197,29 +226,34 @@ def test_memory_is_saved_and_restored_without_a_trace(logistic):
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_update_satisfies_the_secant_and_stays_positive(library):
+def test_direction_is_that_of_the_textbooks_update(library):
     make = pytest.importorskip("torch").tensor if library == "torch" else np.array
-    rng = np.random.default_rng(7)
-    inverse = np.eye(5)
-    for _ in range(20):
-        s, y = rng.normal(size=(2, 5))
-        if s @ y <= 0.1:
-            s = y + 0.1 * s
-        updated = np.asarray(bfgs_update(make(inverse), make(s), make(y)))
-        # The textbook form, (I − ρ s yᵀ) B (I − ρ y sᵀ) + ρ s sᵀ.
-        rho = 1 / (s @ y)
-        left = np.eye(5) - rho * np.outer(s, y)
-        want = left @ inverse @ left.T + rho * np.outer(s, s)
-        np.testing.assert_allclose(updated, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
-        np.testing.assert_allclose(updated @ y, s, atol=1e-8 * np.abs(updated).max())
-        inverse = np.eye(5) if np.abs(updated).max() > 1e3 else updated
-        assert np.linalg.eigvalsh(inverse)[0] > 0
+    rng, pull = np.random.default_rng(7), 0.3
+    root = rng.normal(size=(5, 5))
+    matrix = root @ root.T + np.eye(5)
+    inverse, secants = np.linalg.inv(matrix), ()
+    for _ in range(8):
+        s, change = rng.normal(size=(2, 5))
+        change = change if s @ change > 0.1 else s + 0.1 * change
+        secants = add_secant(secants, make(s), make(change))
+        # (I − ρ s yᵀ) B (I − ρ y sᵀ) + ρ s sᵀ.
+        y = change + pull * s
+        left = np.eye(5) - np.outer(s, y) / (s @ y)
+        inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
+        gradient = rng.normal(size=5)
+        factor = factor_positive(make(matrix))
+        found = np.asarray(quasi_newton_direction(factor, secants, pull, make(gradient)))
+        np.testing.assert_allclose(found, -inverse @ gradient, rtol=1e-8, atol=1e-8)
 
 
-def test_secant_without_curvature_is_left_out():
-    inverse = np.diag([1.0, 2.0])
+def test_secants_are_the_newest_and_have_curvature():
     for s, y in [([1.0, 0.0], [-1.0, 0.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, 0.0], [0.0, 0.0])]:
-        assert bfgs_update(inverse, np.array(s), np.array(y)) is inverse
+        assert add_secant((), np.array(s), np.array(y)) == ()
+    secants = ()
+    for k in range(SECANTS + 5):
+        secants = add_secant(secants, np.full(2, 1.0 + k), np.ones(2))
+    assert len(secants) == SECANTS
+    assert secants[-1][0][0] == SECANTS + 5
 
 
 def test_an_inverse_that_has_gone_stale_is_rebuilt_early():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from proxyprox import (
     L1,
@@ -237,14 +238,20 @@ def test_gradient_that_is_not_finite_ends_the_solve(solver, solve):
 
 GLM = logistic_regression(np.eye(3), [0, 1, 0])
 PLAIN = FunctionProxy(lambda w: 0.0, lambda w: w)
+CURVED = FunctionProxy(lambda w: 0.0, lambda w: w, hvp=lambda w, v: v, hessian=np.diag)
+# Few non-zeros in many columns, and a long table of more than DENSE_LIMIT columns.
+WIDE = logistic_regression(scipy.sparse.eye_array(2000, format="csr"))
+LONG = logistic_regression(np.zeros((5000, 900)))
 
 
 @pytest.mark.parametrize(
     ("proxy", "penalty", "size", "solver", "reason"),
     [
         (GLM, None, 3, QuasiNewton, "Hessian and 3 parameters"),
-        (GLM, None, DENSE_LIMIT, QuasiNewton, "Hessian"),
-        (GLM, None, DENSE_LIMIT + 1, NewtonCG, "Hessian-vector products"),
+        (CURVED, None, DENSE_LIMIT, QuasiNewton, "Hessian"),
+        (CURVED, None, DENSE_LIMIT + 1, NewtonCG, "more than"),
+        (WIDE, None, 2000, NewtonCG, "Hessian-vector products"),
+        (LONG, None, 900, QuasiNewton, "to keep it takes"),
         (Quadratic(np.eye(2)), None, 2, ClosedForm, "closed form"),
         (Zero(), None, 10**6, ClosedForm, "closed form"),
         (PLAIN, None, 3, LBFGS, "values and gradients only"),

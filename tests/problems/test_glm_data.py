@@ -6,7 +6,56 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox import linear_regression, logistic_regression, softmax_regression
+from proxyprox import (
+    gamma_regression,
+    linear_regression,
+    logistic_regression,
+    softmax_regression,
+)
+from proxyprox.problems import glm
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("density", [0.02, 0.6])
+def test_sparse_gram_is_the_dense_one(monkeypatch, density, intercept):
+    monkeypatch.setattr(glm, "BLOCK_NONZEROS", 500)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 60)) * (rng.random((400, 60)) < density)
+    weights = rng.random(400)
+    sparse = glm.Design(scipy.sparse.csr_array(X), intercept=intercept)
+    by_blocks, by_products = sparse.gram_work
+    # Few non-zeros are multiplied with each other, many are cheaper as dense blocks.
+    assert (by_products < by_blocks) == (density < 0.1)
+    A = np.hstack([X, np.ones((400, 1))]) if intercept else X
+    np.testing.assert_allclose(sparse.gram(weights), A.T @ (weights[:, None] * A), atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["logistic", "softmax", "gamma"])
+def test_a_long_table_is_read_in_blocks(monkeypatch, family):
+    rng = np.random.default_rng(2)
+    X, w = rng.normal(size=(200, 4)), rng.normal(size=15 if family == "softmax" else 5)
+    y = rng.integers(3, size=200) if family == "softmax" else rng.integers(2, size=200)
+    make = {"logistic": logistic_regression, "softmax": softmax_regression}
+    loss = make.get(family, gamma_regression)(
+        X, y + (family == "gamma"), l2=0.1, intercept=True, sample_weight=rng.random(200)
+    )
+    whole = loss.gradient(w), loss.hvp(w, w), loss.value(w)
+    monkeypatch.setattr(glm, "BLOCK_ELEMENTS", 60)
+    np.testing.assert_allclose(loss.gradient(w), whole[0], rtol=1e-12)
+    np.testing.assert_allclose(loss.hvp(w, w), whole[1], rtol=1e-12)
+    value, gradient = loss.value_and_gradient(w)
+    assert value == pytest.approx(whole[2], rel=1e-12)
+    np.testing.assert_allclose(gradient, whole[0], rtol=1e-12)
+
+
+def test_sampled_hessians_are_of_the_same_rows_each_time_and_near_the_whole():
+    rng = np.random.default_rng(3)
+    loss = logistic_regression(rng.normal(size=(5000, 3)), rng.integers(2, size=5000), l2=0.1)
+    w = rng.normal(size=3)
+    some = loss.sampled_hessian(w, 0.2)
+    np.testing.assert_array_equal(some, loss.sampled_hessian(w, 0.2))
+    np.testing.assert_array_equal(loss.sampled_hessian(w, 0.9), loss.hessian(w))
+    assert 0 < np.linalg.norm(some - loss.hessian(w), 2) < 0.1 * np.linalg.norm(some, 2)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -153,5 +153,5 @@ def test_a_step_that_would_go_up_is_shortened(problem):
     # A proxy that promises far too much, and steps that trust it.
     path = path_of(problem, Quadratic(1e-3 * np.eye(problem.objective.dim)))
     path.k = 80
-    before = path.value(path.w)
-    assert path.value(path.advance()) < before
+    before = problem.value(path.w)
+    assert problem.value(path.advance()) < before

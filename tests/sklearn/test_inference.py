@@ -74,6 +74,30 @@ def test_the_note_names_the_cause(binary):
     assert ProxyRidge(n_steps=2).fit(X, y).inference_note_ == ""
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_collinear_columns_are_named_and_the_others_have_intervals(classes):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    group, number = rng.integers(3, size=300), rng.normal(size=300)
+    y = (group + number + rng.normal(size=300) > 1).astype(int) + (classes - 2) * (group == 1)
+    names = ["red", "green", "blue", "size"]
+    table = pandas.DataFrame(np.column_stack([np.eye(3)[group], number]), columns=names)
+    settings = {"n_steps": 3}
+    fit = ProxyLogisticRegression(**settings).fit(table, y)
+    assert all(name in fit.inference_note_ for name in ("red, green, blue", "the constant"))
+    assert "size" not in fit.inference_note_
+    with pytest.warns(UserWarning, match="Some intervals are infinite"):
+        found = fit.confidence_interval()
+    assert np.isinf(found.low[..., :3]).all()
+    # As with one column of the group left out, which determines the rest.
+    exact = ProxyLogisticRegression(**settings).fit(table.drop(columns="red"), y)
+    want = exact.confidence_interval()
+    assert exact.inference_note_ == ""
+    np.testing.assert_allclose(found.low[..., 3], want.low[..., 2], rtol=1e-5)
+    np.testing.assert_allclose(found.high[..., 3], want.high[..., 2], rtol=1e-5)
+    assert np.isfinite(fit.mean_prediction(table).high).all()
+
+
 def covered(kind, runs, *, teacher, n=120, N=600):
     """Return the share of coefficients inside their interval, over simulations."""
     w, hits, total = np.array([0.8, -0.5, 0.3]), 0, 0

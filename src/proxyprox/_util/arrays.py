@@ -177,6 +177,24 @@ def inverse_positive(matrix: Matrix) -> Matrix | None:
     return (inverse + inverse.T) / 2
 
 
+def factor_positive(matrix: Matrix) -> Matrix | None:
+    """Return what :func:`solve_factored` needs of a positive definite matrix, or None."""
+    if not is_numpy_array(matrix):
+        # Products with an inverse are faster there than two triangular solves.
+        return inverse_positive(matrix)
+    (potrf,) = scipy.linalg.lapack.get_lapack_funcs(("potrf",), (matrix,))
+    lower, failed = potrf(matrix, lower=True)
+    return None if failed else lower
+
+
+def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
+    """Return the solution x of ``matrix x = rhs``."""
+    if not is_numpy_array(factor):
+        return factor @ rhs
+    (potrs,) = scipy.linalg.lapack.get_lapack_funcs(("potrs",), (factor, rhs))
+    return potrs(factor, rhs, lower=True)[0]
+
+
 def symmetric_product(matrix: Matrix) -> Callable[[Vector], Vector]:
     """Return ``v ↦ matrix @ v`` for a symmetric matrix.
 
@@ -206,6 +224,7 @@ VECTORS = frozenset(
         "gradient",
         "hvp",
         "hessian",
+        "sampled_hessian",
         "solve_shifted",
         "gradient_from",
         "prox",

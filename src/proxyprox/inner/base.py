@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolate, norm
 from proxyprox._util.validation import has, whole
-from proxyprox.problems.protocols import Penalty
+from proxyprox.problems.protocols import Penalty, Work
 from proxyprox.stopping import Criterion, Progress
 
 
@@ -184,8 +184,13 @@ class Solver:
                 whole(name, getattr(self, name))
 
 
-# Parameters up to which a d × d Hessian factor is worth keeping.
+# Parameters up to which a d × d Hessian is kept where nothing is known of what it takes.
 DENSE_LIMIT = 600
+# What a run is expected to take with a kept Hessian: Hessians, factors, solves with them. Without
+# it so many more products with the Hessian, each about as long as a gradient.
+HESSIANS, FACTORS, SOLVES, PRODUCTS = 2, 10, 60, 500
+# Nanoseconds for each of the d³ and d² operations of a Cholesky factor and of a solve with it.
+FACTOR_WORK, SOLVE_WORK = 0.03, 2.0
 
 
 class Choice(NamedTuple):
@@ -215,13 +220,37 @@ class Auto:
             return Choice(inner.ProximalGradient(), "the problem has a non-smooth penalty")
         if has(proxy, "solve_shifted"):
             return Choice(inner.ClosedForm(), "the proxy is quadratic and solves in closed form")
-        if has(proxy, "hessian") and size <= DENSE_LIMIT:
-            reason = f"the proxy has a Hessian and {size} parameters, at most {DENSE_LIMIT}"
+        worth, why = worth_keeping(getattr(proxy, "work", None), size)
+        if has(proxy, "hessian") and worth:
+            reason = f"the proxy has a Hessian and {size} parameters{why}"
             return Choice(inner.QuasiNewton(), reason)
         if has(proxy, "hvp"):
-            reason = f"the proxy has Hessian-vector products and {size} parameters"
+            reason = f"the proxy has Hessian-vector products and {size} parameters{why}"
             return Choice(inner.NewtonCG(), reason)
         return Choice(inner.LBFGS(), "the proxy offers values and gradients only")
+
+
+def first_share(work: Work, size: int) -> float:
+    """Return the share of the rows whose Hessian is good enough to begin with.
+
+    50 to 200 rows for each parameter, a Hessian that is off by about a tenth: as many as take no
+    longer than a gradient.
+    """
+    enough = size / work.rows
+    share = min(max(work.gradient / work.hessian, 50 * enough), 200 * enough)
+    return share if 2 * share <= 1 else 1.0
+
+
+def worth_keeping(work: Work | None, size: int) -> tuple[bool, str]:
+    """Tell whether a d × d Hessian is worth keeping, and why."""
+    if work is None:
+        worth = size <= DENSE_LIMIT
+        return worth, f", {'at most' if worth else 'more than'} {DENSE_LIMIT}"
+    dense = FACTORS * FACTOR_WORK * size**3 + SOLVES * SOLVE_WORK * size**2
+    kept = HESSIANS * first_share(work, size) * work.hessian + dense
+    products = PRODUCTS * work.gradient
+    times = f": to keep it takes about {kept / 1e9:.1g} s a run, products {products / 1e9:.1g} s"
+    return kept <= products, times
 
 
 def needs_of(solver: Any) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from numpy.random import Generator
 
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
+from proxyprox._util.validation import has
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -20,6 +20,7 @@ from proxyprox.inner.base import (
     Subproblem,
     damped_step,
     descend,
+    first_share,
 )
 from proxyprox.stopping import Criterion
 
@@ -189,15 +190,23 @@ class NewtonCG(Solver):
         return direction if scale == 1 else direction / scale
 
 
+# Secants kept beside a Hessian.
+SECANTS = 20
+Secants = tuple[tuple[Vector, Vector], ...]
+
+
 @dataclass(frozen=True)
 class QuasiNewton(Solver):
     """``w ← w − t B∇φ(w)`` with ``B ≈ (∇²φ)⁻¹`` carried from one subproblem to the next.
 
-    Successive subproblems differ by a linear term and a small move of the centre, so their
-    Hessians are nearly the same. B starts as the exact inverse; each step's secant ``B y = s``
-    updates it (BFGS, rank two, d² operations), so that later outer steps need two or three proxy
-    gradients and no Hessian. When a step fails to shrink the gradient tenfold twice running, or η
-    has changed, B is rebuilt at the current point.
+    Successive subproblems differ by a linear term, a small move of the centre and perhaps η, so
+    that the proxy's Hessian is nearly the same. It is kept with a factor of ``∇²L̂ + I/η``, and the
+    newest secants of ∇L̂ correct it (limited-memory BFGS that starts from that factor): later outer
+    steps need one or two proxy gradients and no Hessian. None of what is kept depends on η but the
+    factor, which is made anew. The Hessian is evaluated again when steps that fail to shrink the
+    gradient tenfold have taken as long as that would (by the proxy's ``work``; two steps running
+    where it says nothing). Of many rows a sample is enough to begin with (``sampled_hessian``,
+    where the proxy has it); the next one for the same subproblem is of twice as many.
 
     Parameters
     ----------
@@ -206,7 +215,8 @@ class QuasiNewton(Solver):
 
     References
     ----------
-    Nocedal and Wright, "Numerical Optimization", chapter 6.
+    Nocedal and Wright, "Numerical Optimization", chapters 6 and 7; Byrd, Chin, Neveitt and Nocedal,
+    "On the use of stochastic Hessian information in optimization methods for machine learning".
 
     Examples
     --------
@@ -226,51 +236,108 @@ class QuasiNewton(Solver):
     def solve(
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
-        """Step with the kept inverse; rebuild it only when it stops paying."""
-        slow, size = 0, start.shape[0]
-        if memory.get("eta") != phi.eta or memory["inverse"].shape != (size, size):
-            memory.clear()
+        """Step with the kept Hessian; evaluate it again only when it stops paying."""
+        kept, slow = _Kept(phi, memory, int(start.shape[0])), 0
 
         def step(point: Point, _: float) -> Point | None:
             nonlocal slow
-            fresh = "inverse" not in memory or slow >= 2
+            # What is due since the solves before is evaluated at the start: their points may have
+            # been far away.
+            fresh = kept.due or slow >= kept.patience
             if fresh:
+                kept.build(point)
                 slow = 0
-                self._rebuild(phi, point, memory)
-            moved = self._step(phi, point, memory)
+            moved = kept.step(point)
             if moved is None and not fresh:
-                self._rebuild(phi, point, memory)
-                moved = self._step(phi, point, memory)
+                kept.build(point)
+                moved = kept.step(point)
             if moved is None:
                 return None
-            slow = slow + 1 if moved.residual > 0.1 * point.residual else 0
-            if "inverse" in memory:
-                s, y = moved.w - point.w, moved.gradient - point.gradient
-                memory["inverse"] = bfgs_update(memory["inverse"], s, y)
+            failed = moved.residual > 0.1 * point.residual
+            slow = slow + 1 if failed else 0
+            kept.add(point, moved, failed)
             return moved
 
         return descend(phi, start, stop, self.max_steps, step)
 
-    def _rebuild(self, phi: Subproblem, point: Point, memory: Memory) -> None:
-        inverse = arrays.inverse_positive(phi.hessian(point.w))
-        memory.clear()
-        if inverse is not None:
-            memory.update(inverse=inverse, eta=phi.eta)
 
-    def _step(self, phi: Subproblem, point: Point, memory: Memory) -> Point | None:
-        if "inverse" in memory:
-            return damped_step(phi, point, -(memory["inverse"] @ point.gradient))
-        # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
-        return newton_step(phi, point)
+class _Kept:
+    """The proxy's Hessian in a solver's memory, with a factor for this η and the newest secants."""
+
+    def __init__(self, phi: Subproblem, memory: Memory, size: int) -> None:
+        self.phi, self.memory = phi, memory
+        if memory and memory["hessian"].shape != (size, size):
+            memory.clear()
+        work, sampled = getattr(phi.proxy, "work", None), has(phi.proxy, "sampled_hessian")
+        self._share = first_share(work, size) if work and sampled else 1.0
+        # In units of a gradient.
+        self._cost = work.hessian / work.gradient if work else None
+        in_all = self.patience if work else 20.0
+        self.due = not memory or memory["slow"] >= in_all
+        if not self.due and memory["eta"] != phi.eta:
+            self._factorise(memory["hessian"], memory["secants"], memory["slow"])
+
+    @property
+    def patience(self) -> float:
+        """How many slow steps the next Hessian is worth."""
+        return 2.0 if self._cost is None else min(max(self._share * self._cost, 1.0), 50.0)
+
+    def build(self, point: Point) -> None:
+        """Evaluate the Hessian at a point."""
+        proxy, share = self.phi.proxy, self._share
+        if share < 1:
+            self._factorise(proxy.sampled_hessian(point.w, share))
+        else:
+            self._factorise(proxy.hessian(point.w))
+        # If that does not do for this subproblem, more rows may.
+        self._share = 2 * share if 4 * share <= 1 else 1.0
+
+    def _factorise(self, hessian: Matrix, secants: Secants = (), slow: int = 0) -> None:
+        factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, self.phi.pull))
+        self.memory.clear()
+        self.due = factor is None
+        if factor is not None:
+            self.memory.update(hessian=hessian, factor=factor, eta=self.phi.eta)
+            self.memory.update(secants=secants, slow=slow)
+
+    def step(self, point: Point) -> Point | None:
+        """Return the next point, None if no step helps."""
+        if not self.memory:
+            # Not positive definite here: a non-convex proxy. Take the shifted Newton step.
+            return newton_step(self.phi, point)
+        kept = self.memory["factor"], self.memory["secants"]
+        direction = quasi_newton_direction(*kept, self.phi.pull, point.gradient)
+        return damped_step(self.phi, point, direction)
+
+    def add(self, point: Point, moved: Point, failed: bool) -> None:
+        """Add the secant between two points, and whether the step was slow."""
+        if self.memory:
+            s = moved.w - point.w
+            change = moved.gradient - point.gradient - self.phi.pull * s
+            self.memory["secants"] = add_secant(self.memory["secants"], s, change)
+            self.memory["slow"] += int(failed)
 
 
-def bfgs_update(inverse: Matrix, s: Vector, y: Vector) -> Matrix:
-    """Return the symmetric positive definite matrix nearest to ``inverse`` that maps y to s."""
-    xp, curvature = arrays.namespace(inverse), dot(s, y)
-    if not curvature > max(1e-10 * norm(s) * norm(y), float(xp.finfo(s.dtype).tiny)):
-        # No usable secant: a non-convex stretch, or a step at the level of rounding.
-        return inverse
-    mapped = inverse @ y
-    u = ((1 + dot(y, mapped) / curvature) / 2 * s - mapped) / curvature
-    cross = xp.linalg.outer(s, u) if xp is not np else np.multiply.outer(s, u)
-    return inverse + cross + cross.T
+def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
+    """Return the newest secants with one more, if its curvature is more than rounding."""
+    least = float(arrays.namespace(s).finfo(s.dtype).tiny)
+    if not dot(s, change) > max(1e-10 * norm(s) * norm(change), least):
+        return secants
+    return (*secants[1 - SECANTS :], (s, change))
+
+
+def quasi_newton_direction(
+    factor: Matrix, secants: Secants, pull: float, gradient: Vector
+) -> Vector:
+    """Return ``−B∇φ``, B the factor's inverse after BFGS updates: the two-loop recursion."""
+    left, shares = gradient, []
+    pairs = [(s, change + pull * s) for s, change in secants]
+    for s, y in reversed(pairs):
+        curvature = dot(s, y)
+        share = dot(s, left) / curvature
+        left = left - share * y
+        shares.append((share, curvature))
+    direction = arrays.solve_factored(factor, left)
+    for (s, y), (share, curvature) in zip(pairs, reversed(shares), strict=True):
+        direction = direction + (share - dot(y, direction) / curvature) * s
+    return -direction

@@ -4,8 +4,8 @@ All of them are ``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``, and one
 the parts such a loss has. What is in neither row below is dropped.
 
 ========  ==================================================================================
-summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity, evaluations:
-          where every part offers them
+summed    value, value_and_gradient, hvp, hessian, sampled_hessian, work,
+          smoothness, strong_convexity, evaluations: where every part offers them
 kept      sample, everything, exact, empirical, samples, halves, cost, epsilon, gradient_from,
           repeatable, zeros, of the first part; solve_shifted where there is one part
 ========  ==================================================================================
@@ -25,9 +25,9 @@ from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Work
 
-SUMMED = ("value", "value_and_gradient", "hvp", "hessian")
+SUMMED = ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian")
 KEPT = ("sample", "everything", "exact", "empirical", "samples", "halves", "cost", "epsilon")
 
 
@@ -75,6 +75,15 @@ class Combination:
     def evaluations(self) -> int:
         """Evaluations of the user's functions that its parts have counted."""
         return sum(getattr(part, "evaluations", 0) for part in self.parts)
+
+    @property
+    def work(self) -> Work | None:
+        """What the parts take together, where it is known of all."""
+        known = [getattr(part, "work", None) for part in self.parts]
+        if None in known:
+            return None
+        gradients, hessians, rows = zip(*known, strict=True)
+        return Work(sum(gradients), sum(hessians), min(rows))
 
     @property
     def smoothness(self) -> float | None:
@@ -133,7 +142,12 @@ class Combination:
         return product + self._mu * v if self._mu else product
 
     def _hessian(self, w: Vector) -> Matrix:
-        matrix = self._sum([part.hessian(w) for part in self._called])
+        return self._with_mu(self._sum([part.hessian(w) for part in self._called]))
+
+    def _sampled_hessian(self, w: Vector, share: float) -> Matrix:
+        return self._with_mu(self._sum([part.sampled_hessian(w, share) for part in self._called]))
+
+    def _with_mu(self, matrix: Matrix) -> Matrix:
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:

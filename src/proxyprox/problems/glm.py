@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,12 +22,14 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Work
 
 Array = np.ndarray[Any, Any]
 
-# Entries of the dense row blocks that Gram matrices are summed over (2 MiB of float64).
+# Entries of the dense row blocks that sums over rows go through (2 MiB of float64).
 BLOCK_ELEMENTS = 1 << 18
+# Non-zeros of the blocks of rows that sparse Gram matrices are summed over.
+BLOCK_NONZEROS = 1 << 20
 
 
 class Design:
@@ -69,9 +72,36 @@ class Design:
         rows = self.X[start : start + count]
         return rows.toarray() if self.sparse else rows
 
+    def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
+        """Return ``Xᵀ f(rows, X w)``; a large dense table is read once, in blocks that are cached.
+
+        ``f`` is given the rows of a block and their predictors.
+        """
+        step = max(1, BLOCK_ELEMENTS // self.width)
+        if self.sparse or not is_numpy_array(self.X) or self.rows <= 4 * step:
+            return self.pull(function(slice(None), self.predict(w)))
+        total: Any = 0.0
+        for start in range(0, self.rows, step):
+            rows = slice(start, start + step)
+            part = self.take(rows)
+            total = total + part.pull(function(rows, part.predict(w)))
+        return total
+
+    @cached_property
+    def gram_work(self) -> tuple[float, float]:
+        """Nanoseconds of a Gram matrix by dense blocks and by sparse products, roughly."""
+        dense = self.rows * self.width * (0.04 * self.width + 2.0)
+        if not self.sparse:
+            return dense, math.inf
+        counts = np.diff(self.X.indptr).astype(np.float64)
+        return dense, 10.0 * float(counts @ counts + counts.sum())
+
     def gram(self, weights: Any) -> Any:
         """Return ``Xᵀ diag(weights) X`` for weights ≥ 0, in O(block + width²) extra memory."""
         xp = self.xp
+        dense, sparse = self.gram_work
+        if sparse < dense:
+            return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
         total: Any = 0.0
         step = max(1, BLOCK_ELEMENTS // max(self.width, 1))
@@ -80,6 +110,22 @@ class Design:
             if self.intercept:
                 scaled = xp.concat([scaled, roots[start : start + step, None]], axis=1)
             total = total + scaled.T @ scaled
+        return total
+
+    def _sparse_gram(self, weights: Any) -> Any:
+        """Return the Gram matrix as a sum of sparse products."""
+        total = np.zeros((self.width,) * 2, dtype=np.result_type(self.X, weights))
+        inner = total[: self.columns, : self.columns]
+        step = max(1, BLOCK_NONZEROS * self.rows // max(self.X.nnz, 1))
+        for start in range(0, self.rows, step):
+            rows = self.X[start : start + step]
+            repeated = np.repeat(weights[start : start + step], np.diff(rows.indptr))
+            scaled = scipy.sparse.csr_array(
+                (rows.data * repeated, rows.indices, rows.indptr), shape=rows.shape
+            )
+            inner += (rows.T @ scaled).toarray()
+        if self.intercept:
+            total[-1] = total[:, -1] = self.pull(weights)
         return total
 
     def softmax_gram(self, p: Any, weights: Any) -> Any:
@@ -298,13 +344,13 @@ class GLM:
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        return self._value_at(w, self._predict(w))
+        return self._value_of(w, self._total_loss(slice(None), self._predict(w)))
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
         if batch is not None:
             return self._row_gradient(w, batch, *self._take(batch))
-        return self._gradient_at(w, self._predict(w))
+        return self._full_gradient(w, self._slopes)
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) with one product less; of a batch, those of its rows."""
@@ -315,8 +361,15 @@ class GLM:
             value = float(self.design.xp.mean(weighted))
             value += dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
             return value, self._row_gradient(w, batch, part, targets)
-        z = self._predict(w)
-        return self._value_at(w, z), self._gradient_at(w, z)
+        total = 0.0
+
+        def slopes(rows: slice, z: Any) -> Any:
+            nonlocal total
+            total += self._total_loss(rows, z)
+            return self._slopes(rows, z)
+
+        gradient = self._full_gradient(w, slopes)
+        return self._value_of(w, total), gradient
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -329,12 +382,15 @@ class GLM:
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
-        curvature = self._curvature(w)
-        pushed = self._predict(v)
-        if self.family.outputs == 1:
-            return self._pull(curvature * pushed, None) + self._ridge(v)
-        centred = pushed - self.design.xp.sum(curvature * pushed, axis=1, keepdims=True)
-        return self._pull(curvature * centred, self._weights) + self._ridge(v)
+        curvature, softmax = self._curvature(w), self.family.outputs > 1
+
+        def bend(rows: slice, pushed: Any) -> Any:
+            if softmax:
+                mean = self.design.xp.sum(curvature[rows] * pushed, axis=1, keepdims=True)
+                return self._weighed(rows, curvature[rows] * (pushed - mean))
+            return curvature[rows] * pushed
+
+        return self._pull_mapped(v, bend) + self._ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w)."""
@@ -348,6 +404,25 @@ class GLM:
         if self.l2:
             hessian = hessian + self.design.asarray(np.diag(to_numpy(self._strengths)))
         return hessian
+
+    def sampled_hessian(self, w: Vector, share: float) -> Matrix:
+        """Return ∇²L(w) of a share of the rows, drawn at random; of all for more than a half."""
+        rows = self.design.rows
+        if 2 * share > 1:
+            return self.hessian(w)
+        # The same rows each time, so that a run that is resumed meets them again.
+        chosen = np.random.default_rng(0).choice(rows, math.ceil(share * rows), replace=False)
+        return self.rows(np.sort(chosen)).hessian(w)
+
+    @property
+    def work(self) -> Work:
+        """About how long a gradient and a Hessian take."""
+        design, outputs = self.design, self.family.outputs
+        entries = design.X.nnz if design.sparse else design.rows * design.columns
+        hessian = min(design.gram_work) * outputs * (outputs + 1) / 2
+        # 20 µs of calls, two passes over the entries, and the family's function of each row.
+        gradient = 2e4 + outputs * (2.0 * entries + 15.0 * design.rows)
+        return Work(gradient, hessian, design.rows)
 
     # -- constants --------------------------------------------------------------------------
 
@@ -496,29 +571,49 @@ class GLM:
             w = design.xp.reshape(w, (design.width, self.family.outputs))
         return design.predict(w)
 
-    def _value_at(self, w: Vector, z: Any) -> float:
+    def _total_loss(self, rows: slice, z: Any) -> float:
+        """Return the weighted sum of some rows' losses, of canonical families without labels."""
         family = self.family
         if isinstance(family, CanonicalFamily):
-            losses, rest = family.log_partition(z), -dot(self._pulled, w)
+            losses = family.log_partition(z)
         else:
-            losses, rest = self._rows("loss", z, self._labels), 0.0
-        weighted = losses if self._weights is None else self._weights * losses
-        total = float(self.design.xp.sum(weighted)) / self.design.rows + rest + self._constant
+            losses = self._rows("loss", z, None if self._labels is None else self._labels[rows])
+        return float(self.design.xp.sum(self._weighed(rows, losses)))
+
+    def _value_of(self, w: Vector, total: float) -> float:
+        rest = -dot(self._pulled, w) if self.family.canonical else 0.0
+        total = total / self.design.rows + rest + self._constant
         return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
 
-    def _gradient_at(self, w: Vector, z: Any) -> Vector:
+    def _slopes(self, rows: slice, z: Any) -> Any:
+        """Return the weighted slopes of some rows, of canonical families without labels."""
         if self.family.canonical:
-            return self._pull(self.family.mean(z), self._weights) - self._pulled + self._ridge(w)
-        return self._pull(self._rows("slope", z, self._labels), self._weights) + self._ridge(w)
+            return self._weighed(rows, self.family.mean(z))
+        labels = None if self._labels is None else self._labels[rows]
+        return self._weighed(rows, self._rows("slope", z, labels))
 
-    def _pull(self, rows: Any, weights: Any | None, design: Design | None = None) -> Vector:
-        """Return ``Xᵀ(s·rows)/n`` as a vector."""
-        design = design or self.design
-        if weights is not None:
-            rows = rows * (weights if rows.ndim == 1 else weights[:, None])
-        pulled = design.pull(rows)
-        flat = pulled if pulled.ndim == 1 else design.xp.reshape(pulled, (-1,))
-        return flat / design.rows
+    def _full_gradient(self, w: Vector, slopes: Callable[[slice, Any], Any]) -> Vector:
+        pulled = self._pull_mapped(w, slopes)
+        return (pulled - self._pulled if self.family.canonical else pulled) + self._ridge(w)
+
+    def _weighed(self, rows: Any, terms: Any) -> Any:
+        if self._weights is None:
+            return terms
+        weights = self._weights[rows]
+        return terms * (weights if terms.ndim == 1 else weights[:, None])
+
+    def _pull_mapped(self, w: Vector, function: Callable[[slice, Any], Any]) -> Vector:
+        """Return ``Xᵀ f(rows, X w)/n`` as a vector."""
+        design = self.design
+        check.require_point("w", w, self.dim)
+        if self.family.outputs > 1:
+            w = design.xp.reshape(w, (design.width, self.family.outputs))
+        return self._mean(design.pull_mapped(w, function), design.rows)
+
+    def _mean(self, pulled: Any, rows: int) -> Vector:
+        """Return ``Xᵀ r`` of some rows as a vector, divided by their number."""
+        flat = pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
+        return flat / rows
 
     def _take(self, batch: Batch) -> tuple[Design, Any]:
         """Return the inputs and the targets of a batch's rows."""
@@ -528,9 +623,8 @@ class GLM:
         return part, as_targets(part, self.family, self.targets[batch])
 
     def _row_gradient(self, w: Vector, batch: Batch, part: Design, targets: Any) -> Vector:
-        weights = None if self._weights is None else self._weights[batch]
         slopes = self._rows("slope", self._predict(w, part), targets)
-        return self._pull(slopes, weights, part) + self._ridge(w)
+        return self._mean(part.pull(self._weighed(batch, slopes)), part.rows) + self._ridge(w)
 
     def _curvature(self, w: Vector) -> Any:
         """Return each row's weighted curvature at a point, of softmax its probabilities."""

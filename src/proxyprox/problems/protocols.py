@@ -12,6 +12,8 @@ capability              meaning
 ``evaluations``         a count, which grows, of the evaluations of a user's function
 ``hvp(w, v)``           Hessian-vector product
 ``hessian(w)``          the d × d Hessian
+``sampled_hessian(w, share)``  the Hessian of a share of the rows
+``work``                a :class:`Work`: about how long a gradient and Hessians take
 ``smoothness``          a bound H on the Hessian's largest eigenvalue (``math.inf``: none)
 ``strong_convexity``    a bound μ ≥ 0 on its smallest eigenvalue
 ``solve_shifted(v, η)``  ``(P + I/η)⁻¹ v`` of a quadratic proxy with Hessian P
@@ -38,7 +40,7 @@ capability              meaning
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -46,6 +48,17 @@ from proxyprox._util.arrays import Vector
 
 Batch = Any
 """Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
+
+
+class Work(NamedTuple):
+    """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
+
+    Choices that follow from it are then the same in every run, resumed ones included.
+    """
+
+    gradient: float
+    hessian: float
+    rows: int
 
 
 class Objective(Protocol):

@@ -116,6 +116,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = trial
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
+        if estimate.loose:
+            names = getattr(self, "feature_names_in_", None)
+            self.inference_note_ = inference.collinear_note(estimate.loose, X.shape[1], names)
         self.coef_, self.intercept_ = self._shape(self._w)
         self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
         self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
@@ -144,7 +147,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
         estimate, because the fit itself is shrunk on purpose. Where the labels do not determine
-        the coefficients, the intervals are infinite; a warning and ``inference_note_`` say why.
+        a coefficient, its interval is infinite; a warning and ``inference_note_`` say why, and
+        name the columns.
 
         Parameters
         ----------
@@ -159,7 +163,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         reach = inference.quantile(level, self.n_labels_) * self.coef_std_
         if self.inference_note_:
-            warnings.warn(f"The intervals are infinite. {self.inference_note_}", stacklevel=2)
+            which = "Some" if np.isfinite(reach).any() else "The"
+            warnings.warn(f"{which} intervals are infinite. {self.inference_note_}", stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -324,7 +329,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
         The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
     inference_note_ : str
-        Why the standard errors are infinite; empty if they are not.
+        Why standard errors are infinite, and of which columns; empty if none is.
     n_labels_ : int
         Labelled rows of the fit.
 

@@ -6,6 +6,7 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,6 +36,10 @@ BLOCK = 1 << 21
 TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
 SEPARATED = "A plane separates the labels: the estimate lies at infinity. Label more rows."
 COLLINEAR = "Columns are constant or sums of others on the labelled rows: drop such columns."
+# Columns that a note names at most.
+NAMED = 10
+# Share of a coefficient in directions that the labels do not determine, above which it is not.
+LOOSE = 1e-6
 NO_EVENT = "No event was seen: every labelled count is zero. Label more rows."
 
 
@@ -223,18 +228,35 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
 
 
 class Estimate(NamedTuple):
-    """An asymptotically normal estimate with standard errors; ``note`` says why there is none."""
+    """An asymptotically normal estimate with standard errors; ``note`` says why there is none.
+
+    ``loose`` are the columns whose coefficients alone have none.
+    """
 
     w: Array
     std: Array
     power: float
     excess: float
     note: str = ""
+    loose: Sequence[int] = ()
 
 
 def no_estimate(size: int, note: str) -> Estimate:
     """Return what stands for an estimate that does not exist."""
     return Estimate(np.full(size, np.nan), np.full(size, np.inf), 0.0, np.inf, note)
+
+
+def collinear_note(loose: Sequence[int], columns: int, names: Any) -> str:
+    """Return which columns have no standard errors; the one after the last is the constant."""
+    known = [str(j) if names is None else str(names[j]) for j in loose if j < columns]
+    listed = ", ".join(known[:NAMED])
+    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    constant = " and the constant" if columns in loose else ""
+    return (
+        f"Columns are constant or sums of others on the labelled rows: {listed}{more}{constant}. "
+        "Only their intervals are infinite; predictions are determined. Drop one of each set, "
+        "such as with OneHotEncoder(drop='first')."
+    )
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
@@ -267,16 +289,18 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
     if not power and _is_separated(loss, w):
         # Where the search for an estimate at infinity stopped means nothing.
         return no_estimate(loss.dim, SEPARATED)
-    free = loss.design.width * max(family.outputs - 1, 1)
-    inverse = _inverse(np.asarray(objective.hessian(w)), free)
-    if inverse is None or not np.isfinite(w).all():
+    inverse, loose = _inverse(np.asarray(objective.hessian(w)), family.outputs)
+    if loose.all() or not np.isfinite(w).all():
         return no_estimate(loss.dim, COLLINEAR)
     noise = _noise(loss, w, teacher, power, inverse) / n
     if power:
         noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
     std = np.sqrt(np.maximum(np.diag(inverse @ noise @ inverse), 0.0))
+    lost = np.repeat(loose, family.outputs)
+    w, std = np.where(lost, np.nan, w), np.where(lost, np.inf, std)
     # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
-    return Estimate(w, std, power, float(np.sum(inverse * noise)) / 2)
+    excess = float(np.sum(inverse * noise)) / 2
+    return Estimate(w, std, power, excess, loose=np.flatnonzero(loose).tolist())
 
 
 def rectifier_of(residuals: Array, loss: GLM) -> Array:
@@ -357,10 +381,13 @@ def _is_separated(loss: GLM, w: Array) -> bool:
     return bool((z.argmax(axis=1) == targets.argmax(axis=1)).all())
 
 
-def _inverse(hessian: Array, rank: int) -> Array | None:
-    """Return the pseudo-inverse on the directions that are fixed; None if some are not."""
+def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
+    """Return the pseudo-inverse, and of which columns the labels do not fix all coefficients."""
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    values, vectors = values[-rank:], vectors[:, -rank:]
-    if not values[0] > 1e-10 * values[-1]:
-        return None
-    return np.asarray((vectors / values) @ vectors.T)
+    flat = ~(values > 1e-10 * values[-1])
+    # Softmax parameters are fixed up to a shift of all classes: that leaves nothing open.
+    free = vectors[:, flat].reshape(len(values) // outputs, outputs, int(flat.sum()))
+    free = free - free.mean(axis=1, keepdims=True) if outputs > 1 else free
+    strong = vectors[:, ~flat]
+    inverse = (strong / values[~flat]) @ strong.T
+    return np.asarray(inverse), np.sqrt((free**2).sum(axis=(1, 2))) > LOOSE

@@ -119,7 +119,7 @@ EVERY_STEP = 20
 THEN_EVERY = 10
 
 # η r ℓ stays below this: noise that grows with the distance is outweighed by the decrease.
-GROWTH = 1.0
+GROWTH = 0.8
 # The first step after the probe is so much shorter than what one batch has shown.
 CAUTION = 0.25
 BLIND_CAUTION = 0.125
