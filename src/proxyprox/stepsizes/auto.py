@@ -621,9 +621,7 @@ def _moved_distance(state: AutoState, centre: Vector, w: Vector, k: int) -> Dist
     return distance
 
 
-def as_step_size(
-    eta: Any, *, allow_inf: bool = False, auto: StepSize | None = None
-) -> StepSize:
+def as_step_size(eta: Any, *, allow_inf: bool = False, auto: StepSize | None = None) -> StepSize:
     """Return the rule that a method's ``eta`` stands for.
 
     Parameters

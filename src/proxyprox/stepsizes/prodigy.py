@@ -93,9 +93,7 @@ class Prodigy(StepSize):
         gains, size = self.decay * state.gains + gain, float(namespace(slopes).abs(slopes).sum())
         following = max(eta, gains / size) if size > 0 else eta
         noisy = seen.noise != 0
-        return replace(
-            state, slopes=slopes, gains=gains, eta=eta, following=following, noisy=noisy
-        )
+        return replace(state, slopes=slopes, gains=gains, eta=eta, following=following, noisy=noisy)
 
     def end_step(self, state: ProdigyState, k: int, w: Vector) -> ProdigyState:
         """Enter the iterate into the average."""
