@@ -29,7 +29,7 @@ RESULTS = Path(__file__).parent / "results" / "safeguard.json"
 
 # The middle of a method's grid: in units of 1/H, or of the parameters where it scales the gradient.
 RIVALS = {
-    "SGD": (pp.SGD("auto"), 7.0),
+    "SGD": (pp.SGD("auto"), 0.1 * 2.2**5.5),
     "heavy ball": (pp.Momentum(), 0.7),
     "Nesterov": (pp.Momentum(nesterov=True), 0.7),
     "Adagrad": (pp.Adagrad(), 0.5),
