@@ -253,9 +253,9 @@ class Adam(_Diagonal):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        super().__post_init__()
         _check_decay("beta1", self.beta1)
         _check_decay("beta2", self.beta2)
+        super().__post_init__()
 
     @property
     def step_size(self) -> StepSize:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, dot, namespace, zeros_like
-from proxyprox._util.validation import fraction, positive
+from proxyprox._util.validation import message, nonnegative, positive
 from proxyprox.stepsizes.base import Observation, StepSize
 
 # Averages of iterates have weights ``k³``, as those of ``eta="auto"`` have.
@@ -52,7 +52,7 @@ class Prodigy(StepSize):
     Parameters
     ----------
     decay : float
-        Weight of the past in the estimate, in (0, 1]; Adam takes ``√β₂``, Adagrad 1.
+        Weight of the past in the estimate, in [0, 1]; Adam takes ``√β₂``, Adagrad 1.
     first : float
         η of the first step, which should be too small rather than too large.
 
@@ -73,7 +73,8 @@ class Prodigy(StepSize):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        fraction("decay", self.decay)
+        if nonnegative("decay", self.decay) > 1:
+            raise ValueError(message("decay", self.decay, "a number in [0, 1]"))
         positive("first", self.first)
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> ProdigyState:
