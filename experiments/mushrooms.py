@@ -103,9 +103,9 @@ def rivals() -> tuple[Candidate, ...]:
     """Return the methods without a proxy, each with nine step sizes and the usual momenta."""
     return (
         Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 0.2),
-        Candidate("heavy ball", lambda eta: {"method": pp.Momentum(eta)}, 0.01, 2.5, 0.2),
+        Candidate("heavy ball", lambda eta: {"method": pp.Momentum(eta)}, 0.025, 2.5, 0.2),
         Candidate(
-            "Nesterov", lambda eta: {"method": pp.Momentum(eta, nesterov=True)}, 0.01, 2.5, 0.2
+            "Nesterov", lambda eta: {"method": pp.Momentum(eta, nesterov=True)}, 0.025, 2.5, 0.2
         ),
         Candidate("Adagrad", lambda eta: {"method": pp.Adagrad(eta)}, 0.1, 2.5, 0.2),
         Candidate("Adam", lambda eta: {"method": pp.Adam(eta)}, 0.01, 2.5, 0.2),

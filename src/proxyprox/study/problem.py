@@ -50,7 +50,7 @@ EXACT = 1e-8
 _GRIDS: dict[str, tuple[Any, ...]] = {
     "sgd": ("SGD", 0.1, 2.5, 0.2),
     "gradient descent": ("gradient descent", 0.1, 2.5, 0.2),
-    "momentum": ("heavy ball", 0.01, 2.5, 0.2),
+    "momentum": ("heavy ball", 0.025, 2.5, 0.2),
     "adagrad": ("Adagrad", 0.1, 2.5, 0.2),
     "adam": ("Adam", 0.01, 2.5, 0.2),
     "auxmom": ("AuxMom", 0.05, 2.5, 5.0),
