@@ -139,8 +139,9 @@ def minimize(
         Never worse than without a proxy: a rival without one, and ERM on the rows seen where there
         are rows, run along on the same samples, held-out ones decide which answer is returned, and
         a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
-        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples. True stands for
-        ``SGD("auto")``; another rival is given by itself, as in ``safeguard=Adam()``.
+        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples, and the rival's
+        own where batches may not be evaluated again. True stands for ``SGD("auto")``; another rival
+        is given by itself, as in ``safeguard=Adam()``.
 
     Returns
     -------
