@@ -19,7 +19,7 @@ demo: $(VENV)/.demo    ## install the package and run the demonstration (no netw
 test: $(VENV)/.test    ## install what the tests need and run them
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST)
 
-figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): four minutes on two cores; OPTIONS="--seeds 3"
+figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): seven minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
 
 figure2: $(VENV)/.torch        ## reproduce Figure 2 (CIFAR-10): on a GPU; OPTIONS=--tiny for a minute on a CPU

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -31,6 +32,7 @@ from experiments.shared import (
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.records import Point
+from proxyprox.report.summary import LEDGER_FIELDS
 from proxyprox.study.compare import (
     ROWS_SEEN,
     Candidate,
@@ -43,6 +45,7 @@ from proxyprox.study.problem import EXACT
 
 SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"
+ONE_GRADIENT = "DANE(η = ∞), one full gradient"
 BUILT_IN = "breast_cancer"
 """The set that ships with scikit-learn; any other name is looked up in `experiments.datasets`."""
 
@@ -96,8 +99,21 @@ class Config:
         positive("relative_l2", self.relative_l2)
 
 
+def rivals() -> tuple[Candidate, ...]:
+    """Return the methods without a proxy, each with nine step sizes and the usual momenta."""
+    return (
+        Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 0.2),
+        Candidate("heavy ball", lambda eta: {"method": pp.Momentum(eta)}, 0.025, 2.5, 0.2),
+        Candidate(
+            "Nesterov", lambda eta: {"method": pp.Momentum(eta, nesterov=True)}, 0.025, 2.5, 0.2
+        ),
+        Candidate("Adagrad", lambda eta: {"method": pp.Adagrad(eta)}, 0.1, 2.5, 0.2),
+        Candidate("Adam", lambda eta: {"method": pp.Adam(eta)}, 0.01, 2.5, 0.2),
+    )
+
+
 def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
-    """Return SGD and the three methods of the paper's figure with gradient-descent inner steps."""
+    """Return the three methods of the paper's figure with gradient-descent inner steps."""
     stop = pp.Steps(inner_steps)
     note = f"{inner_steps} GD steps"
 
@@ -113,7 +129,6 @@ def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
         return {"method": pp.AuxMVR(a=0.1), "inner": pp.GradientDescent(gamma), "stop": stop}
 
     return (
-        Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 0.2),
         Candidate(f"ProxyProx, {note}", proxyprox, 0.25, 3.0, inner_steps / 4),
         Candidate(f"AuxMom, {note}", auxmom, 0.05, 2.5, inner_steps / 4),
         Candidate(f"AuxMVR, {note}", auxmvr, 0.05, 2.5, inner_steps / 8),
@@ -139,7 +154,8 @@ def exact_methods() -> tuple[Candidate, ...]:
 
 def all_methods(inner_steps: int) -> tuple[Candidate, ...]:
     """Return every method of the panels with a label-free proxy."""
-    return (*published_methods(inner_steps), *exact_methods(), ROWS_SEEN)
+    own = Candidate(ONE_GRADIENT, None, math.nan, math.nan, 0.1)
+    return (*rivals(), *published_methods(inner_steps), *exact_methods(), ROWS_SEEN, own)
 
 
 def curves(config: Config) -> list[Curve]:
@@ -151,9 +167,11 @@ def curves(config: Config) -> list[Curve]:
         for method in all_methods(config.inner_steps)
     ]
     if config.fractions:
-        sgd, exact, batch = published_methods(1)[0], exact_methods()[0], config.subsample_batch
+        sgd, *_, adam = rivals()
+        exact, batch = exact_methods()[0], config.subsample_batch
         base = "SGD" if batch else "gradient descent"
         found.append(Curve(SUBSAMPLED, base, batch, sgd.etas(H), sgd.effort))
+        found.append(Curve(SUBSAMPLED, adam.name, batch, adam.etas(H), adam.effort))
         names = [_share_name(share) for share in config.fractions]
         # At full gradients the label-free proxy is solved in one step: nothing to draw.
         names += [LABEL_FREE] if batch else []
@@ -167,12 +185,16 @@ def _share_name(share: float) -> str:
 
 def run_job(config: Config, job: Job) -> list[Point]:
     """Run one job, in a worker process."""
+    if job.method == ONE_GRADIENT:
+        return one_full_gradient(config, job)
     target = target_loss(config)
     # Random labels, as in the paper; which ones cannot matter, and a test shows it.
     proxy = target.label_free(rng=np.random.default_rng([job.seed, 1]))
     if job.panel == SUBSAMPLED:
-        with_proxy = job.method.startswith("ProxyProx")
-        candidate = exact_methods()[0] if with_proxy else published_methods(1)[0]
+        sgd, *_, adam = rivals()
+        candidate = adam if job.method == adam.name else sgd
+        if job.method.startswith("ProxyProx"):
+            candidate = exact_methods()[0]
         shares = {_share_name(share): share for share in config.fractions}
         if job.method in shares:
             rows = max(1, round(shares[job.method] * target.design.rows))
@@ -188,6 +210,30 @@ def run_job(config: Config, job: Job) -> list[Point]:
         seed=job.seed,
         at=evaluation_points(job.budget),
     )
+    return points
+
+
+def one_full_gradient(config: Config, job: Job) -> list[Point]:
+    """Return the start, and from the price of one full gradient on what DANE makes of it.
+
+    The price is that of all rows in minibatches of the panel's size.
+    """
+    target = target_loss(config)
+    problem = pp.Problem(target.with_batch_size(None), target.label_free())
+    stop = pp.Residual(1e-12)
+    result = pp.minimize(problem, method=pp.DANE(eta=math.inf), steps=1, stop=stop)
+    price = math.ceil(target.design.rows / (job.batch_size or target.design.rows))
+    # Where the curve falls is shown exactly, between two of the usual points.
+    at = sorted(
+        {*evaluation_points(job.budget), min(price, job.budget), min(price, job.budget) - 1}
+    )
+    points: list[Point] = []
+    for spent in at:
+        paid = spent >= price
+        w, ledger = (result.w, result.ledger.as_dict()) if paid else (target.zeros(), {})
+        value = target.value(w) - _best_value(config.dataset, config.relative_l2)
+        known = {name: ledger.get(name, 0) for name in LEDGER_FIELDS}
+        points.append({"target_gradients": spent, **known, "suboptimality": value})
     return points
 
 
@@ -260,7 +306,8 @@ def mushrooms(
     """Logistic regression with a proxy that has no labels: the paper's Figure 1.
 
     Three panels (batch 1024, batch 256, and proxies made of a part of the rows), every step size
-    tuned on a grid, median and quartiles over seeds. Finished runs found in the folder are used.
+    tuned on a grid of nine, those of the rivals without a proxy as well, median and quartiles over
+    seeds. Finished runs found in the folder are used.
 
     Examples
     --------

@@ -83,16 +83,19 @@ def test_a_proxy_that_turns_out_bad_is_dropped_with_a_message(target, caplog):
     )  # fmt: skip
     evidence = result.safeguard
     assert evidence.chosen == "SGD"
-    assert evidence.dropped_at == 20
-    assert "The proxy was dropped after 20 steps: the held-out loss of SGD" in (result.message)
+    # Three held-out batches, all that 15 % allow at 20 steps, are too few for it.
+    assert evidence.dropped_at == 40
+    assert "The proxy was dropped after 40 steps: the held-out loss of SGD" in (result.message)
     assert result.steps == len(seen) == 100
-    check = evidence.checks[0]
-    assert check.gap > 3 * check.standard_error > 0
+    early, check = evidence.checks
+    assert (early.batches, check.batches) == (3, 6)
+    assert early.needed > check.needed > 3
+    assert check.gap > check.needed * check.standard_error > 0
     assert "by" in str(evidence)
     # Said when it happened, and again in what is printed at the end.
-    assert [step.note != "" for step in seen] == [k == 19 for k in range(100)]
-    assert seen[19].note == evidence.verdict == caplog.messages[0]
-    assert f"held out      {check}" in str(result)
+    assert [step.note != "" for step in seen] == [k == 39 for k in range(100)]
+    assert seen[39].note == evidence.verdict == caplog.messages[0]
+    assert f"held out      {early}" in str(result)
 
 
 def test_a_proxy_whose_run_breaks_down_is_dropped(target):
@@ -144,9 +147,46 @@ def test_what_is_charged(target):
     result = pp.minimize(
         problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=64, rng=0, safeguard=True
     )
-    held_out = sum(check.batches for check in result.safeguard.checks)
     assert result.ledger.target_gradients == asked["gradients"]
-    assert result.ledger.target_samples == 16 * (64 + held_out)
+    # 15 % of 64 batches; earlier ones are used again.
+    assert result.ledger.target_samples == 16 * (64 + 9)
+    assert [check.batches for check in result.safeguard.checks] == [3, 6, 8]
+
+
+STEPS = (10, 13, 14, 15, 19, 20, 21, 27, 40, 41, 99, 300)
+
+
+@pytest.mark.parametrize(
+    ("repeatable", "size", "lengths"),
+    [(True, 1, (*STEPS, 1000)), (True, 5, STEPS), (False, 1, STEPS)],
+)
+def test_at_most_fifteen_per_cent_more_samples_are_drawn(repeatable, size, lengths):
+    P = np.diag([1.0, 3.0])
+    for steps in lengths:
+        asked = []
+
+        def gradient(w, batch, asked=asked):
+            asked.append(batch.tobytes())
+            return P @ w - 1 + batch.mean(axis=0)
+
+        objective = pp.FunctionObjective(
+            gradient, sample=lambda rng: rng.normal(size=(size, 2)), repeatable=repeatable
+        )
+        result = pp.minimize(
+            pp.Problem(objective, pp.Quadratic(np.eye(2))), np.zeros(2), steps=steps, rng=0,
+            method=pp.ProxyProx(0.1), safeguard=pp.SGD(0.1),
+        )  # fmt: skip
+        evidence = result.safeguard
+        drawn = len(set(asked))
+        assert result.ledger.target_samples == size * drawn
+        # Batches that may not be evaluated again are the rival's own, or used in one comparison.
+        held_out = drawn - steps if repeatable else sum(c.batches for c in evidence.checks)
+        assert held_out <= 0.15 * steps
+        assert bool(evidence.checks) == bool(held_out) == (steps >= 14)
+        assert all(check.batches >= 2 for check in evidence.checks)
+        assert ("nothing was compared" in evidence.verdict) == (steps < 14)
+        if not repeatable:
+            assert len(asked) == drawn
 
 
 @pytest.mark.parametrize("limit", [120, 400])
@@ -205,8 +245,35 @@ def test_the_rival_may_be_given(target):
     auto = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
     assert slow.safeguard.chosen == auto.safeguard.chosen == "SGD"
     assert problem.value(auto.w) < problem.value(slow.w)
-    with pytest.raises(TypeError, match=r"safeguard must be True, False or an SGD"):
-        pp.minimize(problem, np.zeros(10), **call, safeguard="SGD")
+    for wrong in ("SGD", pp.SGD, pp.ProxyProx(1.0)):
+        with pytest.raises(TypeError, match=r"safeguard must be .* a method without a proxy"):
+            pp.minimize(problem, np.zeros(10), **call, safeguard=wrong)
+
+
+@pytest.mark.parametrize(
+    "rival", [pp.Adam(), pp.Adagrad(1.0), pp.Momentum(nesterov=True)], ids=repr
+)
+def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
+    noisy = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]), noise=0.1)
+    problem = pp.Problem(noisy, pp.Quadratic(1e4 * np.eye(2)))
+    call = {"method": pp.ProxyProx(0.1), "steps": 100, "rng": 0, "safeguard": rival}
+    result = pp.minimize(problem, **call)
+    name = type(rival).__name__
+    assert result.safeguard.chosen == result.safeguard.checks[0].rival == name
+    assert f"the held-out loss of {name} is lower" in result.message
+    file = tmp_path / "run"
+
+    def stop(step):
+        if step.record.k == 24:
+            raise RuntimeError("stop here")
+
+    with pytest.raises(pp.OracleError):
+        pp.minimize(problem, checkpoint=file, callback=stop, **call)
+    with pytest.raises(pp.CheckpointError):
+        pp.minimize(problem, checkpoint=file, **{**call, "safeguard": True})
+    again = pp.minimize(problem, checkpoint=file, **call)
+    assert again.w.tobytes() == result.w.tobytes()
+    assert again.safeguard == result.safeguard
 
 
 def test_rounding_drops_no_proxy():

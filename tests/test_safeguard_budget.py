@@ -72,7 +72,8 @@ def test_no_budget_is_exceeded_and_little_of_it_is_left(target, name, limited, l
     if name != "growing batches":
         assert spent >= 0.7 * limit
         assert result.steps >= 2
-        assert result.safeguard.checks
+        # Two held-out batches are at most 15 % of the samples from 14 steps on.
+        assert bool(result.safeguard.checks) == (name == "exact" or result.steps >= 14)
 
 
 @pytest.mark.parametrize("limit", [50, 120, 400])
@@ -80,43 +81,17 @@ def test_about_a_tenth_is_kept_back(target, limit):
     problem = pp.Problem(by_functions(target), target.subsample(80, rng=0))
     result = pp.minimize(problem, np.zeros(6), budget=limit, safeguard=True, rng=0)
     held_out = 2 * sum(check.batches for check in result.safeguard.checks)
-    assert held_out <= 0.15 * limit
+    assert held_out <= 0.16 * limit
     assert result.ledger.target_gradients > 0.9 * limit
 
 
-@pytest.mark.parametrize(
-    ("name", "budget", "least"),
-    [
-        ("rows", {"target_samples": 100}, "target_samples.*at least 256,"),
-        ("functions", {"target_gradients": 9}, "target_gradients.*at least 10,"),
-        ("exact", {"target_gradients": 5}, "target_gradients.*at least 6,"),
-        ("not repeatable", {"cost": 2.9}, "cost.*at least 3,"),
-        ("private", {"epsilon": 0.3}, "epsilon.*at least 0.316228,"),
-    ],
-)
-def test_a_budget_too_small_is_refused_before_anything_is_paid(
-    target, name, budget, least, tmp_path, monkeypatch
-):
-    problem = pp.Problem(objectives(target)[name], target.subsample(80, rng=0))
-    call = {"safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
-
-    def paid(*_):
-        raise AssertionError("a gradient was paid for")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(problem.objective, "gradient", paid)
-        with pytest.raises(ValueError, match=least) as caught:
-            pp.minimize(problem, np.zeros(6), budget=pp.Budget(**budget), **call)
-    assert "leave the safeguard out" in str(caught.value)
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_is_named_as_the_least_will_do(target):
-    for limits in ({"target_samples": 256}, {"target_gradients": 14}):
-        problem = pp.Problem(target, target.subsample(80, rng=0))
-        result = pp.minimize(problem, budget=pp.Budget(**limits), safeguard=True, rng=0)
-        assert result.steps == 2
-        assert len(result.safeguard.checks) == 2
+def test_a_budget_too_small_for_a_comparison_is_spent_on_steps(target):
+    problem = pp.Problem(target, target.subsample(80, rng=0))
+    result = pp.minimize(problem, budget=pp.Budget(target_samples=13 * 64), safeguard=True, rng=0)
+    assert result.steps == 13
+    assert result.safeguard.checks == ()
+    assert result.safeguard.chosen == "proxy"
+    assert "nothing was compared" in result.message
 
 
 def test_nothing_is_compared_twice(target, tmp_path):

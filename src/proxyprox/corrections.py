@@ -93,7 +93,10 @@ class Plain:
 class Mean:
     """``m ← m + (g_k − ∇L̂(w_k) − m)/(k + 1)``.
 
-    Right when ∇h does not move with w (δ = 0); for δ > 0 old differences go stale.
+    For δ = 0 and noise that stays the same: ∇h does not move with w, so that every difference
+    estimates the same vector equally well. For δ > 0 old differences go stale; where noise falls
+    during the run (labels that can be fitted) the first, noisiest ones spoil the mean, and
+    :class:`Plain` ends lower (mushrooms: 1.5e-5 against 3.4e-4).
 
     Examples
     --------

@@ -18,7 +18,7 @@ from proxyprox._util.validation import flag, message, nonnegative, require_takes
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD
+from proxyprox.methods import SGD, Method
 from proxyprox.oracles import Step, answer_query, counting_calls
 from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
@@ -92,7 +92,7 @@ def minimize(
     callback: Callable[[Step], Any] | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     progress: bool = False,
-    safeguard: bool | SGD = False,
+    safeguard: bool | Method = False,
 ) -> Result:
     """Minimise the objective with few of its gradients, by leaning on the proxy.
 
@@ -135,12 +135,13 @@ def minimize(
         end the process.
     progress : bool
         Show a progress bar.
-    safeguard : bool or SGD
-        Never worse than without a proxy: SGD, and ERM on the rows seen where there are rows, run
-        along on the same samples, held-out ones decide which answer is returned, and a proxy that
-        clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
-        :mod:`proxyprox.safeguard` says what is charged. SGD measures its step size unless one is
-        given: ``safeguard=SGD(0.1)``.
+    safeguard : bool or Method
+        Never worse than without a proxy: a rival without one, and ERM on the rows seen where there
+        are rows, run along on the same samples, held-out ones decide which answer is returned, and
+        a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
+        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples, and the rival's
+        own where batches may not be evaluated again. True stands for ``SGD("auto")``; another rival
+        is given by itself, as in ``safeguard=Adam()``.
 
     Returns
     -------
@@ -168,8 +169,11 @@ def minimize(
     (50, True)
     """
     require_problem(problem)
-    if not isinstance(safeguard, (bool, SGD)):
-        raise TypeError(message("safeguard", safeguard, "True, False or an SGD(...) to run along"))
+    if not isinstance(safeguard, bool) and (
+        not isinstance(safeguard, Method) or safeguard.uses_proxy
+    ):
+        allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
+        raise TypeError(message("safeguard", safeguard, allowed))
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
     ends = _tolerances(problem, method, tol, atol)
@@ -195,7 +199,7 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
-    rival = SGD(eta="auto") if safeguard is True else safeguard
+    rival = DEFAULT_RIVAL if safeguard is True else safeguard
     driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
     with contextlib.ExitStack() as held:
         if saver is not None:
@@ -209,6 +213,8 @@ def minimize(
         return _resume_and_run(run, driven, steps, limits, ends, callback, saver, progress)
 
 
+# What a safeguarded run is compared with, unless a method is given.
+DEFAULT_RIVAL = SGD(eta="auto")
 # Rounds of a run that is to end by its gradient, unless more are asked for.
 MOST_STEPS = 1000
 # Shares of the first gradient that are small, by the iterates' dtype.
@@ -258,8 +264,6 @@ def _resume_and_run(
     if saver is not None and os.path.exists(saver.path):
         resume(saver.path, driven)
         resumed = driven.steps
-    if isinstance(driven, SafeguardedRun) and driven.steps == 0:
-        driven.require_budget()
     # Not a context manager: an interrupt on the way into its exit would save nothing.
     try:
         with progress_bar(progress, steps, limits) as advance:

@@ -1,9 +1,12 @@
-"""Non-smooth terms that the two losses share."""
+"""Non-smooth terms that the two losses share.
+
+Those here are ``separable``: their prox takes a step of its own for every coordinate as well.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -48,6 +51,8 @@ class L1:
     """
 
     alpha: Any
+
+    separable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the strength."""
@@ -95,6 +100,8 @@ class ElasticNet:
     l1_ratio: float = 0.5
     _l1: L1 = field(init=False, repr=False)
 
+    separable: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check both numbers and set the L1 part aside."""
         alpha = check_strength("alpha", self.alpha)
@@ -140,6 +147,8 @@ class Box:
 
     lower: Any = None
     upper: Any = None
+
+    separable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check that there is a point inside."""

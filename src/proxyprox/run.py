@@ -824,7 +824,10 @@ class Run:
         assert self._request is not None
         own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
         method, copies = self.method, not is_ours(self.method)
-        step = OuterStep(self._proxy, self._rng, rule, learnt, k, self._solve, copies=copies)
+        step = OuterStep(
+            self._proxy, self._rng, rule, learnt, k, self._solve,
+            copies=copies, penalty=isolate(self.problem.penalty),
+        )  # fmt: skip
         # A user's method may write into what it is given, and keep what it returns.
         state = method.tell(copy_for(method, self._state), copy_for(method, own), step)
         if copies:

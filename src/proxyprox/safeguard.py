@@ -1,4 +1,6 @@
-r"""Never worse than without a proxy: SGD and ERM run on the same samples, held-out ones decide.
+r"""Never worse than without a proxy: a rival and ERM run on the same samples, held-out ones decide.
+
+The rival is a method without a proxy: ``SGD("auto")``, or the one that is given.
 
 Two points are compared without a single value of the target. For any a and b
 
@@ -9,16 +11,22 @@ held-out batch's gradients there give one sample of the gap; several give its st
 
 What is charged, all of it in the run's ledger:
 
-* SGD evaluates each batch again at its own point: target gradients, but no new samples. If batches
-  are not repeatable it draws its own, which are charged.
-* Held-out batches: their samples, and a gradient at each node (not repeatable: at one). They come
-  at 20, 40, 80, … outer steps and at the end, a tenth as many as the steps since the last time and
-  at least eight: about 10 % more samples. A budget makes them fewer, down to two, keeps enough back
-  for the last time, and is never exceeded.
+* The rival evaluates each batch again at its own point: target gradients, but no new samples. If
+  batches are not repeatable it draws its own, which are charged.
+* Held-out batches: their samples, at every moment at most 15 % of those of the steps so far, and a
+  gradient at each node (not repeatable: at one). A comparison takes two batches at least, the least
+  that give a standard error, so there is none in the first 13 steps. They come at 20, 40, 80, …
+  outer steps and at the end. On the way a comparison takes a tenth as many batches as there were
+  steps since the last one, at the end a tenth of all, and at least eight: new ones as far as the
+  15 % allow (10 % on the way if not repeatable), and earlier ones again. They have never been
+  trained on, so that they still decide fairly. A budget makes them fewer, down to two, keeps enough
+  back for the last time, and is never exceeded.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
-An arm that trails by three standard errors, and by more than rounding, is given up: the proxy at
-once, SGD at the second time. ``Step.note`` and the log "proxyprox" say so at that moment.
+Where the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
+three standard errors (more if they come from fewer than eight samples: Student's quantile), and by
+more than rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
+the log "proxyprox" say so at that moment.
 """
 
 from __future__ import annotations
@@ -32,20 +40,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
 from proxyprox._util.signals import critical
-from proxyprox._util.validation import Words, has, message
+from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.methods import SGD
+from proxyprox.methods import Method
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Result, Status, count_words
 from proxyprox.run import Run
 
-# Standard errors by which an arm must trail to be dropped before the end.
+# Standard errors by which an arm must trail to be dropped before the end, where there are eight
+# samples or more; Student's quantile of the same probability where there are fewer.
 CLEAR = 3.0
+PROBABILITY = 0.99
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,8 @@ class Check:
         Held-out batches it rests on.
     rounding : float
         Gaps up to this are rounding.
+    needed : float
+        Standard errors that make a gap clear: 3, and more if it rests on few samples.
     """
 
     step: int
@@ -75,11 +88,12 @@ class Check:
     standard_error: float
     batches: int
     rounding: float = 0.0
+    needed: float = CLEAR
 
     @property
     def clear(self) -> bool:
         """Whether the gap is more than noise and rounding."""
-        return abs(self.gap) > max(CLEAR * self.standard_error, self.rounding)
+        return abs(self.gap) > max(self.needed * self.standard_error, self.rounding)
 
     @property
     def finding(self) -> str:
@@ -104,7 +118,7 @@ class Evidence:
     Attributes
     ----------
     chosen : str
-        "proxy", "SGD" or "ERM".
+        "proxy", "ERM" or the rival's name, such as "SGD".
     verdict : str
         The choice in words.
     dropped_at : int or None
@@ -124,7 +138,6 @@ class Evidence:
 
 VERDICTS = {
     "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
-    "SGD": "SGD's answer is returned: it did better than the proxy on held-out samples.",
     "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
 }
 
@@ -146,20 +159,17 @@ FEWEST = 8
 # Held-out batches without which there is no standard error.
 LEAST = 2
 
+# Held-out samples that may be drawn, in percent of those of the steps: in all, and on the way if
+# none can be used again.
+MOST, ON_THE_WAY = 15, 10
+
+# Held-out batches of a comparison for each step, where there are many steps.
 SHARE = 0.1
 # Comparisons that the share must pay for in a typical run: two on the way, one at the end.
 SETS = 3
 
 # What is known before it is spent.
 KNOWN_BEFORE = ("target_gradients", "target_samples", "cost", "epsilon")
-
-
-def comparisons(batch: Any, points: int, count: int) -> Purchase:
-    """Return what comparisons at some points each pay for, on one set of held-out batches."""
-    if batch is None:
-        # Exact gradients: one is enough, and no sample is new.
-        return Purchase(batch, points, 0)
-    return Purchase(batch, points * count, count if points else 0)
 
 
 LOG = logging.getLogger("proxyprox")
@@ -170,20 +180,23 @@ FIRST_CHECK = 20
 class SafeguardedRun:
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
-    def __init__(self, run: Run, rival: SGD, limits: Budget | None = None) -> None:
+    def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
         self.problem = run.problem
         self.ledger = run.ledger
         self.steps = 0
         self._proxy: Run | None = run
         self._rng = np.random.default_rng(run.rng.integers(2**62))
-        self._sgd: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
+        self._rival: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
+        self._name = type(rival).__name__
         self._answer = run
         self.start, self._slope = run.start, 0.0
         self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
         self._batches: list[Any] = []
+        self._held_out: list[Any] = []
         self._checks: list[Check] = []
+        self._samples = {"steps": 0, "held out": 0}
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
@@ -192,40 +205,14 @@ class SafeguardedRun:
     # -- what the loop asks of a run ----------------------------------------------------------
 
     def ask(self) -> Query:
-        """Return the proxy's question; SGD's, once the proxy is dropped."""
+        """Return the proxy's question; the rival's, once the proxy is dropped."""
         return self._leader.ask()
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        batch = query.batch
-        last = comparisons(batch, self._points_at_end(batch), self._held_out_count(batch, 1))
+        used, new = self._plan(query.batch, ahead=1)
+        last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
         return self._price([*self._purchases_of_step(query), last])
-
-    def require_budget(self) -> None:
-        """Refuse a budget too small for a useful step and its comparison, before it is spent."""
-        if self._limits is None:
-            return
-        try:
-            query = self.ask()
-            steps = self._purchases_of_step(query)
-        except Exception:
-            # The loop will meet it again, and report it as it does all errors of the objective.
-            return
-        if self._leader.step_size.measures:
-            # The first step only finds out how long a step may be.
-            for run in self._arms:
-                two = run.method.two_points or (query.batch is not None and run.compares_points)
-                new = run is self._leader or not self._repeatable
-                steps.append(Purchase(query.batch, 1 + two, int(new)))
-        needs = [*steps, comparisons(query.batch, self._points_at_end(query.batch), LEAST)]
-        name = self._lacking(needs)
-        if name is not None:
-            number = self._price(needs)[name]
-            least = f"{number:,.0f}" if name.startswith("target") else f"{number:.6g}"
-            allowed = f"at least {least}, for a step of each arm and their comparison"
-            remedy = "Raise the budget or leave the safeguard out."
-            limit = Words(f"{getattr(self._limits, name):,}")
-            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
 
     def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
@@ -244,6 +231,7 @@ class SafeguardedRun:
             slope = norm(gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
         self._batches.append(batch)
+        self._samples["steps"] += self._samples_of(batch)
         if self._proxy is None:
             self._charge(self._leader.ask())
             step = self._leader.tell(gradients, halves=halves, value=value)
@@ -251,18 +239,18 @@ class SafeguardedRun:
             try:
                 step = self._proxy.tell(gradients, halves=halves, value=value)
             except NonFiniteError as error:
-                if self._sgd is None:
+                if self._rival is None:
                     raise
                 self._drop_proxy(f"its run broke down ({error})")
-            rival = self._step_of_sgd(batch)
+            rival = self._step_of_rival(batch)
             step = step or rival
         self.steps += 1
-        if self._proxy and self._sgd and self._proxy.faults.in_a_row(self._proxy.steps):
+        if self._proxy and self._rival and self._proxy.faults.in_a_row(self._proxy.steps):
             self._drop_proxy(self._proxy.faults.words)
         if self.steps >= self._next_check:
             self._compare_arms()
         assert step is not None
-        note = self._verdict("SGD") if dropped is None and self._dropped_at is not None else ""
+        note = self._verdict(self._name) if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
@@ -285,19 +273,20 @@ class SafeguardedRun:
             failed = self._leader.result_before_verdict(status, detail)
             return replace(failed, ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
-        chosen = "SGD" if self._proxy is None else "proxy"
-        if self._proxy is not None and self._sgd is not None:
-            if self._earlier_check("the proxy", "SGD") is None:
+        chosen = self._name if self._proxy is None else "proxy"
+        if self._proxy is not None and self._rival is not None:
+            if self._earlier_check("the proxy", self._name) is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+                self._compare("the proxy", self._proxy.w, self._name, self._rival.w, held_out)
             # If nothing was left to pay for it, what was found last must do.
             compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
-            chosen = "SGD" if compared is not None and compared.gap > compared.rounding else "proxy"
-        best = self._arms[-1 if chosen == "SGD" else 0]
+            if compared is not None and compared.gap > compared.rounding:
+                chosen = self._name
+        best = self._arms[0 if chosen == "proxy" else -1]
         answer = best.result_before_verdict(status, detail)
         fitted = self._fit_rows_seen(answer.w)
         if fitted is not None:
-            name = "SGD" if chosen == "SGD" else "the proxy"
+            name = "the proxy" if chosen == "proxy" else chosen
             compared = self._earlier_check("ERM", name)
             if compared is None:
                 held_out = self._draw_held_out(self._points_each) if held_out is None else held_out
@@ -317,7 +306,7 @@ class SafeguardedRun:
         """Return everything that the rest of the runs and their comparisons depend on."""
         self.undo_broken_step()
         # The rival is about the same problem: its data need not be looked at again.
-        rival = None if self._sgd is None else self._sgd.state_dict(problem=False)
+        rival = None if self._rival is None else self._rival.state_dict(problem=False)
         return {
             "kind": "Guarded",
             "run": self._answer.state_dict(),
@@ -325,6 +314,8 @@ class SafeguardedRun:
             "proxy": self._proxy is not None,
             "rng": self._rng.bit_generator.state,
             "batches": checkpoint.Prefix(self._batches),
+            "held_out": checkpoint.Prefix(self._held_out),
+            "samples": dict(self._samples),
             "checks": checkpoint.Prefix(self._checks),
             "reason": self._reason,
             "slope": self._slope,
@@ -335,19 +326,21 @@ class SafeguardedRun:
     def load_state_dict(self, tree: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit."""
         checkpoint.require_kind(tree, "Guarded")
-        rival = self._sgd
+        rival = self._rival
         assert rival is not None
         with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
             parts = (tree[name] for name in ("dropped_at", "proxy", "slope", "reason"))
             dropped, proxy, slope, reason = parts
-            for count in (*counts, 0 if dropped is None else dropped):
+            samples = {name: tree["samples"][name] for name in self._samples}
+            for count in (*counts, *samples.values(), 0 if dropped is None else dropped):
                 checkpoint.require_count("a count of the safeguard", count)
             checkpoint.require_count("slope", slope, float)
             none_left = tree["rival"] is None and not proxy
             if type(proxy) is not bool or type(reason) is not str or none_left:
                 raise ValueError("the safeguard's state is not one")
             batches, checks = list(tree["batches"]), list(tree["checks"])
+            held_out = list(tree["held_out"])
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
             rng = checkpoint.restore_rng(tree["rng"], self._rng)
@@ -360,9 +353,10 @@ class SafeguardedRun:
                 self._answer.load_state_dict(before)
                 raise
             rng = rival.rng  # one generator serves the rival and the held-out batches
-        self._sgd, self._rng = None if tree["rival"] is None else rival, rng
+        self._rival, self._rng = None if tree["rival"] is None else rival, rng
         self._proxy = self._answer if proxy else None
-        self._batches, self._checks = batches, checks
+        self._batches, self._held_out, self._checks = batches, held_out, checks
+        self._samples = samples
         self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
         self._undo = None
@@ -392,13 +386,16 @@ class SafeguardedRun:
         """Return what brings all arms back to this moment; what was paid stays paid."""
         arms = [run.make_undo() for run in self._arms]
         values = {name: value for name, value in vars(self).items() if name != "_undo"}
-        batches, checks = len(self._batches), len(self._checks)
+        lists = [(part, len(part)) for part in (self._batches, self._held_out, self._checks)]
+        samples = dict(self._samples)
         bits = self._rng.bit_generator
         randomness = bits.state
 
         def undo() -> None:
             vars(self).update(values)
-            del self._batches[batches:], self._checks[checks:]
+            for part, length in lists:
+                del part[length:]
+            self._samples.update(samples)
             for undo_arm in arms:
                 undo_arm()
             bits.state = randomness
@@ -408,42 +405,43 @@ class SafeguardedRun:
 
     @property
     def _arms(self) -> list[Run]:
-        return [run for run in (self._proxy, self._sgd) if run is not None]
+        return [run for run in (self._proxy, self._rival) if run is not None]
 
     @property
     def _leader(self) -> Run:
         return self._arms[0]
 
-    def _step_of_sgd(self, batch: Any) -> Step | None:
-        """Let SGD take its step, on the same batch if that may be evaluated again."""
-        if self._sgd is None:
+    def _step_of_rival(self, batch: Any) -> Step | None:
+        """Let the rival take its step, on the same batch if that may be evaluated again."""
+        if self._rival is None:
             return None
         if self._repeatable:
-            self._sgd.open(batch)
-        query = self._sgd.ask()
+            self._rival.open(batch)
+        query = self._rival.ask()
         self._charge(query, samples=not self._repeatable)
         told = answer_query(self.problem.objective, query)
         self.ledger.add(told.extra)
         try:
-            return self._sgd.tell(told.gradients, halves=told.halves)
+            return self._rival.tell(told.gradients, halves=told.halves, value=told.value)
         except NonFiniteError:
             if self._proxy is None:
                 raise
-            self._sgd = None
+            self._rival = None
             return None
 
     def _compare_arms(self) -> None:
-        """Compare the arms on fresh held-out batches, and drop one that clearly trails."""
-        if self._proxy is not None and self._sgd is not None:
-            held_out = self._draw_held_out(self._points_each, keep=True)
-            check = self._compare("the proxy", self._proxy.w, "SGD", self._sgd.w, held_out)
+        """Compare the arms on held-out batches, and drop one that clearly trails."""
+        if self._proxy is not None and self._rival is not None:
+            held_out = self._draw_held_out(self._points_each, on_the_way=True)
+            arms = self._proxy.w, self._name, self._rival.w
+            check = self._compare("the proxy", *arms, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop_proxy(check.finding)
             elif check is not None and check.clear:
                 self._clear_wins += 1
         if self._clear_wins == 2:
-            # Twice clearly behind: SGD's gradients are saved from here on.
-            self._sgd = None
+            # Twice clearly behind: the rival's gradients are saved from here on.
+            self._rival = None
         self._last_check, self._next_check = self.steps, 2 * self._next_check
 
     def _drop_proxy(self, reason: str) -> None:
@@ -454,8 +452,29 @@ class SafeguardedRun:
         """A batch like those to come."""
         return self._batches[-1] if self._batches else self.ask().batch
 
-    def _held_out_count(self, batch: Any, ahead: int = 0) -> int:
-        """Return how many held-out batches a comparison takes, after some more steps."""
+    def _samples_of(self, batch: Any) -> int:
+        return int(self._price([Purchase(batch, 0, 1)])["target_samples"])
+
+    def _plan(self, batch: Any, *, ahead: int = 0, on_the_way: bool = False) -> tuple[int, int]:
+        """Return how many held-out batches a comparison takes, and how many of them are new.
+
+        The comparison is the last one, after some more steps, or one on the way.
+        """
+        if batch is None:
+            # Of exact gradients there is but one, and no sample of it is new.
+            return 1, 0
+        size, steps = max(1, self._samples_of(batch)), self.steps + ahead
+        percent = ON_THE_WAY if on_the_way and not self._repeatable else MOST
+        allowed = percent * (self._samples["steps"] + ahead * size) // 100
+        new = max(0, allowed - self._samples["held out"]) // size
+        earlier = len(self._held_out) if self._repeatable else 0
+        since = steps - self._last_check if on_the_way else steps
+        wanted = max(self._fewest(batch), math.ceil(SHARE * since))
+        used = min(wanted, earlier + new)
+        return (used, min(used, new)) if used >= LEAST else (0, 0)
+
+    def _fewest(self, batch: Any) -> int:
+        """Return how many held-out batches a comparison should take at least."""
         counts, limits = [float(FEWEST)], self._limits
         if limits is not None:
             # A comparison has fewer where little is allowed: two on the way, and those at the end.
@@ -470,8 +489,7 @@ class SafeguardedRun:
                 while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
                     allowed *= 2
                 counts.append(SHARE * allowed / points)
-        since = self.steps + ahead - self._last_check
-        return max(LEAST, int(min(counts)), math.ceil(SHARE * since))
+        return max(LEAST, int(min(counts)))
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
@@ -486,30 +504,42 @@ class SafeguardedRun:
             purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
         return purchases
 
-    def _draw_held_out(self, points: int, *, keep: bool = False) -> list[Any]:
-        """Draw batches to compare at some points, as many as can be paid; charge their samples.
+    def _draw_held_out(self, points: int, *, on_the_way: bool = False) -> list[Any]:
+        """Return batches to compare at some points, as many as can be paid; charge new samples.
 
-        With ``keep`` the last comparisons stay affordable.
+        On the way the last comparisons stay affordable.
         """
-        batches: list[Any] = []
         like = self._typical_batch
-        wanted = self._held_out_count(like) if self.steps else 0
-        purchases = [comparisons(like, self._points_at_end(like), wanted)] if keep else []
-        for _ in range(wanted):
-            # Of exact gradients there is but one, whatever smaller batches there may be.
-            exact = like is None
-            batch = None if exact else copy_tree(self.problem.objective.sample(self._rng))
-            purchases.append(comparisons(batch, points, 1))
-            if self._lacking(purchases) is not None:
+        used, new = self._plan(like, on_the_way=on_the_way) if self.steps else (0, 0)
+        purchases = []
+        if on_the_way:
+            at_end, fresh = self._plan(like)
+            fresh = 0 if self._repeatable else fresh
+            purchases.append(Purchase(like, at_end * self._points_at_end(like), fresh))
+        if like is None:
+            purchases.append(Purchase(like, points, 0))
+            return [None] if used and self._lacking(purchases) is None else []
+        earlier = self._held_out[::-1][: used - new]
+        drawn: list[Any] = []
+        samples = self._samples["held out"]
+        for number in range(used):
+            old = earlier[number] if number < len(earlier) else None
+            batch = copy_tree(self.problem.objective.sample(self._rng)) if old is None else old
+            purchases.append(Purchase(batch, points, int(old is None)))
+            samples += self._samples_of(batch) if old is None else 0
+            # Batches differ in size: the next may be larger than those that were planned with.
+            if self._lacking(purchases) or 100 * samples > MOST * self._samples["steps"]:
+                earlier = earlier[:number]
                 break
-            batches.append(batch)
-            if batch is None:
-                return batches
-        if keep and len(batches) < LEAST:
+            drawn += [batch] if old is None else []
+        if len(earlier) + len(drawn) < LEAST:
             return []
-        paid = self._price([Purchase(batch, 0, 1) for batch in batches])
-        self.ledger.target_samples += int(paid["target_samples"])
-        return batches
+        paid = sum(self._samples_of(batch) for batch in drawn)
+        self.ledger.target_samples += paid
+        self._samples["held out"] += paid
+        if self._repeatable:
+            self._held_out += drawn
+        return [*drawn, *earlier]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""
@@ -521,10 +551,10 @@ class SafeguardedRun:
     ) -> Check | None:
         if not held_out:
             return None
-        gap, spread = self._held_out_gap(a, b, held_out)
+        gap, spread, needed = self._held_out_gap(a, b, held_out)
         gained = self._slope * max(norm(a - self.start), norm(b - self.start))
         rounding = ROUNDING[dtype_name(a)] * gained
-        check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding)
+        check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding, needed)
         self._checks.append(check)
         return check
 
@@ -557,21 +587,29 @@ class SafeguardedRun:
     def _charge(self, query: Query, *, samples: bool = True) -> None:
         self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
 
-    def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float]:
-        """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)`` and its standard error."""
-        gaps = []
+    def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
+        """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
+        objective, gaps = self.problem.objective, []
+        split = getattr(isolate(objective), "halves", None)
         for number, batch in enumerate(batches):
-            nodes = NODES if self._repeatable else (NODES[number % 2],)
-            query = Query(batch, tuple(b + t * (a - b) for t in nodes))
-            self._charge(query, samples=False)
-            told = answer_query(self.problem.objective, query)
-            self.ledger.add(told.extra)
-            gaps.append(np.mean([dot(gradient, a - b) for gradient in told.gradients]))
-        gap = float(np.mean(gaps))
+            halves = None if split is None or batch is None else copy_tree(split(copy_tree(batch)))
+            at_nodes = []
+            for t in NODES if self._repeatable else (NODES[number % 2],):
+                query = Query(batch, (b + t * (a - b),), halves)
+                self._charge(query, samples=False)
+                told = answer_query(objective, query)
+                self.ledger.add(told.extra)
+                answers = told.gradients if told.halves is None else told.halves
+                at_nodes.append([dot(gradient, a - b) for gradient in answers])
+            gaps += list(np.mean(at_nodes, axis=0))
+        gap, count = float(np.mean(gaps)), len(gaps)
         if self.problem.penalty is not None:
             penalty = isolate(self.problem.penalty)
             gap += float(penalty.value(a)) - float(penalty.value(b))
-        return gap, float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+        if count == 1:
+            return gap, 0.0, CLEAR
+        needed = max(CLEAR, float(scipy.special.stdtrit(count - 1, PROBABILITY)))
+        return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
 
     def _verdict(self, chosen: str) -> str:
         """Return the choice in words."""
@@ -580,5 +618,10 @@ class SafeguardedRun:
             dropped = count_words(self._dropped_at, "step")
             return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
         if not self._checks:
-            return "The proxy's answer is returned: nothing was compared on held-out samples."
-        return VERDICTS[chosen]
+            return (
+                "The proxy's answer is returned: nothing was compared. Two held-out batches, the "
+                f"least that give a standard error, must be at most {MOST} % of the steps' samples "
+                "and within the budget: take 14 steps or more."
+            )
+        better = f"{chosen}'s answer is returned: it did better than the proxy on held-out samples."
+        return VERDICTS.get(chosen, better)

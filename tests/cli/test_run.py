@@ -150,7 +150,7 @@ def test_a_run_that_diverges(invoke: Invoke, config: Path, csv: Path, tmp_path: 
         ("l2 = 1e-2", 'classes = ["nope", "yes"]', "in row 2"),
         ("l2 = 1e-2", "classes = [0, 1]", "one of the classes"),
         ("eta = 5.0", 'name = "sgd"\ncorrection = "ema"', "no effect on sgd"),
-        ("[method]", '[proxy]\nkind = "none"\n[method]', "goes with sgd and erm, not proxyprox"),
+        ("[method]", '[proxy]\nkind = "none"\n[method]', "adam and erm, not proxyprox"),
         ("[method]", '[proxy]\nkind = "subsample"\n[method]', "one of fraction and rows"),
         ("[method]", "[proxy]\nfraction = 0.5\n[method]", "[proxy] fraction has no effect on kind"),
         ("eta = 5.0", 'name = "auxmom"\n[model]\nl1 = 0.1', "l1 cannot be used with auxmom"),

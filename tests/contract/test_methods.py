@@ -43,8 +43,8 @@ class Counted:
 def suits(case, inner):
     if not case.method.solves_subproblems:
         return isinstance(inner, pp.Auto)
-    # The zero proxy of SGD has no batches to sample.
-    return not (isinstance(case.method, pp.SGD) and isinstance(inner, pp.StochasticGradient))
+    # The zero proxy of SGD and its like has no batches to sample.
+    return case.method.uses_proxy or not isinstance(inner, pp.StochasticGradient)
 
 
 def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
@@ -74,7 +74,7 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     assert ledger.proxy_hvps == used.get("hvp", 0)
     assert ledger.proxy_hessians == used.get("hessian", 0)
     assert ledger.proxy_solves == used.get("solve_shifted", 0)
-    if isinstance(case.method, pp.SGD):
+    if not case.method.uses_proxy:
         assert used.keys() <= {"zeros"}
 
     trace = result.trace

@@ -10,11 +10,15 @@ from proxyprox import (
     EMA,
     L1,
     SGD,
+    Adagrad,
+    Adam,
     AuxMom,
     AuxMVR,
     ClosedForm,
+    ElasticNet,
     GradientDescent,
     Mean,
+    Momentum,
     Newton,
     Plain,
     Problem,
@@ -75,6 +79,120 @@ def test_sgd_with_a_penalty_takes_the_prox_step():
     problem = Problem(TARGET, PROXY, L1(0.2))
     got = minimize(problem, W0, method=SGD(0.1), steps=4, rng=7, stop=Residual(1e-12)).w
     np.testing.assert_allclose(got, w, atol=1e-12)
+
+
+def soft(v, threshold):
+    return [math.copysign(max(abs(x) - t, 0), x) for x, t in zip(v, threshold, strict=True)]
+
+
+def loop(method, alpha=0.0, steps=9):
+    """The update of a method without a proxy, number by number, with the penalty alpha ‖w‖₁."""
+    w, m, v = list(W0), [0.0] * D, [0.0] * D
+    for k, noise in enumerate(noises(steps)):
+        g, eta = gradient(np.array(w), noise), method.eta
+        length = [eta] * D
+        for j in range(D):
+            if isinstance(method, Momentum):
+                m[j] = method.beta * m[j] + g[j]
+                direction = g[j] + method.beta * m[j] if method.nesterov else m[j]
+            elif isinstance(method, Adagrad):
+                v[j] += g[j] ** 2
+                length[j], direction = eta / (v[j] ** 0.5 + method.eps), g[j]
+            else:
+                m[j] = method.beta1 * m[j] + (1 - method.beta1) * g[j]
+                v[j] = method.beta2 * v[j] + (1 - method.beta2) * g[j] ** 2
+                root = (v[j] / (1 - method.beta2 ** (k + 1))) ** 0.5
+                length[j], direction = (
+                    eta / (root + method.eps),
+                    m[j] / (1 - method.beta1 ** (k + 1)),
+                )
+            w[j] -= length[j] * direction
+        w = soft(w, [alpha * size for size in length])
+    return w
+
+
+RIVALS = [
+    Momentum(0.1), Momentum(0.1, beta=0.5, nesterov=True), Adagrad(0.5), Adam(0.1, beta2=0.9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", RIVALS, ids=repr)
+def test_methods_without_a_proxy_are_their_loops(method):
+    result = run(method, steps=9)
+    np.testing.assert_allclose(result.w, loop(method), rtol=1e-12)
+    assert (result.ledger.target_gradients, result.ledger.proxy_gradients) == (9, 0)
+    for penalty, alpha in ((L1(0.2), 0.2), (ElasticNet(0.2, l1_ratio=1.0), 0.2)):
+        got = minimize(Problem(TARGET, PROXY, penalty), W0, method=method, steps=9, rng=7).w
+        np.testing.assert_allclose(got, loop(method, alpha), atol=1e-10)
+    box = minimize(Problem(TARGET, PROXY, bounds=(-0.1, 0.1)), W0, method=method, steps=9, rng=7).w
+    assert np.abs(box).max() <= 0.1
+
+
+@pytest.mark.parametrize("method", RIVALS, ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_methods_without_a_proxy_are_those_of_torch(method, dtype):
+    torch = pytest.importorskip("torch")
+    kind = getattr(torch, dtype)
+    P_t, b_t, w0 = (torch.tensor(x, dtype=kind) for x in (A, B, W0))
+    theirs = w0.clone().requires_grad_(True)
+    if isinstance(method, Momentum):
+        settings = {"momentum": method.beta, "nesterov": method.nesterov}
+        optimizer = torch.optim.SGD([theirs], lr=method.eta, **settings)
+    elif isinstance(method, Adagrad):
+        optimizer = torch.optim.Adagrad([theirs], lr=method.eta, eps=method.eps)
+    else:
+        betas = (method.beta1, method.beta2)
+        optimizer = torch.optim.Adam([theirs], lr=method.eta, betas=betas, eps=method.eps)
+    for _ in range(9):
+        theirs.grad = (P_t @ theirs + b_t).detach()
+        optimizer.step()
+    ours = minimize(Problem(Quadratic(P_t, b_t)), w0, method=method, steps=9).w
+    assert ours.dtype == kind
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    torch.testing.assert_close(ours, theirs.detach(), rtol=tolerance, atol=tolerance)
+
+
+def test_adam_auto_is_prodigy():
+    method, steps = Adam("auto", beta2=0.99), 40
+    w, d, r, decay = W0, 1e-6, 0.0, 0.99**0.5
+    s, m, v, average, etas = (np.zeros(D), np.zeros(D), np.zeros(D), W0, [])
+    for k, noise in enumerate(noises(steps)):
+        g = gradient(w, noise)
+        r = decay * r + (1 - decay) * d**2 * (g @ (W0 - w))
+        s = decay * s + (1 - decay) * d**2 * g
+        m = 0.9 * m + 0.1 * d * g
+        v = 0.99 * v + 0.01 * d**2 * g**2
+        root = np.sqrt(v / (1 - 0.99 ** (k + 1))) + d * method.eps
+        etas.append(d)
+        w = w - d * m / (1 - 0.9 ** (k + 1)) / root
+        average = average + min(1, 4 / (k + 4)) * (w - average)
+        d = max(d, r / np.abs(s).sum())
+    result = run(method, steps=steps)
+    np.testing.assert_allclose(result.trace["eta"], etas, rtol=1e-10)
+    np.testing.assert_allclose(result.last, w, rtol=1e-10)
+    np.testing.assert_allclose(result.w, average, rtol=1e-10)
+    assert etas[-1] > 1e-3
+
+
+def test_momentum_auto_takes_the_rule_of_sgd_for_a_whole_gradient():
+    still, own = (run(m, steps=20) for m in (Momentum("auto", beta=0.0), SGD("auto")))
+    np.testing.assert_array_equal(still.w, own.w)
+
+
+def test_a_diagonal_metric_needs_a_separable_penalty():
+    class Norm:
+        def value(self, w):
+            return float(np.linalg.norm(w))
+
+        def prox(self, w, step):
+            return max(0.0, 1 - step / np.linalg.norm(w)) * w
+
+        def distance(self, w, gradient):
+            return 0.0
+
+    for method in (Adam(0.1), Adagrad(0.1)):
+        with pytest.raises(TypeError, match="penalty must be separable"):
+            minimize(Problem(TARGET, PROXY, Norm()), W0, method=method, steps=1)
 
 
 @pytest.mark.parametrize("eta", [0.1, 5.0, lambda k: 1.0 / (k + 1)])
@@ -177,7 +295,7 @@ def test_label_free_proxy_of_logistic_regression_is_newton_like():
     assert np.linalg.norm(target.gradient(got)) <= 1e-10
 
 
-@pytest.mark.parametrize("method", [SGD, ProxyProx, AuxMom, DANE])
+@pytest.mark.parametrize("method", [SGD, Momentum, Adagrad, Adam, ProxyProx, AuxMom, DANE])
 @pytest.mark.parametrize("eta", [0.0, -1.0, math.nan])
 def test_step_sizes_must_be_positive(method, eta):
     with pytest.raises(ValueError, match="eta must be a positive number"):
@@ -187,6 +305,14 @@ def test_step_sizes_must_be_positive(method, eta):
 def test_schedules_are_checked_when_they_are_used():
     with pytest.raises(ValueError, match=r"eta\(0\) must be"):
         run(SGD(lambda k: -1.0))
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [(Momentum, "beta"), (Adam, "beta1"), (Adam, "beta2"), (Adagrad, "eps")]
+)
+def test_momenta_are_checked(method, name):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        method(**{name: 1.0 if "beta" in name else 0.0})
 
 
 @pytest.mark.parametrize("method", [AuxMom, AuxMVR])

@@ -58,6 +58,27 @@ def test_a_method_off_the_axis_is_named_in_the_legend(records: list[dict[str, An
     assert figure.legends[0].get_texts()[0].get_text() == "SGD (no proxy gradients)"
 
 
+def test_many_methods_are_named_at_their_ends_and_rounding_leaves_the_axis() -> None:
+    pytest.importorskip("matplotlib")
+    rows = [
+        {"panel": "a", "method": f"method {j}", "target_gradients": i, "seeds": 1}
+        | {f"suboptimality_{s}": end if i else 1.0 for s in ("median", "q25", "q75")}
+        for j, end in enumerate([1e-3] * 9 + [-1e-16])
+        for i in range(2)
+    ]
+    figure = draw_panels(rows)
+    (axis,) = figure.get_axes()
+    assert not figure.legends
+    places = {text.get_text(): text.xyann[1] for text in axis.texts}
+    assert set(places) == {f"method {j}" for j in range(10)}
+    gaps = [
+        b - a for a, b in zip(sorted(places.values()), sorted(places.values())[1:], strict=False)
+    ]
+    assert min(gaps) > 0.05
+    assert min(places, key=places.__getitem__) == "method 9"
+    assert 1e-4 < axis.get_ylim()[0] < 1e-3
+
+
 def test_axes_with_nothing_positive(few: list[dict[str, Any]], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     free = [{**point, "proxy_gradients": 0} for point in few]

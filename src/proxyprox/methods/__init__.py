@@ -3,17 +3,20 @@
 from proxyprox.methods.base import Answers, Method, OuterStep, Request, State
 from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
-from proxyprox.methods.sgd import SGD
+from proxyprox.methods.sgd import SGD, Adagrad, Adam, Momentum
 from proxyprox.methods.sliding import AcceleratedSliding
 
 __all__ = [
     "DANE",
     "SGD",
     "AcceleratedSliding",
+    "Adagrad",
+    "Adam",
     "Answers",
     "AuxMVR",
     "AuxMom",
     "Method",
+    "Momentum",
     "OuterStep",
     "ProxyBFGS",
     "ProxyProx",

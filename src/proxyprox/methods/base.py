@@ -97,9 +97,9 @@ class OuterStep:
 
     def __init__(
         self, proxy: Any, rng: np.random.Generator, rule: StepSize, learnt: Any, k: int,
-        solve: Solve, *, copies: bool,
+        solve: Solve, *, copies: bool, penalty: Any = None,
     ) -> None:  # fmt: skip
-        self.proxy, self.rng, self.learnt = proxy, rng, learnt
+        self.proxy, self.rng, self.learnt, self._penalty = proxy, rng, learnt, penalty
         self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
 
     @property
@@ -130,6 +130,13 @@ class OuterStep:
         else:
             w = self._solve(linear, centre, eta)
         return copy_array(w) if self._copies else w
+
+    def prox(self, w: Vector, step: Any) -> Vector:
+        """Return the penalty's proximal point; w itself without a penalty.
+
+        ``step`` is a number, or an array for each coordinate if the penalty is ``separable``.
+        """
+        return w if self._penalty is None else self._penalty.prox(w, step)
 
 
 @dataclass(frozen=True)

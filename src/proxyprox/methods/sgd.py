@@ -1,13 +1,26 @@
-"""Stochastic gradient descent: ProxyProx with the zero proxy, and the method to beat."""
+r"""Methods without a proxy, the ones to beat: SGD, momentum, Adagrad and Adam.
+
+Any proxy is ignored. With a penalty each step is a proximal one: in the Euclidean norm for
+:class:`SGD` and :class:`Momentum`, and in the norm that the method scales its coordinates by for
+:class:`Adagrad` and :class:`Adam`, which takes a penalty that is separable.
+
+With ``eta="auto"`` SGD and Momentum take the distance travelled over the gradients
+(:mod:`proxyprox.stepsizes.auto`), Adagrad and Adam Prodigy's estimate of the distance
+(:mod:`proxyprox.stepsizes.prodigy`).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from proxyprox._util.arrays import Vector, namespace, zeros_like
+from proxyprox._util.validation import flag, message, nonnegative, positive
 from proxyprox.methods.base import Answers, Method, OuterStep, State
 from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Eta
+from proxyprox.stepsizes.base import Eta, StepSize
+from proxyprox.stepsizes.prodigy import Prodigy
 
 
 @dataclass(frozen=True)
@@ -35,3 +48,229 @@ class SGD(Method):
         if step.restart is not None:
             centre, gradient = step.restart.centre, step.restart.difference
         return State(w=step.solve(linear=gradient, centre=centre), k=state.k + 1)
+
+
+@dataclass(frozen=True)
+class Velocity:
+    """The iterate and the decaying sum of gradients."""
+
+    w: Vector
+    velocity: Vector
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class Momentum(Method):
+    r"""SGD with momentum: the heavy ball, or Nesterov's.
+
+    .. math:: v \leftarrow \beta v + g_k,\qquad
+              w \leftarrow w - \eta v \quad\text{or, Nesterov's,}\quad w - \eta (g_k + \beta v)
+
+    as in ``torch.optim.SGD``. Any proxy is ignored; with a penalty the step is a proximal one.
+
+    Parameters
+    ----------
+    eta : float, callable, StepSize or "auto"
+        Step size η > 0, or a function of the outer step. "auto" is the rule of :class:`SGD` for
+        the sum of what one gradient adds to all later steps, ``η / (1 − β)``.
+    beta : float
+        Weight of the past, in [0, 1).
+    nesterov : bool
+        Look ahead.
+
+    References
+    ----------
+    Polyak, "Some methods of speeding up the convergence of iteration methods", 1964; Sutskever,
+    Martens, Dahl and Hinton, "On the importance of initialization and momentum in deep learning",
+    ICML 2013, for Nesterov's in this form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Momentum, Problem, Quadratic, minimize
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
+    >>> minimize(Problem(target), method=Momentum(0.05, nesterov=True), steps=200).w.round(3)
+    array([1., 1.])
+    """
+
+    eta: Eta = "auto"
+    beta: float = 0.9
+    nesterov: bool = False
+
+    uses_proxy: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        as_step_size(self.eta)
+        _check_decay("beta", self.beta)
+        flag("nesterov", self.nesterov)
+
+    def init(self, w0: Vector, problem: Any) -> Velocity:
+        """Start at rest."""
+        return Velocity(w0, zeros_like(w0))
+
+    def tell(self, state: Velocity, answers: Answers, step: OuterStep) -> Velocity:
+        """Add the gradient to the velocity and move along it."""
+        centre, gradient, past = state.w, answers.gradients[0], state.velocity
+        if step.restart is not None:
+            # The step that is undone is not remembered either.
+            centre, gradient, past = step.restart.centre, step.restart.difference, 0 * past
+        velocity = self.beta * past + gradient
+        direction = gradient + self.beta * velocity if self.nesterov else velocity
+        if self.step_size.measures:
+            direction = (1 - self.beta) * direction
+        return Velocity(step.solve(linear=direction, centre=centre), velocity, state.k + 1)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The iterate, the mean of the gradients and the mean or sum of their squares."""
+
+    w: Vector
+    mean: Vector
+    square: Vector
+    k: int = 0
+
+
+class _Diagonal(Method):
+    """A step of its own length in every coordinate; abstract."""
+
+    eps: float
+
+    uses_proxy: ClassVar[bool] = False
+    solves_subproblems: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check η and ε."""
+        self.step_size  # noqa: B018 (checked when it is made)
+        positive("eps", self.eps)
+
+    def init(self, w0: Vector, problem: Any) -> Moments:
+        """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
+        penalty = problem.penalty
+        if penalty is not None and not getattr(penalty, "separable", False):
+            name = type(self).__name__
+            allowed = f"separable (L1, ElasticNet, Box) for {name}, which scales each coordinate"
+            remedy = "Use SGD or Momentum; one of your own says separable = True."
+            raise TypeError(message("penalty", penalty, allowed, remedy))
+        return Moments(w0, zeros_like(w0), zeros_like(w0))
+
+    def move(self, state: Moments, mean: Vector, square: Vector, step: OuterStep) -> Vector:
+        """Return ``prox(w − η mean/(√square + ε))``, the prox in the same metric."""
+        # Where Prodigy weighs the gradients by its η, ε is weighed with them.
+        root = namespace(square).sqrt(square) + self.eps * self.weight(step)
+        lengths = step.eta / root
+        return step.prox(state.w - lengths * mean, lengths)
+
+    def weight(self, step: OuterStep) -> float:
+        """Return the weight of the newest gradient: η where Prodigy measures it, else 1."""
+        return step.eta if self.step_size.measures else 1.0
+
+
+@dataclass(frozen=True)
+class Adagrad(_Diagonal):
+    r"""Steps that shrink in each coordinate with the gradients seen there.
+
+    .. math:: w \leftarrow w - \eta\,\frac{g_k}{\sqrt{\sum_{i \le k} g_i^2} + \varepsilon}
+
+    coordinate by coordinate, as in ``torch.optim.Adagrad``. Any proxy is ignored.
+
+    Parameters
+    ----------
+    eta : float, callable, StepSize or "auto"
+        Step size η > 0, or a function of the outer step. "auto" is Prodigy's estimate of
+        ``‖w_0 − w*‖_∞``, whose gradients are weighed by it; see :mod:`proxyprox.stepsizes.prodigy`.
+    eps : float
+        ε > 0, against division by zero.
+
+    References
+    ----------
+    Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic
+    optimization", JMLR 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Adagrad, Problem, Quadratic, minimize
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
+    >>> minimize(Problem(target), method=Adagrad(1.0), steps=100).w.round(3)
+    array([1., 1.])
+    """
+
+    eta: Eta = "auto"
+    eps: float = 1e-10
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for."""
+        return as_step_size(self.eta, auto=Prodigy(decay=1.0))
+
+    def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
+        """Add the squares and take the step."""
+        gradient = self.weight(step) * answers.gradients[0]
+        square = state.square + gradient * gradient
+        return Moments(self.move(state, gradient, square, step), gradient, square, state.k + 1)
+
+
+@dataclass(frozen=True)
+class Adam(_Diagonal):
+    r"""Momentum, in coordinates scaled by the recent sizes of the gradients.
+
+    .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g_k,\qquad
+              v \leftarrow \beta_2 v + (1 - \beta_2) g_k^2,\qquad
+              w \leftarrow w - \eta\,\frac{m/(1 - \beta_1^{k+1})}
+                                          {\sqrt{v/(1 - \beta_2^{k+1})} + \varepsilon}
+
+    coordinate by coordinate, as in ``torch.optim.Adam``. Any proxy is ignored.
+
+    Parameters
+    ----------
+    eta : float, callable, StepSize or "auto"
+        Step size η > 0, or a function of the outer step. "auto" is Prodigy: η estimates
+        ``‖w_0 − w*‖_∞`` and weighs the gradients; see :mod:`proxyprox.stepsizes.prodigy`.
+    beta1, beta2 : float
+        Weights of the past, in [0, 1).
+    eps : float
+        ε > 0, against division by zero.
+
+    References
+    ----------
+    Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Adam, Problem, Quadratic, minimize
+    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
+    >>> minimize(Problem(target), method=Adam(0.1), steps=300).w.round(2)
+    array([1., 1.])
+    """
+
+    eta: Eta = "auto"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        _check_decay("beta1", self.beta1)
+        _check_decay("beta2", self.beta2)
+        super().__post_init__()
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for."""
+        return as_step_size(self.eta, auto=Prodigy(decay=math.sqrt(self.beta2)))
+
+    def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
+        """Update both moments and take the step."""
+        gradient, k = self.weight(step) * answers.gradients[0], state.k + 1
+        mean = self.beta1 * state.mean + (1 - self.beta1) * gradient
+        square = self.beta2 * state.square + (1 - self.beta2) * gradient * gradient
+        unbiased = mean / (1 - self.beta1**k), square / (1 - self.beta2**k)
+        return Moments(self.move(state, *unbiased, step), mean, square, k)
+
+
+def _check_decay(argument: str, value: Any) -> None:
+    if nonnegative(argument, value) >= 1:
+        raise ValueError(message(argument, value, "at least 0 and below 1"))

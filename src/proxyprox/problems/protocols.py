@@ -82,7 +82,11 @@ class Proxy(Protocol):
 
 
 class Penalty(Protocol):
-    """A convex, possibly non-smooth term ψ that objective and proxy share."""
+    """A convex, possibly non-smooth term ψ that objective and proxy share.
+
+    One with ``separable = True`` takes an array of steps in ``prox`` too, one for each coordinate,
+    as :class:`~proxyprox.Adam` and :class:`~proxyprox.Adagrad` need.
+    """
 
     def value(self, w: Vector) -> float:
         """Return ψ(w)."""

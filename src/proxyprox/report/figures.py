@@ -17,7 +17,9 @@ from proxyprox.report.summary import QUARTILES
 
 # After Okabe and Ito, with the light colours darkened and black left out, so that each has a
 # contrast of at least 3 with white paper and with a dark page.
-_COLOURS = "737373 0072B2 D55E00 009E73 CC79A7 B8860B 3D9BD0 8C62C9"
+_COLOURS = (
+    "737373 0072B2 D55E00 009E73 CC79A7 B8860B 3D9BD0 8C62C9 A65628 6B8E23 E0218A 008B8B DC143C"
+)
 _MARKERS = "os^DvPX<>*p"
 _DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.4, 1.4), (6, 1.5, 1.4, 1.5))
 
@@ -34,6 +36,10 @@ COSTS = ("target_gradients", "proxy_gradients", "seconds")
 
 _PURPOSE = "drawing figures"
 _SMALL, _MEDIUM = 8.5, 9.5  # points, in panels 3.1 inches wide
+_LEGIBLE = 8
+"""Methods that a legend can name; more of them are named at the ends of their curves."""
+_ROUNDING = 1e-12
+"""Suboptimality that is rounding: a curve that falls so low does not stretch the axis."""
 _ACROSS = 4
 """Panels side by side; more of them continue in the next line."""
 
@@ -68,7 +74,7 @@ def styles(rows: Iterable[Mapping[str, Any]]) -> dict[str, Style]:
     >>> list(looks), looks["ProxyProx"].colour
     (['SGD', 'ProxyProx'], '#0072B2')
     """
-    # 8 colours and 11 markers repeat together only after 88 methods.
+    # 13 colours and 11 markers repeat together only after 143 methods.
     looks = zip(cycle(_COLOURS.split()), cycle(_MARKERS), cycle(_DASHES))
     return {
         method: Style(f"#{colour}", marker, dash)
@@ -104,8 +110,9 @@ def draw_panels(
     metric, x : str
         What goes on the y axis (its median, q25 and q75) and on the x axis.
     log_x : bool
-        Logarithmic x axis. The y axis is logarithmic if any median is positive. Points at or below
-        0 are left out of a logarithmic axis.
+        Logarithmic x axis. The y axis is logarithmic if any median is positive; curves that fall to
+        rounding, or below 0, leave it at the bottom. Points at or below 0 are left out of a
+        logarithmic x axis.
     labels : mapping, optional
         Words for the axes by field, in place of the usual ones.
 
@@ -122,8 +129,11 @@ def draw_panels(
     names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
     lines = math.ceil(len(panels) / _ACROSS)
     across = math.ceil(len(panels) / lines)
+    named = len(looks) > _LEGIBLE and lines == 1
     # The legend has a column for each panel.
     size = (3.1 * across + 0.4, 2.6 * lines + 0.3 + 0.2 * math.ceil(len(looks) / across))
+    if named:
+        size = (4.2 * across + 0.2, 4.4)
     figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
     # Many panels are many data sets, whose losses have little in common.
     axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
@@ -131,15 +141,21 @@ def draw_panels(
     log_x = log_x and bool(spending)
     log_y = bool(np.isfinite(_values(rows, f"{metric}_median", True)).any())
     handles: dict[str, Any] = {}
+    labelled: list[tuple[Any, dict[str, float]]] = []
+    medians = _values(rows, f"{metric}_median", log_y)
+    shown = medians[medians > _ROUNDING] if log_y else medians
+    low, least = (float(shown.min()), _ROUNDING) if log_y and len(shown) else (0.0, 0.0)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, panel in zip(axes.flat, panels, strict=False):
         here = [row for row in rows if str(row["panel"]) == panel]
+        ends: dict[str, float] = {}
         for method in in_order(here, "method"):
             curve = [row for row in here if str(row["method"]) == method]
-            bands = (_values(curve, f"{metric}_{s}", log_y) for s in QUARTILES)
+            bands = [_values(curve, f"{metric}_{s}", log_y, least) for s in QUARTILES]
             line = looks[method].draw(axis, _values(curve, x, log_x), *bands)
             handles.setdefault(method, line)
+            ends[method] = next(iter(bands[0][np.isfinite(bands[0])][::-1]), math.nan)
         axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
         axis.set_title(panel, fontsize=_MEDIUM)
         axis.set_xlabel(field_label(x, labels), fontsize=_MEDIUM)
@@ -147,12 +163,51 @@ def draw_panels(
         axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
+        if log_y and low > least:
+            axis.set_ylim(bottom=low / 3)
+        labelled.append((axis, ends))
     for axis in axes[:, 0]:
         axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
+    if named:
+        for axis, ends in labelled:
+            _name_ends(axis, ends, dict(zip(looks, names, strict=True)), looks)
+        return figure
     where: dict[str, Any] = {"loc": "outside lower center", "ncols": across, "fontsize": _SMALL}
     shape = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
     figure.legend([handles[method] for method in looks], names, **where, **shape)
     return figure
+
+
+def _name_ends(
+    axis: Any, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Style]
+) -> None:
+    """Write each method's name beside the end of its curve, no two on top of each other."""
+    order = sorted((m for m in ends if math.isfinite(ends[m])), key=lambda method: ends[method])
+    to_axes = axis.transScale + axis.transLimits
+    at = [min(1.0, max(0.0, float(to_axes.transform((1.0, ends[m]))[1]))) for m in order]
+    room = min(0.062, 1 / max(1, len(order)))
+    # As little moved as there is room for: each run of names that touch is centred on its curves.
+    merged: list[list[float]] = []
+    for place in at:
+        merged.append([place, 1])
+        while (
+            len(merged) > 1
+            and merged[-1][0] - merged[-2][0] < room * (merged[-1][1] + merged[-2][1]) / 2
+        ):
+            (first, m), (second, n) = merged[-2:]
+            merged[-2:] = [[(first * m + second * n) / (m + n), m + n]]
+    places: list[float] = []
+    for centre, count in merged:
+        half = room * (count - 1) / 2
+        centre = min(max(centre, half), 1 - half)
+        places += [centre - half + room * j for j in range(int(count))]
+    for method, true, place in zip(order, at, places, strict=True):
+        colour = looks[method].colour
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "relpos": (0, 0.5)}
+        axis.annotate(
+            names[method], xy=(1.0, true), xytext=(1.08, place), xycoords="axes fraction",
+            color=colour, fontsize=_SMALL, va="center", annotation_clip=False, arrowprops=line,
+        )  # fmt: skip
 
 
 def save_figures(
@@ -196,7 +251,12 @@ def save_figure(path: Path, figure: Any) -> list[Path]:
     return paths
 
 
-def _values(rows: Iterable[Mapping[str, Any]], field: str, log: bool) -> Any:
-    """Return a column as floats, NaN where there is no value or a logarithm has no place for it."""
+def _values(rows: Iterable[Mapping[str, Any]], field: str, log: bool, least: float = 0.0) -> Any:
+    """Return a column as floats, NaN where there is no value or a logarithm has no place for it.
+
+    With ``least`` lower ones are drawn there.
+    """
     values = np.array([math.nan if r.get(field) is None else float(r[field]) for r in rows])
+    if log and least > 0:
+        values = np.maximum(values, least)
     return np.where(np.isfinite(values) & ((values > 0) | (not log)), values, math.nan)

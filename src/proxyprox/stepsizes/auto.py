@@ -762,7 +762,7 @@ def _moved_distance(state: AutoState, centre: Vector, w: Vector, k: int) -> Dist
     return distance
 
 
-def as_step_size(eta: Any, *, allow_inf: bool = False) -> StepSize:
+def as_step_size(eta: Any, *, allow_inf: bool = False, auto: StepSize | None = None) -> StepSize:
     """Return the rule that a method's ``eta`` stands for.
 
     Parameters
@@ -772,6 +772,8 @@ def as_step_size(eta: Any, *, allow_inf: bool = False) -> StepSize:
         :class:`AutoStep`.
     allow_inf : bool
         Whether η may be infinite, which drops the proximal term.
+    auto : StepSize, optional
+        What "auto" stands for instead.
 
     Examples
     --------
@@ -782,7 +784,7 @@ def as_step_size(eta: Any, *, allow_inf: bool = False) -> StepSize:
     if isinstance(eta, StepSize):
         return eta
     if isinstance(eta, str) and eta == "auto":
-        return AutoStep()
+        return AutoStep() if auto is None else auto
     if isinstance(eta, (str, type)):
         allowed = "a positive number, a function of the step, a StepSize or 'auto'"
         remedy = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""

@@ -14,7 +14,8 @@ from proxyprox._util.validation import flag, fraction, message, nonnegative, one
 from proxyprox.problems.families import FAMILIES
 from proxyprox.stepsizes import as_step_size
 
-METHODS = ("proxyprox", "sgd", "auxmom", "auxmvr", "dane")
+WITHOUT_PROXY = ("sgd", "momentum", "adagrad", "adam")
+METHODS = ("proxyprox", *WITHOUT_PROXY, "auxmom", "auxmvr", "dane")
 # Methods whose step size is that of their inner gradient descent.
 INNER_DESCENT = ("auxmom", "auxmvr")
 
@@ -158,12 +159,12 @@ class MethodSettings:
 
     def __post_init__(self) -> None:
         """Check that each key goes with the method."""
-        no_solver = self.name in ("sgd", *INNER_DESCENT)
+        no_solver = self.name in (*WITHOUT_PROXY, *INNER_DESCENT)
         unused = {
             "correction": self.name != "proxyprox",
             "a": self.name not in INNER_DESCENT and self.correction not in ("ema", "storm"),
             "inner": no_solver,
-            "inner_steps": self.name == "sgd",
+            "inner_steps": self.name in WITHOUT_PROXY,
             "inner_tolerance": no_solver,
         }
         kind = f" with correction = {self.correction!r}" if self.correction else ""
@@ -207,9 +208,10 @@ class StudyConfig:
     def __post_init__(self) -> None:
         """Check what concerns two sections."""
         names = (self.method.name, *(rival for rival in self.run.compare if rival != "erm"))
-        with_proxy = ", ".join(name for name in names if name != "sgd")
+        with_proxy = ", ".join(name for name in names if name not in WITHOUT_PROXY)
         if self.proxy.kind == "none" and with_proxy:
-            raise ConfigError(f'[proxy] kind = "none" goes with sgd and erm, not {with_proxy}.')
+            allowed = f"{', '.join(WITHOUT_PROXY)} and erm"
+            raise ConfigError(f'[proxy] kind = "none" goes with {allowed}, not {with_proxy}.')
         if self.model.l1 and not set(names).isdisjoint(INNER_DESCENT):
             raise ConfigError("[model] l1 cannot be used with auxmom or auxmvr: use proxyprox.")
         if self.method.averaging == "geometric" and not self.model.l2:

@@ -30,7 +30,13 @@ from proxyprox.report.summary import height, write_json
 from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
-from proxyprox.study.config import INNER_DESCENT, SOLVERS, MethodSettings, StudyConfig
+from proxyprox.study.config import (
+    INNER_DESCENT,
+    SOLVERS,
+    WITHOUT_PROXY,
+    MethodSettings,
+    StudyConfig,
+)
 from proxyprox.study.tables import DataError, Table, from_columns, numbers, read_table
 
 PANEL = "your data"
@@ -44,6 +50,9 @@ EXACT = 1e-8
 _GRIDS: dict[str, tuple[Any, ...]] = {
     "sgd": ("SGD", 0.1, 2.5, 0.2),
     "gradient descent": ("gradient descent", 0.1, 2.5, 0.2),
+    "momentum": ("heavy ball", 0.025, 2.5, 0.2),
+    "adagrad": ("Adagrad", 0.1, 2.5, 0.2),
+    "adam": ("Adam", 0.01, 2.5, 0.2),
     "auxmom": ("AuxMom", 0.05, 2.5, 5.0),
     "auxmvr": ("AuxMVR", 0.05, 2.5, 5.0),
     "dane": ("DANE", 0.25, 5.0, 1.0),
@@ -301,8 +310,9 @@ def candidates(config: StudyConfig) -> list[Candidate]:
 def _arguments(settings: MethodSettings, common: dict[str, Any], eta: Any) -> dict[str, Any]:
     """Return the arguments of ``minimize`` for a method of the configuration."""
     a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
-    if settings.name == "sgd":
-        return {"method": pp.SGD(eta), **common}
+    if settings.name in WITHOUT_PROXY:
+        kinds: dict[str, Any] = {"momentum": pp.Momentum, "adagrad": pp.Adagrad, "adam": pp.Adam}
+        return {"method": kinds.get(settings.name, pp.SGD)(eta), **common}
     if settings.name in INNER_DESCENT:
         kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
         stop = pp.Steps(steps or 20)
