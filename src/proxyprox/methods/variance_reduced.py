@@ -1,0 +1,273 @@
+"""Finite sums, many passes: estimates of ∇L whose noise vanishes at the minimiser.
+
+A batch's gradient is noisy at w*: a constant η leaves a floor of order ησ². The methods here
+use batches for *changes* of the gradient only, which vanish as the iterates settle, and take the
+step of ProxyProx with that estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import Words, fraction, message
+from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.stepsizes.base import Eta, StepSize
+
+
+def constant_or_schedule(eta: Eta) -> StepSize:
+    """Return the rule of an η that is not measured; others see the noise that is removed here."""
+    rule = as_step_size(eta)
+    if rule.measures:
+        remedy = "A measured η would shrink with the noise of the raw batches, which is removed."
+        raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
+    return rule
+
+
+def count_samples(objective: Any, name: str) -> int:
+    """Return the number n of samples of a finite sum; ``name`` is the argument that needs it."""
+    count = getattr(objective, "samples", None)
+    if count is None:
+        remedy = "Give a number in (0, 1], or an objective with samples(batch)."
+        raise ValueError(message(name, None, "given where samples are not counted", remedy))
+    return int(count(objective.everything()))
+
+
+@dataclass(frozen=True)
+class RenewedState:
+    """The iterate, the point to compare with, the estimate of ∇L there, and what is asked next."""
+
+    w: Vector
+    k: int = 0
+    point: Vector | None = None
+    gradient: Vector | None = None
+    everything: bool = True
+    p: float = 0.0
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class RenewedMethod(Method):
+    """Full gradients with probability p, in between changes on one batch; abstract."""
+
+    eta: Eta
+    p: float | None = None
+
+    needs: ClassVar[tuple[str, ...]] = ("everything",)
+    two_points: ClassVar[bool] = True  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        """Check η and p."""
+        constant_or_schedule(self.eta)
+        if self.p is not None:
+            fraction("p", self.p)
+
+    def init(self, w0: Vector, problem: Any) -> RenewedState:
+        """Start at w0, where the full gradient is asked for."""
+        if self.p is not None:
+            return RenewedState(w0, p=self.p)
+        return RenewedState(w0, samples=count_samples(problem.objective, "p"))
+
+    def ask(self, state: RenewedState) -> Request:
+        """Ask for everything at w_k, or for a batch at w_k and at the point to compare with."""
+        if state.everything or state.point is None:
+            return Request((state.w,), everything=True)
+        return Request((state.w, state.point))
+
+    def tell(self, state: RenewedState, answers: Answers, step: OuterStep) -> RenewedState:
+        """Take the step with the estimate ``g_B(w_k) − g_B(point) + gradient``."""
+        estimate, *others = answers.gradients
+        if others:
+            estimate = estimate - others[0] + state.gradient
+        w = step.solve(linear=estimate - step.proxy.gradient(state.w), centre=state.w)
+        after = self.compare_next(state, estimate) if others else (state.w, estimate)
+        p = state.p
+        if others and self.p is None:
+            rows = len(answers.batch) if hasattr(answers.batch, "__len__") else 1
+            p = min(1.0, rows / state.samples)
+        renew = bool(step.rng.random() < p)
+        return RenewedState(w, state.k + 1, *after, renew, p, state.samples)
+
+    def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
+        """Return the point that the next batch is compared at, and the estimate of ∇L there."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SVRP(RenewedMethod):
+    r"""ProxyProx with the variance-reduced gradient of SVRG, for finite sums.
+
+    .. math:: g_k = g_B(w_k) - g_B(\tilde w) + \nabla L(\tilde w), \qquad
+              w_{k+1} \approx \arg\min_w\; \hat L(w) + \langle g_k - \nabla\hat L(w_k), w\rangle
+              + \frac{1}{2\eta}\|w - w_k\|^2
+
+    Before each step the reference :math:`\tilde w` becomes w_k with probability p, and g_k the full
+    gradient. There is no σ² floor: :func:`proxyprox.theory.svrp_guarantee`.
+
+    Parameters
+    ----------
+    eta : float or callable
+        Step size η > 0, or a function of the outer step; at most ``min{1/(2δ), √p/(4 δ_B)}`` for
+        the guarantee, where ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``. In practice several times
+        that is often better. A measured η ("auto") would shrink with the noise that is removed
+        here, and is refused.
+    p : float, optional
+        Probability of a full gradient, in (0, 1]; by default the batch's share of the data, so that
+        full gradients cost half as much as batches.
+
+    Notes
+    -----
+    A step without a full gradient costs two target gradients of one batch. SVRP as published takes
+    the proximal step on the sampled loss; with one fixed proxy, as here, it is SVRS.
+
+    References
+    ----------
+    Khaled and Jin, "Faster federated optimization under second-order similarity", ICLR 2023 (SVRP);
+    Lin, Han, Ye and Zhang, "Stochastic distributed optimization under average second-order
+    similarity: algorithms and analysis", NeurIPS 2023 (SVRS).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import SVRP, Problem, logistic_regression, minimize
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> y = X.sum(1) + rng.normal(size=200) > 0
+    >>> target = logistic_regression(X, y, l2=0.1, batch_size=10)
+    >>> problem = Problem(target, target.label_free())
+    >>> result = minimize(problem, method=SVRP(eta=1.0), steps=200, rng=0)
+    >>> bool(np.linalg.norm(target.gradient(result.w)) < 1e-5)
+    True
+    """
+
+    def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
+        """Keep the reference."""
+        return state.point, state.gradient
+
+
+@dataclass(frozen=True)
+class PAGE(RenewedMethod):
+    r"""ProxyProx with PAGE's recursive gradient, for finite sums, convex or not.
+
+    .. math:: g_k = \nabla L(w_k) \text{ with probability } p, \text{ else }
+              g_{k-1} + g_B(w_k) - g_B(w_{k-1})
+
+    and the proximal step on the proxy with that :math:`g_k`. There is no σ² floor:
+    :func:`proxyprox.theory.page_guarantee`.
+
+    Parameters
+    ----------
+    eta : float or callable
+        Step size η > 0, or a function of the outer step; at most
+        ``min{1/(4δ), √(p/(24(1 − p)))/δ_B}`` for the guarantee. "auto" is refused, as for
+        :class:`SVRP`.
+    p : float, optional
+        Probability of a full gradient, in (0, 1]; by default the batch's share of the data.
+
+    References
+    ----------
+    Li, Bao, Zhang and Richtárik, "PAGE: a simple and optimal probabilistic gradient estimator for
+    nonconvex optimization", ICML 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import PAGE, Problem, linear_regression, minimize
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> target = linear_regression(X, X.sum(1) + np.sin(9 * X[:, 0]), batch_size=5)
+    >>> problem = Problem(target, target.subsample(30, rng=0))
+    >>> result = minimize(problem, method=PAGE(eta=0.3), steps=300, rng=0)
+    >>> bool(np.linalg.norm(target.gradient(result.w)) < 1e-5)
+    True
+    """
+
+    def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
+        """Go on from the newest estimate."""
+        return state.w, estimate
+
+
+@dataclass(frozen=True)
+class SAGAState:
+    """The iterate, the newest difference ``∇f_i − ∇L̂`` of every row, and the mean of these."""
+
+    w: Vector
+    table: list[Vector]
+    mean: Vector
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class SAGA(Method):
+    r"""ProxyProx with SAGA's table, for batches of one row: never a full gradient.
+
+    .. math:: m_k = d_i - t_i + \frac1n\sum_j t_j, \qquad t_i \leftarrow d_i
+              = \nabla f_i(w_k) - \nabla\hat L(w_k), \qquad
+              w_{k+1} \approx \arg\min_w\; \hat L(w) + \langle m_k, w\rangle
+              + \frac{1}{2\eta}\|w - w_k\|^2
+
+    The table holds differences, not gradients: where the proxy is good they age slowly. It starts
+    at zero and takes n vectors of memory. There is no σ² floor:
+    :func:`proxyprox.theory.saga_guarantee`.
+
+    Parameters
+    ----------
+    eta : float or callable
+        Step size η > 0, or a function of the outer step; at most ``min{1/(2δ), μ/(16 δ_B²)}`` for
+        the guarantee, far more in practice. "auto" is refused, as for :class:`SVRP`.
+
+    Notes
+    -----
+    A step costs one target gradient of one row. For batches of more rows, whose single gradients
+    are not told apart, use :class:`SVRP` or :class:`PAGE`.
+
+    References
+    ----------
+    Defazio, Bach and Lacoste-Julien, "SAGA: a fast incremental gradient method with support for
+    non-strongly convex composite objectives", NeurIPS 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import SAGA, Problem, linear_regression, minimize
+    >>> X = np.random.default_rng(0).normal(size=(30, 3))
+    >>> target = linear_regression(X, X.sum(1) + np.sin(9 * X[:, 0]), batch_size=1)
+    >>> problem = Problem(target, target.label_free())
+    >>> result = minimize(problem, method=SAGA(eta=0.3), steps=900, rng=0)
+    >>> bool(np.linalg.norm(target.gradient(result.w)) < 1e-5)
+    True
+    """
+
+    eta: Eta
+
+    needs: ClassVar[tuple[str, ...]] = ("everything", "samples")
+
+    def __post_init__(self) -> None:
+        """Check η."""
+        constant_or_schedule(self.eta)
+
+    def init(self, w0: Vector, problem: Any) -> SAGAState:
+        """Start at w0 with a table of zeros."""
+        _require_one_row(getattr(problem.objective, "batch_size", 1))
+        return SAGAState(w0, [0 * w0] * count_samples(problem.objective, "objective"), 0 * w0)
+
+    def tell(self, state: SAGAState, answers: Answers, step: OuterStep) -> SAGAState:
+        """Take the step with the row's change, and enter its difference in the table."""
+        _require_one_row(None if answers.batch is None else len(answers.batch))
+        row, difference = int(answers.batch[0]), answers.gradients[0] - step.proxy.gradient(state.w)
+        change = difference - state.table[row]
+        w = step.solve(linear=change + state.mean, centre=state.w)
+        # A new list, of the old vectors: a step that is undone finds the old one.
+        table = state.table.copy()
+        table[row] = difference
+        return replace(
+            state, w=w, table=table, mean=state.mean + change / len(table), k=state.k + 1
+        )
+
+
+def _require_one_row(rows: int | None) -> None:
+    if rows != 1:
+        got = Words("all rows" if rows is None else f"{rows} rows")
+        remedy = "Set batch_size=1, or use SVRP or PAGE."
+        raise ValueError(message("batches of SAGA", got, "of one row", remedy))
