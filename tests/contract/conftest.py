@@ -48,6 +48,13 @@ METHODS = {
     "HeavyBall auto": Case(HeavyBall(eta="auto")),
     "SVRG": Case(SvrgProxyProx(eta=4.0, period=4)),
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
+    "SVRP": Case(pp.SVRP(eta=4.0, p=0.3)),
+    "PAGE": Case(pp.PAGE(eta=4.0, p=0.3)),
+    # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
+    "SAGA": Case(pp.SAGA(eta=4.0)),
+    "SPAM": Case(pp.SPAM(eta=8.0)),
+    "FedRed": Case(pp.FedRed(eta=4.0, p=0.1)),
+    "StabilizedDANE": Case(pp.StabilizedDANE(eta=4.0, mu=MU), steps=20),
     "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5),
     "AcceleratedSliding auto": Case(
         pp.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5

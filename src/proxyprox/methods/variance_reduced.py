@@ -234,7 +234,7 @@ class SAGA(Method):
     >>> X = np.random.default_rng(0).normal(size=(30, 3))
     >>> target = linear_regression(X, X.sum(1) + np.sin(9 * X[:, 0]), batch_size=1)
     >>> problem = Problem(target, target.label_free())
-    >>> result = minimize(problem, method=SAGA(eta=0.3), steps=900, rng=0)
+    >>> result = minimize(problem, method=SAGA(eta=0.03), steps=900, rng=0)
     >>> bool(np.linalg.norm(target.gradient(result.w)) < 1e-5)
     True
     """
