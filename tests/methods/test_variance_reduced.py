@@ -78,7 +78,7 @@ def test_saga_is_its_loop(library):
 
 
 def test_spam_is_storm_with_its_schedule():
-    rng, w, m = np.random.default_rng(3), np.zeros(D), None
+    rng, w, m, before = np.random.default_rng(3), np.zeros(D), None, None
     for k in range(10):
         rows = rng.integers(N, size=2)
         d = gradient(w, rows) - P @ w
