@@ -114,8 +114,8 @@ class SVRP(RenewedMethod):
         that is often better. A measured η ("auto") would shrink with the noise that is removed
         here, and is refused.
     p : float, optional
-        Probability of a full gradient, in (0, 1]; by default the batch's share of the data, so that
-        full gradients cost half as much as batches.
+        Probability of a full gradient, in (0, 1]; by default the batch's share of the data, known
+        from the first batch on, so that full gradients cost half as much as batches.
 
     Notes
     -----

@@ -295,7 +295,7 @@ def spam_guarantee(
     limits = {"1/(4*delta)": _quotient(0.25, delta), "1/(12*delta_B)": _quotient(1 / 12, delta_B)}
     _limit_step_size(eta, limits)
     noise = (4.5 + 18 * math.log(steps + 1)) * sigma * sigma
-    return 48 * (initial_gap / eta + noise) / steps ** (2 / 3)
+    return 48 * (initial_gap / eta + noise) / math.pow(steps, 2 / 3)
 
 
 def stabilized_guarantee(
