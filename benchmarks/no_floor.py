@@ -31,7 +31,7 @@ MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)
 COLORS = {
     "SGD": "C7", "Adam": "C5", "ProxyProx": "C0", "ProxyProx auto": "C9", "SVRP": "C3",
-    "PAGE": "C1", "SAGA": "C6", "L-BFGS": "C2", "ProxyBFGS": "C4",
+    "SVRP auto": "C8", "PAGE": "C1", "SAGA": "C6", "L-BFGS": "C2", "ProxyBFGS": "C4",
 }  # fmt: skip
 
 
@@ -152,6 +152,7 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
         "ProxyProx": grid(lambda x: run_method(pp.ProxyProx(x), mean=True), prox),
         "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
         "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),
+        "SVRP auto": [(f"batch {b}", b, run_method(pp.SVRP())) for b in batches],
         "PAGE": grid(lambda x: run_method(pp.PAGE(x)), reduced),
         "L-BFGS": [("memory 20", None, run_lbfgs)],
         "ProxyBFGS": [("", None, run_method(pp.ProxyBFGS()))],
@@ -162,9 +163,11 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
     return found
 
 
-def measure(table: Table, seeds: int) -> Iterator[dict[str, Any]]:
+def measure(table: Table, only: str, seeds: int) -> Iterator[dict[str, Any]]:
     """Yield a row for every method and number of passes."""
     for method, tried in settings(table).items():
+        if only not in method:
+            continue
         medians, times = {}, {}
         for name, batch, run in tried:
             found: dict[float, list[float]] = {mark: [] for mark in MARKS}
@@ -226,11 +229,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--method", default="", help="methods whose name contains this")
     parser.add_argument("--write", type=Path)
     given, rows = parser.parse_args(), []
     print(f"{'L − L* after passes:':45}", *(f"{mark:7g}" for mark in MARKS))
     for table in tables(given.only):
-        rows += measure(table, given.seeds)
+        rows += measure(table, given.method, given.seeds)
     if given.write is not None:
         given.write.mkdir(parents=True, exist_ok=True)
         with (given.write / "no_floor.csv").open("w", newline="") as file:

@@ -53,6 +53,7 @@ METHODS = {
     "SVRG": Case(SvrgProxyProx(eta=4.0, period=4)),
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
     "SVRP": Case(pp.SVRP(eta=4.0, p=0.3), few=True),
+    "SVRP auto": Case(pp.SVRP(p=0.3), few=True),
     "PAGE": Case(pp.PAGE(eta=4.0, p=0.3), few=True),
     # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
     "SAGA": Case(pp.SAGA(eta=4.0)),

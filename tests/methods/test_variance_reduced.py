@@ -128,14 +128,35 @@ def test_fedred_is_its_loop(gamma):
 
 @pytest.mark.parametrize(
     ("method", "batch", "steps"),
-    [(pp.SVRP(0.5), 3, 200), (pp.PAGE(0.3), 3, 300), (pp.SAGA(0.1), 1, 800)],
+    [(pp.SVRP(0.5), 3, 200), (pp.SVRP(), 3, 400), (pp.PAGE(0.3), 3, 300), (pp.SAGA(0.1), 1, 800)],
     ids=lambda item: type(item).__name__,
 )
 def test_no_floor_remains_on_a_finite_sum(method, batch, steps):
     reduced = pp.minimize(problem(batch), method=method, steps=steps, rng=0)
-    plain = pp.minimize(problem(batch), method=pp.ProxyProx(method.eta), steps=100, rng=0)
+    plain = pp.minimize(problem(batch), method=pp.ProxyProx(0.3), steps=100, rng=0)
     assert np.linalg.norm(reduced.w - BEST) < 1e-7
     assert np.linalg.norm(plain.w - BEST) > 1e-2
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_measured_step_size_never_accepts_a_longer_full_gradient(batch):
+    seen, etas = [], []
+
+    def watch(step):
+        etas.append(step.record.eta)
+        if len(step.gradients) == 1:
+            # The centre is the point asked about, or the reference that was returned to.
+            seen.append(np.linalg.norm(gradient(step.subproblem.centre)))
+
+    given = problem(batch)
+    pp.minimize(given, method=pp.SVRP(), steps=150, rng=1, callback=watch)
+    assert etas[0] == pytest.approx(100 / np.linalg.eigvalsh(P)[-1])
+    assert min(etas) < etas[0]
+    assert (np.diff(seen) <= 1e-12).all()
+    assert len(seen) > 5
+    assert seen[-1] < 0.1 * seen[0]
+    with pytest.raises(ValueError, match="eta must be a number where"):
+        pp.minimize(pp.Problem(given.objective, given.proxy, pp.L1(0.1)), method=pp.SVRP(), steps=1)
 
 
 def test_saga_resumes_bit_for_bit(tmp_path):
@@ -154,7 +175,7 @@ def test_saga_resumes_bit_for_bit(tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    for kind in (pp.SVRP, pp.PAGE, pp.SAGA, pp.StabilizedDANE):
+    for kind in (pp.PAGE, pp.SAGA, pp.StabilizedDANE):
         with pytest.raises(ValueError, match="eta must be a number"):
             kind("auto")
     with pytest.raises(ValueError, match="p must be"):

@@ -7,21 +7,25 @@ step of ProxyProx with that estimate.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import Words, fraction, message
+from proxyprox._util.arrays import Vector, norm
+from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Eta, StepSize
+from proxyprox.stepsizes.auto import BOLD, AutoStep, as_step_size
+from proxyprox.stepsizes.base import Constant, Eta, StepSize
+
+# How much longer than the full gradient at the reference an estimate may be.
+SLACK = 2.0
 
 
 def constant_or_schedule(eta: Eta) -> StepSize:
     """Return the rule of an η that is not measured; others see the noise that is removed here."""
     rule = as_step_size(eta)
     if rule.measures:
-        remedy = "A measured η would shrink with the noise of the raw batches, which is removed."
+        remedy = "A measured η would shrink with the noise of the raw batches. SVRP has its own."
         raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
     return rule
 
@@ -46,6 +50,9 @@ class RenewedState:
     everything: bool = True
     p: float = 0.0
     samples: int = 0
+    # Of an η that is measured: its value, and whether no step was taken back with it.
+    eta: float | None = None
+    calm: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,14 @@ class RenewedMethod(Method):
 
     def __post_init__(self) -> None:
         """Check η and p."""
-        constant_or_schedule(self.eta)
+        self.step_size  # noqa: B018  checks η
         if self.p is not None:
             fraction("p", self.p)
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for."""
+        return constant_or_schedule(self.eta)
 
     def init(self, w0: Vector, problem: Any) -> RenewedState:
         """Start at w0, where the full gradient is asked for."""
@@ -81,14 +93,24 @@ class RenewedMethod(Method):
         estimate, *others = answers.gradients
         if others:
             estimate = estimate - others[0] + state.gradient
-        w = step.solve(linear=estimate - step.proxy.gradient(state.w), centre=state.w)
-        after = self.compare_next(state, estimate) if others else (state.w, estimate)
+        state, estimate = self.review(state, estimate, step, full=not others)
+        linear = estimate - step.proxy.gradient(state.w)
+        w = step.solve(linear=linear, centre=state.w, eta=state.eta)
+        point, gradient = self.compare_next(state, estimate) if others else (state.w, estimate)
         p = state.p
         if others and self.p is None:
             rows = len(answers.batch) if hasattr(answers.batch, "__len__") else 1
             p = min(1.0, rows / state.samples)
         renew = bool(step.rng.random() < p)
-        return RenewedState(w, state.k + 1, *after, renew, p, state.samples)
+        return replace(
+            state, w=w, k=state.k + 1, point=point, gradient=gradient, everything=renew, p=p
+        )
+
+    def review(
+        self, state: RenewedState, estimate: Vector, step: OuterStep, *, full: bool
+    ) -> tuple[RenewedState, Vector]:
+        """Return where the step starts and with which estimate; by default as asked."""
+        return state, estimate
 
     def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
         """Return the point that the next batch is compared at, and the estimate of ∇L there."""
@@ -108,11 +130,13 @@ class SVRP(RenewedMethod):
 
     Parameters
     ----------
-    eta : float or callable
+    eta : float, callable or "auto"
         Step size η > 0, or a function of the outer step; at most ``min{1/(2δ), √p/(4 δ_B)}`` for
-        the guarantee, where ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``. In practice several times
-        that is often better. A measured η ("auto") would shrink with the noise that is removed
-        here, and is refused.
+        the guarantee, where ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``; far more is often better.
+        "auto" begins with 100/H of the proxy. It returns to :math:`\tilde w`, whose full gradient
+        is known, with half of η when ``‖g_k‖ > 2‖∇L(w̃)‖``, or when the full gradient at a new
+        reference is longer than at the last; η doubles after a reference at which all went well.
+        So ‖∇L(w̃)‖ never grows; no rate is proven. It takes no penalty.
     p : float, optional
         Probability of a full gradient, in (0, 1]; by default the batch's share of the data, known
         from the first batch on, so that full gradients cost half as much as batches.
@@ -137,14 +161,56 @@ class SVRP(RenewedMethod):
     >>> y = X.sum(1) + rng.normal(size=200) > 0
     >>> target = logistic_regression(X, y, l2=0.1, batch_size=10)
     >>> problem = Problem(target, target.label_free())
-    >>> result = minimize(problem, method=SVRP(eta=1.0), steps=200, rng=0)
+    >>> result = minimize(problem, method=SVRP(), steps=200, rng=0)
     >>> bool(np.linalg.norm(target.gradient(result.w)) < 1e-5)
     True
     """
 
+    eta: Eta = "auto"
+
+    @property
+    def measured(self) -> bool:
+        """Whether η is found on the way."""
+        return isinstance(as_step_size(self.eta), AutoStep)
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for; where it is measured, each step passes its own."""
+        return Constant(math.nan) if self.measured else constant_or_schedule(self.eta)
+
+    def init(self, w0: Vector, problem: Any) -> RenewedState:
+        """Start at w0, where the full gradient is asked for."""
+        if self.measured and problem.penalty is not None:
+            remedy = "With a penalty the gradient does not vanish at the minimum."
+            raise ValueError(message("eta", self.eta, "a number where there is a penalty", remedy))
+        return super().init(w0, problem)
+
     def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
         """Keep the reference."""
         return state.point, state.gradient
+
+    def review(
+        self, state: RenewedState, estimate: Vector, step: OuterStep, *, full: bool
+    ) -> tuple[RenewedState, Vector]:
+        """Return to the reference, with half of a measured η, if the gradient has grown."""
+        if not self.measured:
+            return state, estimate
+        if state.gradient is None or state.eta is None:
+            return replace(state, eta=_first_step_size(state.w, estimate, step.proxy)), estimate
+        if norm(estimate) > (1.0 if full else SLACK) * norm(state.gradient):
+            back = replace(state, w=state.point, eta=state.eta / 2, calm=False)
+            return back, state.gradient
+        if full:
+            state = replace(state, eta=state.eta * (2 if state.calm else 1), calm=True)
+        return state, estimate
+
+
+def _first_step_size(w: Vector, gradient: Vector, proxy: Any) -> float:
+    """Return 100/H, or η for a step without a proxy as long as w where H is not known."""
+    if has(proxy, "smoothness") and proxy.smoothness > 0:
+        return float(BOLD / proxy.smoothness)
+    size = norm(gradient)
+    return max(1.0, norm(w)) / size if size > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -161,8 +227,8 @@ class PAGE(RenewedMethod):
     ----------
     eta : float or callable
         Step size η > 0, or a function of the outer step; at most
-        ``min{1/(4δ), √(p/(24(1 − p)))/δ_B}`` for the guarantee. "auto" is refused, as for
-        :class:`SVRP`.
+        ``min{1/(4δ), √(p/(24(1 − p)))/δ_B}`` for the guarantee. "auto" is refused: it would shrink
+        with the noise of the raw batches, which is removed here.
     p : float, optional
         Probability of a full gradient, in (0, 1]; by default the batch's share of the data.
 
@@ -215,7 +281,7 @@ class SAGA(Method):
     ----------
     eta : float or callable
         Step size η > 0, or a function of the outer step; at most ``min{1/(2δ), μ/(16 δ_B²)}`` for
-        the guarantee, far more in practice. "auto" is refused, as for :class:`SVRP`.
+        the guarantee, far more in practice. "auto" is refused, as for :class:`PAGE`.
 
     Notes
     -----
