@@ -11,14 +11,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from proxyprox._util.arrays import Vector, norm
+from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.stepsizes.auto import BOLD, AutoStep, as_step_size
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 
-# How much longer than the full gradient at the reference an estimate may be.
-SLACK = 2.0
+# A measured η: the first one in units of 1/H of the proxy, the factor after references at which all
+# went well, and how much longer than the full gradient at the reference an estimate may be.
+FIRST, GROW, SLACK = 10.0, 4.0, 2.0
 
 
 def constant_or_schedule(eta: Eta) -> StepSize:
@@ -53,6 +54,7 @@ class RenewedState:
     # Of an η that is measured: its value, and whether no step was taken back with it.
     eta: float | None = None
     calm: bool = True
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class RenewedMethod(Method):
         estimate, *others = answers.gradients
         if others:
             estimate = estimate - others[0] + state.gradient
-        state, estimate = self.review(state, estimate, step, full=not others)
+        state, estimate = self.review(state, estimate, answers, step)
         linear = estimate - step.proxy.gradient(state.w)
         w = step.solve(linear=linear, centre=state.w, eta=state.eta)
         point, gradient = self.compare_next(state, estimate) if others else (state.w, estimate)
@@ -107,7 +109,7 @@ class RenewedMethod(Method):
         )
 
     def review(
-        self, state: RenewedState, estimate: Vector, step: OuterStep, *, full: bool
+        self, state: RenewedState, estimate: Vector, answers: Answers, step: OuterStep
     ) -> tuple[RenewedState, Vector]:
         """Return where the step starts and with which estimate; by default as asked."""
         return state, estimate
@@ -133,10 +135,12 @@ class SVRP(RenewedMethod):
     eta : float, callable or "auto"
         Step size η > 0, or a function of the outer step; at most ``min{1/(2δ), √p/(4 δ_B)}`` for
         the guarantee, where ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``; far more is often better.
-        "auto" begins with 100/H of the proxy. It returns to :math:`\tilde w`, whose full gradient
-        is known, with half of η when ``‖g_k‖ > 2‖∇L(w̃)‖``, or when the full gradient at a new
-        reference is longer than at the last; η doubles after a reference at which all went well.
-        So ‖∇L(w̃)‖ never grows; no rate is proven. It takes no penalty.
+        "auto", the default, begins with 10/H of the proxy. It returns to :math:`\tilde w`, whose
+        full gradient is known, with half of η when the estimates tell that L has grown since
+        (``‖g_k‖ > 2‖∇L(w̃)‖``, or ``⟨∇L(w̃) + g_k, w_k − w̃⟩ > 0``), and when L at a new reference is
+        above that at the last (where values are not known: ``⟨∇L(w_k), w_k − w̃⟩ > 0``); η
+        quadruples after a reference since which no step was taken back. So L(w̃) never grows, for
+        convex L where values are not known; no rate is proven. It takes no penalty.
     p : float, optional
         Probability of a full gradient, in (0, 1]; by default the batch's share of the data, known
         from the first batch on, so that full gradients cost half as much as batches.
@@ -185,30 +189,46 @@ class SVRP(RenewedMethod):
             raise ValueError(message("eta", self.eta, "a number where there is a penalty", remedy))
         return super().init(w0, problem)
 
+    def ask(self, state: RenewedState) -> Request:
+        """Ask as any such method; a measured η can use the loss at a new reference."""
+        request = super().ask(state)
+        return replace(request, value=request.everything and self.measured)
+
     def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
         """Keep the reference."""
         return state.point, state.gradient
 
     def review(
-        self, state: RenewedState, estimate: Vector, step: OuterStep, *, full: bool
+        self, state: RenewedState, estimate: Vector, answers: Answers, step: OuterStep
     ) -> tuple[RenewedState, Vector]:
-        """Return to the reference, with half of a measured η, if the gradient has grown."""
+        """Return to the reference, with half of a measured η, if the loss seems to have grown."""
         if not self.measured:
             return state, estimate
-        if state.gradient is None or state.eta is None:
-            return replace(state, eta=_first_step_size(state.w, estimate, step.proxy)), estimate
-        if norm(estimate) > (1.0 if full else SLACK) * norm(state.gradient):
-            back = replace(state, w=state.point, eta=state.eta / 2, calm=False)
-            return back, state.gradient
+        value, known = answers.value, state.gradient
+        if known is None or state.eta is None:
+            eta = _first_step_size(state.w, estimate, step.proxy)
+            return replace(state, eta=eta, value=value), estimate
+        full, away = len(answers.gradients) == 1, state.w - state.point
+        if not full:
+            # The trapezoidal rule for L(w_k) − L(w̃), with noise of mean zero.
+            rose = norm(estimate) > SLACK * norm(known) or dot(known + estimate, away) > 0
+        elif value is None or state.value is None:
+            # For convex L this is at least L(w_k) − L(w̃).
+            rose = dot(estimate, away) > 0
+        else:
+            rose = value > state.value
+        if rose:
+            return replace(state, w=state.point, eta=state.eta / 2, calm=False), known
         if full:
-            state = replace(state, eta=state.eta * (2 if state.calm else 1), calm=True)
+            eta = GROW * state.eta if state.calm else state.eta
+            state = replace(state, eta=eta, calm=True, value=value)
         return state, estimate
 
 
 def _first_step_size(w: Vector, gradient: Vector, proxy: Any) -> float:
-    """Return 100/H, or η for a step without a proxy as long as w where H is not known."""
+    """Return 10/H, or η for a step without a proxy as long as w where H is not known."""
     if has(proxy, "smoothness") and proxy.smoothness > 0:
-        return float(BOLD / proxy.smoothness)
+        return float(FIRST / proxy.smoothness)
     size = norm(gradient)
     return max(1.0, norm(w)) / size if size > 0 else 1.0
 
