@@ -2,11 +2,11 @@
 
 Run ``python benchmarks/no_floor.py [--seeds 2] [--only TEXT] [--write FOLDER]``: a quarter of an
 hour on one core, half of that with ``--seeds 1``. The target is logistic regression on every row,
-the proxy the same loss on a few of them (with the label-free proxy of all rows, δ = 0, one pass with
-``DANE()`` solves each of these). A pass is n gradients of single rows; both points of a batch count. Every sampled
-method has ten settings (step sizes × batch sizes); the number shown after so many passes is that
-of its best setting there, median over the seeds, picked with the true loss; of SGD, Adam and
-ProxyProx the better of the last and the mean iterate.
+the proxy the same loss on a few of them (with the label-free proxy of all rows, δ = 0, one pass
+with ``DANE()`` solves each of these). A pass is n gradients of single rows; both points of a batch
+count. Every tuned method has ten settings (step sizes × batch sizes); the number shown after so
+many passes is that of its best setting there, median over the seeds, picked with the true loss; of
+SGD, Adam and ProxyProx the better of the last and the mean iterate.
 """
 
 from __future__ import annotations
