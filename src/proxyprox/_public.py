@@ -19,19 +19,25 @@ from proxyprox.inner import (
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods import (
     DANE,
+    PAGE,
+    SAGA,
     SGD,
+    SPAM,
+    SVRP,
     AcceleratedSliding,
     Adagrad,
     Adam,
     Answers,
     AuxMom,
     AuxMVR,
+    FedRed,
     Method,
     Momentum,
     OuterStep,
     ProxyBFGS,
     ProxyProx,
     Request,
+    StabilizedDANE,
 )
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Query, Step
@@ -59,7 +65,7 @@ from proxyprox.problems import (
 from proxyprox.result import Budget, Ledger, Result, Status, StepRecord, Trace
 from proxyprox.run import Run
 from proxyprox.scipy import scipy_method
-from proxyprox.stepsizes import AutoStep, StepSize
+from proxyprox.stepsizes import AutoStep, Decay, StepSize
 from proxyprox.stopping import (
     Convex,
     NonConvex,
@@ -72,14 +78,15 @@ from proxyprox.stopping import (
 )
 
 __all__ = [
-    "DANE", "EMA", "GLM", "L1", "LBFGS", "SGD", "AcceleratedSliding", "Adagrad", "Adam", "Adaptive",
-    "Answers", "Auto", "AutoStep", "AuxMVR", "AuxMom", "Box", "Budget", "Checkpoint",
-    "CheckpointError", "ClosedForm", "Convex", "ElasticNet", "FunctionObjective", "FunctionProxy",
-    "Geometric", "GradientDescent", "Last", "LeastSquares", "Ledger", "Mean", "Method", "Momentum",
-    "Nesterov", "Newton", "NewtonCG", "NonConvex", "NonFiniteError", "Objective", "OracleError",
-    "OuterStep", "Penalty", "Plain", "Problem", "ProximalGradient", "Proxy", "ProxyBFGS",
-    "ProxyProx", "Quadratic", "QuasiNewton", "Query", "RandomSteps", "Relative", "Request",
-    "Residual", "Result", "Run", "SDane", "Status", "Step", "StepRecord", "StepSize", "Steps",
+    "DANE", "EMA", "GLM", "L1", "LBFGS", "PAGE", "SAGA", "SGD", "SPAM", "SVRP",
+    "AcceleratedSliding", "Adagrad", "Adam", "Adaptive", "Answers", "Auto", "AutoStep", "AuxMVR",
+    "AuxMom", "Box", "Budget", "Checkpoint", "CheckpointError", "ClosedForm", "Convex", "Decay",
+    "ElasticNet", "FedRed", "FunctionObjective", "FunctionProxy", "Geometric", "GradientDescent",
+    "Last", "LeastSquares", "Ledger", "Mean", "Method", "Momentum", "Nesterov", "Newton",
+    "NewtonCG", "NonConvex", "NonFiniteError", "Objective", "OracleError", "OuterStep", "Penalty",
+    "Plain", "Problem", "ProximalGradient", "Proxy", "ProxyBFGS", "ProxyProx", "Quadratic",
+    "QuasiNewton", "Query", "RandomSteps", "Relative", "Request", "Residual", "Result", "Run",
+    "SDane", "StabilizedDANE", "Status", "Step", "StepRecord", "StepSize", "Steps",
     "StochasticGradient", "Storm", "StronglyConvex", "Subproblem", "Trace", "Uniform",
     "ValueObjective", "ValueProxy", "Zero", "audit", "gamma_regression", "linear_regression",
     "logistic_regression", "minimize", "plan", "poisson_regression", "regularized", "scipy_method",

@@ -5,6 +5,7 @@ Arithmetic only: the same file serves NumPy arrays and torch tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -155,8 +156,9 @@ class Storm:
 
     Parameters
     ----------
-    a : float
-        Weight of the newest difference, in (0, 1].
+    a : float or callable
+        Weight of the newest difference, in (0, 1], or a function of the outer step: SPAM's is
+        ``(k + 1)^(−2/3)``, see :class:`~proxyprox.SPAM`.
 
     References
     ----------
@@ -169,18 +171,20 @@ class Storm:
     4.0
     """
 
-    a: float = 0.1
+    a: float | Callable[[int], float] = 0.1
     two_points: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the weight."""
-        fraction("a", self.a)
+        """Check the weight; that of a function is checked where it is used."""
+        if not callable(self.a):
+            fraction("a", self.a)
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:
         """Return the corrected moving average."""
         if memory is None or before is None:
             return difference
-        return difference + (1 - self.a) * (memory - before)
+        a = fraction(f"a({k})", self.a(k)) if callable(self.a) else self.a
+        return difference + (1 - a) * (memory - before)
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,9 @@ def _choose_stop(
             allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
             raise TypeError(message("stop", stop, allowed))
         return stop, ""
+    own: Criterion | None = getattr(method, "default_stop", None)
+    if own is not None:
+        return own, f" (the default of {type(method).__name__})"
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
         if method.default_inner is not None:

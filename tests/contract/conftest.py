@@ -17,11 +17,15 @@ D, MU, SMOOTHNESS, DELTA = 4, 1.0, 4.0, 0.2
 
 @dataclass(frozen=True)
 class Case:
-    """A method with the outer steps in which it must come within ``accuracy`` of the minimiser."""
+    """A method with the outer steps in which it must come within ``accuracy`` of the minimiser.
+
+    One that solves the subproblems of another, ``few``, is run with a few of the inner solvers.
+    """
 
     method: Any
     steps: int = 14
     accuracy: float = 1e-6
+    few: bool = False
 
 
 METHODS = {
@@ -54,6 +58,14 @@ METHODS = {
     "HeavyBall auto": Case(HeavyBall(eta="auto")),
     "SVRG": Case(SvrgProxyProx(eta=4.0, period=4)),
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
+    "SVRP": Case(pp.SVRP(eta=4.0, p=0.3), few=True),
+    "SVRP auto": Case(pp.SVRP(p=0.3), few=True),
+    "PAGE": Case(pp.PAGE(eta=4.0, p=0.3), few=True),
+    # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
+    "SAGA": Case(pp.SAGA(eta=4.0)),
+    "SPAM": Case(pp.SPAM(eta=8.0), few=True),
+    "FedRed": Case(pp.FedRed(eta=4.0, p=0.1), few=True),
+    "StabilizedDANE": Case(pp.StabilizedDANE(eta=4.0, mu=MU), steps=20, few=True),
     "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5),
     "AcceleratedSliding auto": Case(
         pp.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5

@@ -169,6 +169,8 @@ class Method:
         Whether a batch is evaluated at two points, so that batches must be repeatable.
     default_inner : InnerSolver or None
         The solver that its authors use; None for the one that suits the proxy.
+    default_stop : Criterion or None
+        The rule for inner solves that its authors use; None for the paper's.
     allows_infinite_eta : bool
         Whether the proximal term may be left out.
     solves_subproblems : bool
@@ -214,6 +216,7 @@ class Method:
     needs: ClassVar[tuple[str, ...]] = ()
     two_points: bool = False
     default_inner: ClassVar[Any | None] = None
+    default_stop: ClassVar[Any | None] = None
     allows_infinite_eta: ClassVar[bool] = False
     solves_subproblems: ClassVar[bool] = True
     backtracks: ClassVar[bool] = False

@@ -1,10 +1,10 @@
 """Step sizes: numbers, schedules, and the rules behind ``eta="auto"`` that measure their own."""
 
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
-from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, StepSize
+from proxyprox.stepsizes.base import Constant, Decay, Observation, Restart, Schedule, StepSize
 from proxyprox.stepsizes.prodigy import Prodigy
 
 __all__ = [
-    "AutoStep", "Constant", "Observation", "Prodigy", "Restart", "Schedule", "StepSize",
+    "AutoStep", "Constant", "Decay", "Observation", "Prodigy", "Restart", "Schedule", "StepSize",
     "as_step_size",
 ]  # fmt: skip

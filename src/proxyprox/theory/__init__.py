@@ -5,6 +5,9 @@ question                            function
 ==================================  ==========================================================
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
+the same, of its relatives?         :func:`svrp_guarantee`, :func:`saga_guarantee`,
+                                    :func:`page_guarantee`, :func:`spam_guarantee`,
+                                    :func:`stabilized_guarantee`, :func:`fedred_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`,
@@ -41,12 +44,21 @@ from proxyprox.theory.guarantees import (
     nonconvex_noise_factor,
     plan_run,
 )
+from proxyprox.theory.relatives import (
+    fedred_guarantee,
+    page_guarantee,
+    saga_guarantee,
+    spam_guarantee,
+    stabilized_guarantee,
+    svrp_guarantee,
+)
 
 __all__ = [
     "Plan",
     "Work",
     "convex_regularization",
     "exact_rounds",
+    "fedred_guarantee",
     "guarantee",
     "inner_steps_gradient_descent",
     "inner_steps_nesterov",
@@ -55,9 +67,14 @@ __all__ = [
     "lower_bound",
     "nonconvex_guarantee",
     "nonconvex_noise_factor",
+    "page_guarantee",
     "plan_run",
     "proxyprox_steps",
+    "saga_guarantee",
     "sgd_steps",
     "similarity_threshold",
+    "spam_guarantee",
+    "stabilized_guarantee",
+    "svrp_guarantee",
     "total_work",
 ]

@@ -1,0 +1,248 @@
+"""Many passes over a finite sum: where variance reduction removes the floor, and what beats it.
+
+Run ``python benchmarks/no_floor.py [--seeds 2] [--only TEXT] [--write FOLDER]``: a quarter of an
+hour on one core, half of that with ``--seeds 1``. The target is logistic regression on every row,
+the proxy the same loss on a few of them (with the label-free proxy of all rows, δ = 0, one pass
+with ``DANE()`` solves each of these). A pass is n gradients of single rows; both points of a batch
+count. Every tuned method has ten settings (step sizes × batch sizes); the number shown after so
+many passes is that of its best setting there, median over the seeds, picked with the true loss; of
+SGD, Adam and ProxyProx the better of the last and the mean iterate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize as scipy_minimize
+
+import proxyprox as pp
+from experiments import datasets
+
+MARKS = (0.5, 1, 2, 3, 5, 10, 20)
+BATCHES = (256, 1024)
+COLORS = {
+    "SGD": "C7", "Adam": "C5", "ProxyProx": "C0", "ProxyProx auto": "C9", "SVRP": "C3",
+    "SVRP auto": "C8", "PAGE": "C1", "SAGA": "C6", "L-BFGS": "C2", "ProxyBFGS": "C4",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """A finite sum, its least value, a proxy, and the batch sizes to try."""
+
+    name: str
+    target: Any
+    proxy: Any
+    optimum: float
+    batches: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return int(self.target.samples(None))
+
+
+def tables(only: str) -> Iterator[Table]:
+    """Yield the problems: with label noise, the same of few rows, and without."""
+    for name, dataset, rows, proxy_rows, batches in (
+        ("a9a, 1 % proxy", "a9a", None, 326, BATCHES),
+        ("a9a, 1000 rows, 10 % proxy", "a9a", 1000, 100, (8, 64)),
+        ("mushrooms, 1 % proxy", "mushrooms", None, 81, BATCHES),
+    ):
+        if only not in name:
+            continue
+        data = datasets.load(dataset)
+        kept = np.random.default_rng(0).permutation(data.X.shape[0])[:rows]
+        target = pp.logistic_regression(data.X[kept], data.y[kept], l2=1e-4)
+        exact = pp.minimize(pp.Problem(target, target.label_free()), method=pp.DANE(), steps=3).w
+        proxy = target.subsample(proxy_rows, rng=0)
+        yield Table(name, target, proxy, target.value(exact), batches)
+
+
+class Watch:
+    """Notes the suboptimality when so many passes are paid for; ``mean`` also that of the mean."""
+
+    def __init__(self, table: Table, *, mean: bool = False) -> None:
+        self.table, self.paid, self.drawn, self.found = table, 0, 0, {}
+        self.mean, self.count = (0.0 if mean else None), 0
+
+    def note(self, w: Any, rows: int) -> bool:
+        """Enter a step to w that cost so many rows; tell whether all passes are done."""
+        self.paid, self.count = self.paid + rows, self.count + 1
+        if self.mean is not None:
+            self.mean = self.mean + (w - self.mean) / self.count
+        for mark in MARKS:
+            if mark not in self.found and self.paid >= 0.999 * mark * self.table.rows:
+                points = [w] if self.mean is None else [w, self.mean]
+                values = [self.table.target.value(point) for point in points]
+                self.found[mark] = float(np.nanmin(values)) - self.table.optimum
+        return self.paid >= MARKS[-1] * self.table.rows
+
+    def __call__(self, step: Any) -> bool:
+        rows = len(step.gradients) * (step.ledger.target_samples - self.drawn)
+        self.drawn = step.ledger.target_samples
+        return self.note(step.answer, rows)
+
+
+def run_method(method: Any, *, mean: bool = False) -> Callable[..., dict[float, float]]:
+    def run(table: Table, batch: int | None, seed: int) -> dict[float, float]:
+        watch = Watch(table, mean=mean)
+        problem = pp.Problem(table.target.with_batch_size(batch), table.proxy)
+        limit = int(MARKS[-1] * table.rows)
+        ends = {"tol": 0.0} if batch is None else {}
+        with contextlib.suppress(pp.OracleError, pp.NonFiniteError):
+            pp.minimize(problem, method=method, steps=limit, rng=seed, callback=watch, **ends)
+        return watch.found
+
+    return run
+
+
+def run_adam(rate: float) -> Callable[..., dict[float, float]]:
+    def run(table: Table, batch: int, seed: int) -> dict[float, float]:
+        rng, target, watch = np.random.default_rng(seed), table.target, Watch(table, mean=True)
+        target = target.with_batch_size(batch)
+        w = first = second = target.zeros()
+        for k in range(1, 10**9):
+            g = target.gradient(w, target.sample(rng))
+            first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g * g
+            size = np.sqrt(second / (1 - 0.999**k)) + 1e-8
+            w = w - rate * first / (1 - 0.9**k) / size
+            if watch.note(w, batch):
+                return watch.found
+        raise AssertionError
+
+    return run
+
+
+def run_lbfgs(table: Table, batch: None, seed: int) -> dict[float, float]:
+    watch, target = Watch(table), table.target
+
+    def both(w: Any) -> tuple[float, Any]:
+        watch.note(w, table.rows)
+        return target.value_and_gradient(w)
+
+    options = {"maxcor": 20, "maxfun": int(MARKS[-1]) + 1, "ftol": 0, "gtol": 0}
+    scipy_minimize(both, target.zeros(), jac=True, method="L-BFGS-B", options=options)
+    return watch.found
+
+
+def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[..., Any]]]]:
+    """Return for every method its settings: a name, the batch size and what runs it."""
+    H, batches = table.target.smoothness, table.batches
+    small = batches != BATCHES
+
+    def grid(make: Callable[[float], Any], sizes: tuple[float, ...], which: Any = batches) -> Any:
+        return [(f"{x:g}, batch {b}", b, make(x)) for b in which for x in sizes]
+
+    prox = (1.0, 3.0, 10.0, 30.0, 100.0)
+    # Steps of small batches cannot be as long as those of large ones.
+    reduced = prox if small else (10.0, 30.0, 100.0, 300.0, 1000.0)
+    found = {
+        "SGD": grid(lambda x: run_method(pp.SGD(x), mean=True),
+                    tuple(x / H for x in (0.3, 1.0, 3.0, 10.0, 30.0))),
+        "Adam": grid(run_adam, (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
+        "ProxyProx": grid(lambda x: run_method(pp.ProxyProx(x), mean=True), prox),
+        "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
+        "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),
+        "SVRP auto": [(f"batch {b}", b, run_method(pp.SVRP())) for b in batches],
+        "PAGE": grid(lambda x: run_method(pp.PAGE(x)), reduced),
+        "L-BFGS": [("memory 20", None, run_lbfgs)],
+        "ProxyBFGS": [("", None, run_method(pp.ProxyBFGS()))],
+    }  # fmt: skip
+    if small:
+        sizes = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+        found["SAGA"] = grid(lambda x: run_method(pp.SAGA(x)), sizes, (1,))
+    return found
+
+
+def measure(table: Table, only: str, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for every method and number of passes."""
+    for method, tried in settings(table).items():
+        if only not in method:
+            continue
+        medians, times = {}, {}
+        for name, batch, run in tried:
+            found: dict[float, list[float]] = {mark: [] for mark in MARKS}
+            begun, repeats = time.perf_counter(), 1 if batch is None else seeds
+            for seed in range(repeats):
+                with np.errstate(all="ignore"):
+                    curve = run(table, batch, seed)
+                for mark in MARKS:
+                    found[mark].append(curve.get(mark, math.inf))
+            times[name] = (time.perf_counter() - begun) / repeats
+            medians[name] = {mark: float(np.median(values)) for mark, values in found.items()}
+        line = []
+        for mark in MARKS:
+            best = min(medians, key=lambda name, mark=mark: medians[name][mark])
+            value = max(medians[best][mark], 1e-16)
+            line.append(f"{value:.1e}")
+            if math.isfinite(value):
+                yield {
+                    "problem": table.name, "method": method, "passes": mark,
+                    "suboptimality": f"{value:.3g}", "setting": best,
+                    "seconds_of_20_passes": f"{times[best]:.2f}",
+                }  # fmt: skip
+        slowest = max(times[name] for name in times)
+        print(f"{table.name:28} {method:16}", *line, f"  {slowest:5.1f} s", flush=True)
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw one panel for each problem."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row["problem"] for row in rows))
+    figure, axes = plt.subplots(1, len(names), figsize=(4.6 * len(names), 4.2), squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        own = [row for row in rows if row["problem"] == name]
+        for method in dict.fromkeys(row["method"] for row in own):
+            points = [(float(r["passes"]), float(r["suboptimality"])) for r in own
+                      if r["method"] == method]  # fmt: skip
+            style = "--" if "BFGS" in method else "-"
+            axis.loglog(*zip(*points, strict=True), style, marker="o", ms=3, label=method,
+                        color=COLORS[method])  # fmt: skip
+        axis.set(title=name, xlabel="passes over the data", ylim=(1e-10, 1))
+        axis.set_xticks(MARKS, [f"{mark:g}" for mark in MARKS])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel("L − L*, best of ten settings")
+    handles = {}
+    for axis in axes[0]:
+        handles.update(dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True)))
+    figure.legend(handles.values(), handles, loc="lower center", ncols=len(handles), frameon=False)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    """Print the table, and write it and its figure if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--method", default="", help="methods whose name contains this")
+    parser.add_argument("--write", type=Path)
+    given, rows = parser.parse_args(), []
+    print(f"{'L − L* after passes:':45}", *(f"{mark:7g}" for mark in MARKS))
+    for table in tables(given.only):
+        rows += measure(table, given.method, given.seeds)
+    if given.write is not None:
+        given.write.mkdir(parents=True, exist_ok=True)
+        with (given.write / "no_floor.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        draw(rows, given.write / "figure_passes.png")
+
+
+if __name__ == "__main__":
+    main()
