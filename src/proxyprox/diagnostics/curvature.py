@@ -542,14 +542,16 @@ class Evidence:
         A, project = end.A, end.project
         walked = to_numpy(start.w - end.w).astype(np.float64)
         back, left = project(np.stack([walked, end.gradient]))
-        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends.
-        growth, size = 0.0, float(back @ A @ back) * float(np.trace(A))
-        if len(start.gradients) > 1 and size > 0:
-            apart = project(start.residuals - end.residuals)
-            growth = float(np.sum(apart**2)) / (len(apart) - 1) / size
+        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends; on a subspace
+        # relative to the noise: tr A is not known there.
+        subspace, apart = end.basis is not None, start.residuals - end.residuals
+        scale = float(np.sum(end.residuals**2)) / 2 if subspace else np.trace(A) * (len(apart) - 1)
+        growth, size = 0.0, float(back @ A @ back) * float(scale)
+        if len(apart) > 1 and size > 0:
+            growth = float(np.sum(apart**2)) / size
         H = start.largest, end.largest
         bend = (max(H) - min(H)) / max(H)
-        return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend)
+        return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend, subspace)
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""
