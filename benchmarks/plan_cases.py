@@ -32,6 +32,8 @@ SHARES = (0.05, 0.01)
 STEPS = 1500
 """Budget of every plan, so that the benchmark ends."""
 
+scales = np.geomspace
+
 FAR = 3.0
 """A run that ends above so many times what was promised has not arrived."""
 
@@ -91,9 +93,10 @@ def real(name: str, batch: int) -> pp.GLM:
 MADE_ON = {
     "text, 5000 words, l2 1e-3": lambda: text(5000, 1e-3, 64, 0),
     "text, 20000 words, l2 1e-4": lambda: text(20000, 1e-4, 256, 1),
-    "t(3), logistic": lambda: table("logistic", 30, np.geomspace(1, 0.05, 30), 32, 2, tail=3),
-    "t(3), linear, badly scaled": lambda: table("linear", 20, np.geomspace(3, 0.03, 20), 64, 3, 3),
-    "badly scaled, linear": lambda: table("linear", 40, np.geomspace(10, 0.01, 40), 64, 4),
+    "t(3), logistic": lambda: table("logistic", 30, scales(1, 0.05, 30), 32, 2, tail=3),
+    "t(3), linear, badly scaled": lambda: table("linear", 20, scales(3, 0.03, 20), 64, 3, 3),
+    "badly scaled, linear": lambda: table("linear", 40, scales(10, 0.01, 40), 64, 4),
+    "t(3), linear, 300 columns": lambda: table("linear", 300, scales(1, 0.1, 300), 64, 13, 3),
     "a9a": lambda: real("a9a", 64),
     "breast cancer": lambda: real("breast cancer", 32),
     "small, logistic": lambda: table("logistic", 5, 1.0, 16, 5),
@@ -104,15 +107,17 @@ NOT_USED = {
     "text, 8000 words, l2 1e-5": lambda: text(8000, 1e-5, 64, 10),
     "text, 12000 words, l2 1e-4, short": lambda: text(12000, 1e-4, 128, 11, length=20),
     "text, 20000 words, l2 1e-3": lambda: text(20000, 1e-3, 32, 12),
-    "t(3), linear, 300 columns": lambda: table("linear", 300, np.geomspace(1, 0.1, 300), 64, 13, 3),
-    "t(3), logistic, badly scaled": lambda: table("logistic", 20, np.geomspace(5, 0.02, 20), 64, 14, 3),
+    "t(3), logistic, 200 columns": lambda: table("logistic", 200, 0.3, 64, 18, tail=3),
+    "t(2.5), linear, 150 columns": lambda: table("linear", 150, 1.0, 128, 19, tail=2.5),
+    "t(3), logistic, badly scaled": lambda: table("logistic", 20, scales(5, 0.02, 20), 64, 14, 3),
     "t(2.2), logistic": lambda: table("logistic", 15, 0.5, 64, 15, tail=2.2),
-    "badly scaled, logistic": lambda: table("logistic", 40, np.geomspace(10, 0.01, 40), 128, 16),
+    "badly scaled, logistic": lambda: table("logistic", 40, scales(10, 0.01, 40), 128, 16),
+    "small, logistic, batches of 4": lambda: table("logistic", 10, 1.0, 4, 20),
     "mushrooms": lambda: real("mushrooms", 64),
     "diabetes": lambda: real("diabetes", 32),
     "digits": lambda: real("digits", 128),
     "small, poisson": lambda: table("poisson", 8, 0.5, 64, 17),
-}  # fmt: skip
+}
 
 
 def optimum(goal: pp.GLM) -> float:
