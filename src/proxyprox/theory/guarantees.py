@@ -551,10 +551,10 @@ def _searched_plan(
         if trial == largest:
             break
     G = 0.0 if solved else math.sqrt(mu) * math.sqrt(epsilon / 3)
-    known = {"eta": eta, "mu": mu, "B": B, "sigma": sigma, "delta": delta, "G": G, "solved": solved}
+    known = {"eta": eta, "mu": mu, "B": B, "sigma": sigma, "delta": delta, "G": G}
 
     def bound(steps: int) -> float:
-        return guarantee(steps=steps, **known)
+        return guarantee(steps=steps, solved=solved, **known)
 
     steps = _smallest_integer(lambda n: bound(n) <= epsilon, enough)
     return Plan(eta=eta, steps=steps, G=G, mu=mu, guarantee=bound(steps), solved=solved)
