@@ -29,10 +29,8 @@ from proxyprox.diagnostics import audit, plan
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""
 
-STEPS = 1500
+STEPS = 800
 """Budget of every plan, so that the benchmark ends."""
-
-scales = np.geomspace
 
 FAR = 3.0
 """A run that ends above so many times what was promised has not arrived."""
@@ -90,6 +88,8 @@ def real(name: str, batch: int) -> pp.GLM:
     return pp.logistic_regression(X, y, l2=1e-3, batch_size=batch)
 
 
+scales = np.geomspace
+
 MADE_ON = {
     "text, 5000 words, l2 1e-3": lambda: text(5000, 1e-3, 64, 0),
     "text, 20000 words, l2 1e-4": lambda: text(20000, 1e-4, 256, 1),
@@ -97,6 +97,7 @@ MADE_ON = {
     "t(3), linear, badly scaled": lambda: table("linear", 20, scales(3, 0.03, 20), 64, 3, 3),
     "badly scaled, linear": lambda: table("linear", 40, scales(10, 0.01, 40), 64, 4),
     "t(3), linear, 300 columns": lambda: table("linear", 300, scales(1, 0.1, 300), 64, 13, 3),
+    "t(2.5), linear, 150 columns": lambda: table("linear", 150, 1.0, 128, 19, tail=2.5),
     "a9a": lambda: real("a9a", 64),
     "breast cancer": lambda: real("breast cancer", 32),
     "small, logistic": lambda: table("logistic", 5, 1.0, 16, 5),
@@ -108,7 +109,8 @@ NOT_USED = {
     "text, 12000 words, l2 1e-4, short": lambda: text(12000, 1e-4, 128, 11, length=20),
     "text, 20000 words, l2 1e-3": lambda: text(20000, 1e-3, 32, 12),
     "t(3), logistic, 200 columns": lambda: table("logistic", 200, 0.3, 64, 18, tail=3),
-    "t(2.5), linear, 150 columns": lambda: table("linear", 150, 1.0, 128, 19, tail=2.5),
+    "t(2.5), linear, 80 columns": lambda: table("linear", 80, 1.0, 64, 25, tail=2.5),
+    "t(3), linear, 100 columns": lambda: table("linear", 100, scales(1, 0.1, 100), 64, 26, tail=3),
     "t(3), logistic, badly scaled": lambda: table("logistic", 20, scales(5, 0.02, 20), 64, 14, 3),
     "t(2.2), logistic": lambda: table("logistic", 15, 0.5, 64, 15, tail=2.2),
     "badly scaled, logistic": lambda: table("logistic", 40, scales(10, 0.01, 40), 128, 16),
@@ -146,7 +148,7 @@ def records(name: str, goal: pp.GLM) -> list[dict[str, Any]]:
                 "target": name, "d": goal.dim, "proxy": key, "share": share, "seed": seed,
                 "verdict": told.verdict.name, "method": type(planned.method).__name__,
                 "steps": planned.steps, "rough": planned.rough, "reaches": planned.reaches,
-                "bend": round(told.model.bend, 3),
+                "bend": round(told.model.bend, 3), "tail": round(told.model.tail, 2),
                 "ended": round((goal.value(end) - best) / wanted, 3),
                 "seconds": round(time.perf_counter() - begun, 2),
             }  # fmt: skip

@@ -233,3 +233,13 @@ def test_the_noise_outside_a_krylov_space_counts() -> None:
     planned = plan(found, factors=[])
     ends = [pp.minimize(planned.problem, **planned.arguments, rng=s).w for s in range(3)]
     assert np.mean([goal.value(w) for w in ends]) - best_value(goal) < 2 * epsilon
+
+
+def test_rows_that_stand_out_make_a_plan_rough() -> None:
+    rng = np.random.default_rng(2)
+    X, heavy = rng.standard_normal((600, 20)), rng.standard_t(2.2, size=(600, 20))
+    for rows, rough in ((X, False), (heavy, True)):
+        goal = pp.linear_regression(rows, rows.sum(axis=1) + X[:, 0], l2=1e-3, batch_size=64)
+        planned = plan(audit(pp.Problem(goal, goal.label_free()), rng=0), factors=[])
+        assert planned.rough is rough
+        assert any("rows carry" in note for note in planned.notes) is rough

@@ -16,7 +16,7 @@ from scipy.special import fdtri
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import as_list, has, square_matrix
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy
 
@@ -551,7 +551,8 @@ class Evidence:
             growth = float(np.sum(apart**2)) / size
         H = start.largest, end.largest
         bend = (max(H) - min(H)) / max(H)
-        return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend, subspace)
+        tail = max(tail_weight(end.residuals), tail_weight(apart))
+        return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend, subspace, tail)
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""

@@ -23,6 +23,9 @@ from proxyprox.stopping import Convex, Criterion, StronglyConvex
 # Share by which H may change between start and end before the plan is said to be rough.
 BENT = 0.4
 
+# How much more the sizes of batches' noise may vary than Gaussian ones before it is said, too.
+HEAVY = 5.0
+
 # Batch sizes of the what-if table, in units of the batch that was audited.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -236,12 +239,15 @@ def plan(
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
-    rough, bend = [], audit.model.bend
+    rough, bend, tail = [], audit.model.bend, audit.model.tail
     if audit.doubts:
         rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. Use safeguard=True.")
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
         rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
+    if tail > HEAVY and not guaranteed:
+        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
+        rough.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
     return RunPlan(
         **settings,
         epsilon=epsilon,

@@ -86,6 +86,9 @@ class QuadraticModel:
         Share by which H differs between the start and the point; 0 for a quadratic.
     subspace : bool
         Whether A is the projection on a part of the space.
+    tail : float
+        How much more the sizes of batches' noise vary than those of Gaussian noise, at the point or
+        on the way there; about 1 where no row stands out.
     """
 
     A: Matrix
@@ -96,6 +99,7 @@ class QuadraticModel:
     growth: float = 0.0
     bend: float = 0.0
     subspace: bool = False
+    tail: float = 1.0
 
     @property
     def start_excess(self) -> float:
