@@ -29,7 +29,7 @@ from proxyprox.diagnostics import audit, plan
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""
 
-STEPS = 800
+STEPS = 1500
 """Budget of every plan, so that the benchmark ends."""
 
 FAR = 3.0
