@@ -24,7 +24,7 @@ from proxyprox.stopping import Convex, Criterion, StronglyConvex
 BENT = 0.4
 
 # How much more the sizes of batches' noise may vary than Gaussian ones before it is said, too.
-HEAVY = 5.0
+HEAVY = 2.5
 
 # Batch sizes of the what-if table, in units of the batch that was audited.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
