@@ -11,9 +11,9 @@ import scipy.sparse
 from sklearn import datasets as toy
 from sklearn.preprocessing import StandardScaler
 
+from experiments import datasets
 from proxyprox import (
     GLM,
-    datasets,
     linear_regression,
     logistic_regression,
     poisson_regression,

@@ -22,12 +22,12 @@ import numpy as np
 
 import proxyprox as pp
 from audit_function_cases import BATCHES, MADE_ON, NOT_USED, Rows, proxies, target
+from audit_verdicts import OPTIONS, SLACK, beside_trivial_rules
 from proxyprox.diagnostics import Verdict, audit, plan
 
-SHARES, SLACK, CAP = (0.05, 0.01), 1.5, 1000
+SHARES, CAP = (0.05, 0.01), 1000
 RUNS, AUDITS = 4, 2
 MARKS = set(np.round(np.geomspace(1, CAP, 110)).astype(int).tolist())
-OPTIONS = {"DO_NOT_USE": "sgd", "USE": "plain", "USE_SCALED": "scaled"}
 
 
 def solved(loss: Rows, M: Any, C: Any, etas: Any, most: int = 5) -> Any:
@@ -128,6 +128,8 @@ def records(name: str, batch: int) -> list[dict[str, Any]]:
                     "target": name, "batch": batch, "proxy": key, "share": share, "seed": seed,
                     "verdict": told.verdict.name, "leaning": told.leaning.name, "truth": truth,
                     "judged": judged(told, truth), "points": len(told.points),
+                    "delta/H": told.delta.estimate / told.H.estimate,
+                    "unsure": told.verdict is Verdict.UNSURE,
                 }  # fmt: skip
                 if not told.alarm and share == "0.01":
                     line["rough"], line["ended"] = ended(told, goal, best)
@@ -155,6 +157,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", choices=("made", "unused"), default="unused")
     parser.add_argument("--output", type=Path, help="Where to keep the records.")
+    parser.add_argument(
+        "--rules", type=Path, help="Where to keep the comparison with trivial rules."
+    )
     chosen = parser.parse_args()
     lines = []
     for name in MADE_ON if chosen.part == "made" else NOT_USED:
@@ -163,8 +168,16 @@ def main() -> None:
             last = [line for line in lines if (line["target"], line["batch"]) == (name, batch)]
             print(name, batch, dict(Counter(line["judged"] for line in last)), flush=True)
     report(lines)
+    beside = beside_trivial_rules(lines)
+    print(json.dumps(beside, indent=1, ensure_ascii=False))
+    if chosen.rules is not None:
+        kept = json.loads(chosen.rules.read_text()) if chosen.rules.exists() else {}
+        kept[f"functions, {chosen.part}"] = beside
+        chosen.rules.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     if chosen.output is not None:
-        chosen.output.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n")
+        chosen.output.write_text(
+            json.dumps(lines, indent=1, ensure_ascii=False).replace("Infinity", "null") + "\n"
+        )
 
 
 if __name__ == "__main__":

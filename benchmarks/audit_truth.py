@@ -15,7 +15,7 @@ import json
 import math
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +87,14 @@ def needed(
 
 
 @cache
-def without_proxy(dataset: str) -> dict[str, float]:
+def without_proxy(dataset: str, seeds: tuple[int, ...]) -> dict[str, float]:
     """Return what SGD needs: the same for every proxy."""
     goal = target(dataset)
     best = goal.value(minimise_exactly(goal, goal.zeros(), tol=1e-10))
-    return needed(goal, None, best, goal.value(goal.zeros()) - best)
+    return needed(goal, None, best, goal.value(goal.zeros()) - best, seeds)
 
 
-def truth(case: Case) -> dict[str, Any]:
+def truth(case: Case, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Return what each choice needs in one case."""
     begun = time.perf_counter()
     goal = target(case.dataset)
@@ -102,16 +102,17 @@ def truth(case: Case) -> dict[str, Any]:
     best = goal.value(minimise_exactly(goal, zero, tol=1e-10))
     gap = goal.value(zero) - best
     (scale,), _ = best_weights(goal.hessian(zero), [proxy.hessian(zero)])
-    plain = needed(goal, proxy, best, gap)
+    plain = needed(goal, proxy, best, gap, seeds)
     distinct = scale > 0 and not 0.8 <= scale <= 1.25
     return {
         "dataset": case.dataset,
         "proxy": case.proxy,
         "gap": gap,
         "scale": scale,
-        "sgd": without_proxy(case.dataset),
+        "seeds": len(seeds),
+        "sgd": without_proxy(case.dataset, seeds),
         "plain": plain,
-        "scaled": needed(goal, ScaledProxy(proxy, scale), best, gap) if distinct else plain,
+        "scaled": needed(goal, ScaledProxy(proxy, scale), best, gap, seeds) if distinct else plain,
         "seconds": time.perf_counter() - begun,
     }
 
@@ -121,6 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="Runs of every step size.")
     parser.add_argument("--only", nargs="*", help="Data sets to run; all of them by default.")
     chosen = parser.parse_args()
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ def main() -> None:
     wanted = [c for c in cases() if not chosen.only or c.dataset in chosen.only]
     todo = [c for c in wanted if (c.dataset, c.proxy) not in done]
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for found in pool.map(truth, todo):
+        for found in pool.map(partial(truth, seeds=SEEDS[: chosen.seeds]), todo):
             known.append(found)
             chosen.output.write_text(json.dumps(known, indent=1))
             print(found["dataset"], found["proxy"], f"{found['seconds']:.1f} s", flush=True)

@@ -1,13 +1,15 @@
 """Are the audit's verdicts right? Every case of ``audit_truth.py`` against what the runs showed.
 
     PROXYPROX_DATA=… python benchmarks/audit_verdicts.py --truth benchmarks/results/truth.json
+        --rules docs/results/audit/rules.json
 
 Right: the choice that the verdict makes (SGD, the proxy as it is, the proxy scaled) needs at most
 ``SLACK`` times the target gradients of the best choice. The grids of the truth are a factor of 2
 and 5 wide, so smaller differences are not told apart by it. Cases in which nothing arrives within
 the cap are left out, and counted. Where the audit is unsure, its leaning is judged, and the number
-of such cases is said. The rule was made on ``TUNED_ON``, mended after a look at
-``TESTED_ON``, and tried on ``HELD_OUT``, five times in all.
+of such cases is said. Trivial rules, which need no audit or δ and H alone, stand beside it. The
+rule was made on ``TUNED_ON``, mended after a look at ``TESTED_ON``, and tried on ``HELD_OUT``, five
+times in all.
 """
 
 from __future__ import annotations
@@ -51,6 +53,37 @@ def records(truth: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "spent": told.ledger.target_gradients,
                 }
             )
+    return found
+
+
+def beside_trivial_rules(lines: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return how the audit and trivial rules choose: right, wrong, unsure, steps against the best.
+
+    A line has a "leaning", whether the audit was "unsure", "delta/H" and the "truth". Lines in
+    which nothing arrives are left out. Steps are a geometric mean, a choice that does not arrive
+    counts as a hundred times the best.
+    """
+    choices = {
+        "audit": lambda line: OPTIONS[line["leaning"]],
+        "always, scaled": lambda line: "scaled",
+        "always, as it is": lambda line: "plain",
+        "never": lambda line: "sgd",
+        "if δ < H": lambda line: "plain" if line["delta/H"] < 1 else "sgd",
+        "scaled if δ < H, else none": lambda line: "scaled" if line["delta/H"] < 1 else "sgd",
+    }
+    lines = [line for line in lines if not math.isinf(min(line["truth"].values()))]
+    found = {}
+    for name, choose in choices.items():
+        ratios = [line["truth"][choose(line)] / min(line["truth"].values()) for line in lines]
+        unsure = [name == "audit" and line["unsure"] for line in lines]
+        right = [ratio <= SLACK for ratio in ratios]
+        found[name] = {
+            "right": sum(r and not u for r, u in zip(right, unsure, strict=True)),
+            "wrong": sum(not r and not u for r, u in zip(right, unsure, strict=True)),
+            "unsure": sum(unsure),
+            "unsure, leaning right": sum(r and u for r, u in zip(right, unsure, strict=True)),
+            "steps": round(math.exp(sum(math.log(min(r, 100.0)) for r in ratios) / len(ratios)), 3),
+        }
     return found
 
 
@@ -109,15 +142,26 @@ def main() -> None:
     parser.add_argument("--truth", type=Path, required=True)
     parser.add_argument("--part", choices=(*PARTS, "all"), default="all")
     parser.add_argument("--output", type=Path, help="Where to keep the records.")
+    parser.add_argument(
+        "--rules", type=Path, help="Where to keep the comparison with trivial rules."
+    )
     chosen = parser.parse_args()
     truth = json.loads(chosen.truth.read_text())
+    rules = json.loads(chosen.rules.read_text()) if chosen.rules and chosen.rules.exists() else {}
     for part, names in PARTS.items():
         if chosen.part in (part, "all"):
             found = records([c for c in truth if c["dataset"] in names])
+            if not found:
+                continue
             report(part, found)
+            rules[part] = beside_trivial_rules([{**r, "leaning": r["verdict"]} for r in found])
+            rules[part]["truth seeds"] = truth[0].get("seeds", 6)
+            print(json.dumps(rules[part], indent=1, ensure_ascii=False))
             if chosen.output is not None:
                 file = chosen.output.with_stem(f"{chosen.output.stem}_{part.replace(' ', '_')}")
                 file.write_text(json.dumps(found, indent=1))
+    if chosen.rules is not None:
+        chosen.rules.write_text(json.dumps(rules, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def search(
     mean = rows.mean(axis=0)
     used = ledger.target_gradients
     flat = spectrum_of_matrix(np.zeros((2, 2)))
-    here = Visit(W, rows, mean, len(rows), flat, flat, np.zeros((2, 2)), (), None)
+    here = Visit(W, rows, mean, len(rows), flat, flat, np.zeros((2, 2)), (), None, rows - mean)
     if exact:
         objective.hvp = lambda w, v: v
     probe = HessianProbe(target, [] if exact else target.batches, [], 0.95, 1, rng)

@@ -248,3 +248,81 @@ def test_the_step_size_condition_is_not_idle():
     assert final(32 * allowed) > 1e3 * bound
     with pytest.raises(ValueError, match="eta must be at most"):
         theory.guarantee(eta=32 * allowed, steps=60, mu=1.0, B=math.sqrt(2), sigma=0.0, delta=4.0)
+
+
+def excess_of_exact_solves(A, P, Sigma, e, eta, weights):
+    """Return E L(w̄) − L* in closed form: every ξ_j has its own factor in the average."""
+    d = len(A)
+    inverse = np.linalg.inv(P + np.eye(d) / eta)
+    M, tail = np.eye(d) - inverse @ A, np.zeros((d, d))
+    total = 0.0
+    for weight in weights[::-1]:
+        tail = weight * np.eye(d) + tail @ M
+        factor = tail @ inverse
+        total += np.trace(factor.T @ A @ factor @ Sigma) / 2
+    bias = tail @ M @ e
+    return total + bias @ A @ bias / 2
+
+
+def test_solved_subproblems_on_random_quadratics():
+    """No violation; and the bound is not idle."""
+    closest = 0.0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        d, K = int(rng.integers(1, 6)), int(rng.integers(1, 25))
+        mu = float(rng.choice([0.0, 0.01, 0.3]))
+        A = spectrum(rng, np.r_[mu, mu + 10.0 ** rng.uniform(-2, 1, d - 1)])
+        h = spectrum(rng, rng.uniform(-1, 1, d) * 10.0 ** rng.uniform(-2, 1))
+        # The proxy must be convex: what is below zero is cut off, and δ is measured after that.
+        values, basis = np.linalg.eigh(A - h)
+        P = (basis * np.maximum(values, 0.0)) @ basis.T
+        delta = float(np.linalg.norm(A - P, 2))
+        root = rng.normal(size=(d, d)) * rng.choice([0.0, 0.1, 2.0])
+        Sigma, e = root @ root.T, rng.normal(size=d)
+        eta = float(rng.choice([1.0, 0.5, 0.1])) / max(delta, 1e-3)
+        q = 1 + eta * mu / (1 + eta * delta)
+        weights = q ** np.arange(K)
+        sigma2 = float(np.trace(Sigma))
+        through = np.trace(np.linalg.solve(np.eye(d) + eta * P, Sigma)) / (sigma2 or 1.0)
+        bound = theory.guarantee(
+            eta=eta, steps=K, B=float(np.linalg.norm(e)), sigma=math.sqrt(sigma2), delta=delta,
+            mu=mu, solved=True, share=min(float(through), 1.0) if sigma2 else 1.0,
+        )  # fmt: skip
+        excess = excess_of_exact_solves(A, P, Sigma, e, eta, weights / weights.sum())
+        assert excess <= bound * (1 + 1e-9)
+        closest = max(closest, excess / bound)
+    assert closest > 0.3
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.02])
+def test_solved_subproblems_on_logistic_losses(mu):
+    """δ is a supremum over all w: rows of h count with weights of either sign, curvature ≤ ¼."""
+    rng = np.random.default_rng(4)
+    n, m, d, batch = 120, 40, 4, 10
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.2, d)
+    y = X @ rng.normal(size=d) + rng.logistic(size=n) > 0
+    target = pp.logistic_regression(X, y, l2=mu, batch_size=batch)
+    proxy = pp.logistic_regression(X[:m], y[:m], l2=mu)
+    counts = np.where(np.arange(n) < m, 1 / n - 1 / m, 1 / n)
+    parts = [X[sign * counts > 0].T * abs(counts[sign * counts > 0]) for sign in (1, -1)]
+    delta = max(
+        np.linalg.norm(part @ X[s * counts > 0], 2) / 4
+        for part, s in zip(parts, (1, -1), strict=True)
+    )
+    exact = scipy_minimize(
+        target.value, np.zeros(d), jac=target.gradient, method="BFGS", tol=1e-10
+    ).x
+    sigma, B = math.sqrt(np.mean(np.sum(X**2, axis=1)) / batch), float(np.linalg.norm(exact))
+    for share, K in ((1.0, 12), (0.2, 30)):
+        eta = share / delta
+        errors = []
+        for seed in range(25):
+            result = pp.minimize(
+                pp.Problem(target, proxy), np.zeros(d), method=pp.ProxyProx(eta), steps=K, rng=seed,
+                averaging=pp.Geometric(2.5 * mu / (1 + eta * delta)), stop=pp.Residual(1e-9),
+            )  # fmt: skip
+            errors.append(target.value(result.w) - target.value(exact))
+        mean, error = mean_and_error(errors)
+        assert mean + 3 * error <= theory.guarantee(
+            eta=eta, steps=K, B=B, sigma=sigma, delta=delta, mu=mu, solved=True
+        )

@@ -81,9 +81,9 @@ class TestStronglyConvex:
     """A positive ``mu``: the theorem on strongly convex losses."""
 
     def test_known_value(self):
-        # ημ = 5/2 makes the base 2: 5·4/(8·2.5) · 2^-3 = 1/8; 2·2.5·0.01 = 1/20; 0.04/1 = 1/25.
+        # ημ = 5/2 makes the base 2: 5·4/(8·2.5)/(2⁴ − 1) = 1/15; 2·2.5·0.01 = 1/20; 0.04/1 = 1/25.
         value = guarantee(eta=2.5, steps=4, mu=1.0, B=2.0, sigma=0.1, delta=0.0, G=0.2)
-        assert value == pytest.approx(1 / 8 + 1 / 20 + 1 / 25, rel=1e-14)
+        assert value == pytest.approx(1 / 15 + 1 / 20 + 1 / 25, rel=1e-14)
 
     @given(
         steps=st.integers(1, 60),
@@ -91,7 +91,8 @@ class TestStronglyConvex:
         mu=st.fractions(Fraction(1, 1000), 10),
     )
     def test_matches_exact_rational_arithmetic(self, steps, eta, mu):
-        exact = Fraction(5, 8) / eta / (1 + 2 * eta * mu / 5) ** (steps - 1)
+        rate = 2 * eta * mu / 5
+        exact = Fraction(5, 8) / eta * rate / ((1 + rate) ** steps - 1)
         value = guarantee(eta=float(eta), steps=steps, mu=float(mu), B=1.0, sigma=0.0, delta=0.0)
         assert value == pytest.approx(float(exact), rel=1e-12)
 
@@ -100,9 +101,9 @@ class TestStronglyConvex:
         assert guarantee(**{**STRONG, "steps": steps}) == 0.5 + 0.25
 
     def test_keeps_the_decay_of_a_tiny_strong_convexity(self):
-        # (1 + 2e-18)^(-1e18) = e^-2 although 1 + 2e-18 rounds to 1.
-        value = guarantee(eta=1.0, steps=10**18, mu=5e-18, B=1.0, sigma=0.0, delta=0.0)
-        assert value == pytest.approx(5 / 8 * math.exp(-2), rel=1e-9)
+        # (1 + 2e-18)^1e18 = e² although 1 + 2e-18 rounds to 1.
+        value = guarantee(eta=1.0, steps=10**18, mu=5e-18, B=1e9, sigma=0.0, delta=0.0)
+        assert value == pytest.approx(5 / 8 * 2 / math.expm1(2), rel=1e-9)
 
     def test_a_huge_start_is_forgotten_without_nan(self):
         assert guarantee(**{**STRONG, "B": 1e200, "steps": 10**9}) == 0.75

@@ -89,25 +89,13 @@ class TestStronglyConvex:
             eta=plan.eta, steps=plan.steps, mu=own, B=B, sigma=sigma, delta=delta, G=plan.G
         )
         assert value == plan.guarantee <= epsilon
-        if plan.regularized:
-            return
-        assert plan.eta <= 5 / (2 * mu) * (1 + 1e-12)
-        assert 2 * plan.eta * sigma**2 <= epsilon / 3 * (1 + 1e-12)
-        assert math.isclose(plan.G**2, mu * epsilon / 3, rel_tol=1e-9)
-
-    @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
-    def test_one_step_fewer_breaks_a_condition_of_the_proof(self, epsilon, mu, B, sigma, delta):
-        plan = plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
-        if plan.regularized:
-            return
-        x = plan.steps - 2
-        eta = 5 / (mu * x) * (1 + math.log(max(1.0, 15 * B**2 * mu * x / (4 * epsilon))))
-        room = 1 - 1e-9
-        assert (
-            eta > 5 / (2 * mu) * room
-            or (delta > 0 and eta > 1 / (4 * delta) * room)
-            or 2 * eta * sigma**2 > epsilon / 3 * room
-        )
+        if not plan.regularized:
+            assert math.isclose(plan.G**2, mu * epsilon / 3, rel_tol=1e-9)
+        if plan.steps > 1:
+            known = {"mu": own, "B": B, "sigma": sigma, "delta": delta, "G": plan.G}
+            assert (
+                plan.regularized or guarantee(eta=plan.eta, steps=plan.steps - 1, **known) > epsilon
+            )
 
     @given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
     def test_steps_stay_below_the_closed_form_of_the_appendix(self, epsilon, mu, B, sigma, delta):
@@ -118,10 +106,9 @@ class TestStronglyConvex:
         assert plan.steps <= (closed + 2) * (1 + 1e-12)
 
     def test_known_number_of_steps(self):
-        # A = 20, and K − 1 = 299: 20·(1 + ln(3750·298)) = 298.53, 20·(1 + ln(3750·299)) = 298.60.
+        # η = 1/4 and 5/(8ηA) = 2ε/3, hence A = 3750; with a growth of 1/10, K = ln 376 / ln 1.1.
         plan = plan_run(epsilon=1e-3, mu=1.0, B=1.0, sigma=0.0, delta=1.0)
-        assert plan.steps == 300
-        assert plan.eta == pytest.approx(0.25, rel=0.01)
+        assert (plan.steps, plan.eta) == (63, 0.25)
 
     def test_identical_hessians_without_noise_need_one_step(self):
         assert plan_run(**{**STRONG, "sigma": 0.0, "delta": 0.0}).steps == 1
@@ -154,3 +141,39 @@ class TestStronglyConvex:
     def test_an_unreachable_accuracy_is_refused(self):
         with pytest.raises(ValueError, match="epsilon must be large enough"):
             plan_run(**{**STRONG, "epsilon": 1e-300, "sigma": 1e10})
+
+
+class TestSolved:
+    """``solved=True``: exact solves."""
+
+    @given(epsilon=scale, mu=scale_or_zero, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+    @example(epsilon=1e-2, mu=1e-3, B=1.0, sigma=0.0, delta=1.0)
+    def test_plan_keeps_its_word_and_is_never_longer_than_the_inexact_one(
+        self, epsilon, mu, B, sigma, delta
+    ):
+        known = {"B": B, "sigma": sigma, "delta": delta, "mu": mu}
+        plan = plan_run(epsilon=epsilon, **known, solved=True)
+        value = guarantee(eta=plan.eta, steps=plan.steps, **known, solved=True)
+        assert value == plan.guarantee <= epsilon
+        assert plan.solved
+        assert not plan.regularized
+        assert plan.steps <= plan_run(epsilon=epsilon, **known).steps
+
+    @given(
+        epsilon=scale,
+        B=scale,
+        sigma=scale_or_zero,
+        delta=scale_or_zero,
+        pair=st.tuples(scale, scale),
+        solved=st.booleans(),
+    )
+    def test_more_strong_convexity_never_costs_steps(self, epsilon, B, sigma, delta, pair, solved):
+        given = {"epsilon": epsilon, "B": B, "sigma": sigma, "delta": delta, "solved": solved}
+        steps = [plan_run(**given, mu=mu).steps for mu in (0.0, *sorted(pair))]
+        assert steps == sorted(steps, reverse=True)
+
+    def test_known_numbers_of_steps(self):
+        # δB²/ε; and by noise alone B²/(2ηK) + ησ²/2 ≤ ε with η = ε/σ², hence K = σ²B²/ε².
+        assert plan_run(epsilon=1e-2, B=1.0, sigma=0.0, delta=1.0, solved=True).steps == 100
+        assert plan_run(epsilon=1e-2, B=1.0, sigma=1.0, delta=0.0, solved=True).steps == 10**4
+        assert plan_run(epsilon=1e-2, B=1.0, sigma=0.0, delta=0.0, solved=True).steps == 1

@@ -11,14 +11,19 @@ from proxyprox.cli.console import Json, emit, guarded, say, stdout
 TABLE = """\
 The loss is {case}; to be within {given[epsilon]:g} of its minimum:
 
-A run that gets there
+A run that gets there, its subproblems solved exactly, the proxy convex
   η         {eta:>10.4g}  step size of ProxyProx
   K         {steps:>10,}  steps, each one target gradient; constants included
-  G         {G:>10.4g}  accuracy of an inner solve, besides its relative part
-  1/(ηK)    {regularizer:>10.4g}  weight to add to both losses
-  bound     {guarantee:>10.4g}  the theorem's bound on the expected suboptimality
+  bound     {guarantee:>10.4g}  on the expected suboptimality of the mean
 
-Inner steps T of each of the K, by solver
+The same with subproblems solved to the paper's accuracy
+  η         {inexact[eta]:>10.4g}  step size
+  K         {inexact[steps]:>10,}  steps
+  G         {inexact[G]:>10.4g}  accuracy of an inner solve, besides its relative part
+  1/(ηK)    {inexact[regularizer]:>10.4g}  weight to add to both losses
+  bound     {inexact[guarantee]:>10.4g}  on the expected suboptimality of the mean
+
+Inner steps T of each of these, by solver
   SGD       {inner_steps[sgd]:>10,}  stochastic proxy gradients of noise ρ = {given[rho]:g}
   GD        {inner_steps[gradient_descent]:>10,}  full proxy gradients
   Nesterov  {inner_steps[nesterov]:>10,}  full proxy gradients with momentum
@@ -58,7 +63,7 @@ def plan(
 ) -> None:
     """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
 
-    Left out or zero, μ gives the convex case; the plan is the shorter one of both cases. With
+    Left out or zero, μ gives the convex case; knowing it never makes a plan longer. With
     --sigma 0, rounds of exact gradients are counted as well. The orders of magnitude leave
     constants out: compare them with each other, not with K.
 
@@ -72,7 +77,7 @@ def plan(
 
     rho = sigma if rho is None else rho
     ends = {"epsilon": epsilon, "B": B, "sigma": sigma}
-    found = theory.plan_run(mu=mu, delta=delta, **ends)
+    solved, found = (theory.plan_run(mu=mu, delta=delta, solved=s, **ends) for s in (True, False))
     # A strongly convex loss is a convex one, too: what is known of μ must not do harm.
     cases = [0.0, mu] if mu > 0 else [0.0]
     threshold = max(theory.similarity_threshold(H=H, mu=m, epsilon=epsilon, B=B) for m in cases)
@@ -87,17 +92,19 @@ def plan(
     inner = {"eta": found.eta, "mu": found.mu, "H": H + added}
     known = {"epsilon": epsilon, "B": B, "H": H, "mu": mu}
     proxies = {"proxybfgs": delta, "proxy_free": H / 2}
-    case = "strongly convex" if mu > 0 else "convex"
-    if mu > 0 and found.regularized:
-        case += ", planned as a convex one"
     values: dict[str, Any] = {
-        "case": case,
+        "case": "strongly convex" if mu > 0 else "convex",
         "given": {"delta": delta, "H": H, "mu": mu, **ends, "rho": rho},
-        "eta": found.eta,
-        "steps": found.steps,
-        "G": found.G,
-        "regularizer": added,
-        "guarantee": found.guarantee,
+        "eta": solved.eta,
+        "steps": solved.steps,
+        "guarantee": solved.guarantee,
+        "inexact": {
+            "eta": found.eta,
+            "steps": found.steps,
+            "G": found.G,
+            "regularizer": added,
+            "guarantee": found.guarantee,
+        },
         "inner_steps": {
             "sgd": theory.inner_steps_sgd(rho=rho, G=found.G, **inner),
             "gradient_descent": theory.inner_steps_gradient_descent(**inner),

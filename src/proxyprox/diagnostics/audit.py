@@ -205,7 +205,7 @@ def share_out(
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
     needed = points * (len(probe.target.batches) + 1) + (points - 1) * TRIES
     rest, full = budget - needed, probe.price(size)
-    least = min(full, probe.price(LEAST_STEPS * (3 + probe.noisy)))
+    least = min(full, probe.price(LEAST_STEPS * (4 + probe.noisy)))
     if points * full <= rest:
         left = (rest - points * full) // max(points - 1, 1)
         return [full] * points, 0, TRIES + min(left, MORE)

@@ -16,7 +16,7 @@ from scipy.special import fdtri
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import as_list, has, square_matrix
 from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows
+from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracles import MeteredProxy
 
@@ -29,7 +29,7 @@ _BREAKDOWN = 1e-9
 _ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
 
 # Lanczos steps below which its upper limit says next to nothing.
-LEAST_STEPS = 8
+LEAST_STEPS = 6
 
 # δ/H at a point beyond which the rehearsal also takes the proxy as it is there.
 TOO_LARGE = 1.0
@@ -249,6 +249,13 @@ def weighted_sum(weights: Sequence[float] | Matrix, matrices: Sequence[Matrix]) 
     return np.asarray(sum(s * P for s, P in zip(weights, matrices, strict=False)))
 
 
+def orthonormal(vectors: Matrix) -> tuple[Matrix, Matrix]:
+    """Return a basis of the columns, those met twice kept once, and the matrix that makes it."""
+    left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
+    kept = sizes > 1e-6 * sizes[0]
+    return left[:, kept], right[kept].T / sizes[kept]
+
+
 def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
     r"""Return the weights s ≥ 0 that minimise ``δ(s) = ‖A − Σ s_i P_i‖``, and that δ.
 
@@ -329,6 +336,8 @@ class Visit:
         The proxies' Hessians, likewise.
     basis : array of shape (d, m) or None
         Orthonormal columns; None when m = d and nothing was projected.
+    noise : array of shape (n, m)
+        Rows with ``Σ ≈ noiseᵀ noise / (n − 1)``, in the coordinates of the matrices.
     """
 
     w: Vector
@@ -340,6 +349,7 @@ class Visit:
     A: Matrix
     P: tuple[Matrix, ...]
     basis: Matrix | None
+    noise: Matrix
 
     @property
     def residuals(self) -> Matrix:
@@ -409,12 +419,13 @@ class HessianProbe:
         # What a run has to undo: the gradient here, and the way back to the start.
         ways = [gradient, to_numpy(start - w).astype(np.float64)]
         direction = from_numpy(np.sum([way / (norm(way) or 1.0) for way in ways], axis=0), like=w)
-        return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, share))
+        scatter = gradients - gradients.mean(axis=0)
+        return Visit(w, gradients, gradient, averaged, *self._survey(w, direction, scatter, share))
 
     def _survey(
-        self, w: Vector, direction: Vector, share: int
-    ) -> tuple[Spectrum, Spectrum, Matrix, tuple[Matrix, ...], Matrix | None]:
-        """Return spectra, matrices and basis at w, the Krylov space of ``direction`` in it."""
+        self, w: Vector, direction: Vector, scatter: Matrix, share: int
+    ) -> tuple[Spectrum, Spectrum, Matrix, tuple[Matrix, ...], Matrix | None, Matrix]:
+        """Return spectra, matrices, basis and noise, Krylov spaces of both directions in it."""
         size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
         factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
         first = self.proxies[0]
@@ -426,10 +437,10 @@ class HessianProbe:
             error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
             shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P[0])
             difference = spectrum_of_matrix(A - P[0], error + shaky)
-            return spectrum_of_matrix(A, error), difference, A, P, None
+            return spectrum_of_matrix(A, error), difference, A, P, None, scatter
 
-        # Krylov spaces of target, difference, direction, and noise.
-        steps = max(LEAST_STEPS, self._affordable(share) // (3 + self.noisy))
+        # Krylov spaces of target, difference, direction, noise, and the secants' error.
+        steps = max(LEAST_STEPS, self._affordable(share) // (4 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
         own = self._random_space(product, w, steps)
         images: list[Vector] = []
@@ -445,16 +456,27 @@ class HessianProbe:
             split = self._random_space(lambda v: (one(v) - two(v)) / 2, w, steps)
             error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
         spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
-        vectors = stack_rows([*(v for space in spaces for v in space.basis), *between.basis]).T
-        vector_images = stack_rows([*(v for space in spaces for v in space.images), *images]).T
-        # Through the singular vectors: directions that several spaces hold are kept once.
-        left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-        kept = sizes > 1e-6 * sizes[0]
-        basis = left[:, kept]
-        A = basis.T @ vector_images @ (right[kept].T / sizes[kept])
+        vectors = [*(v for space in spaces for v in space.basis), *between.basis]
+        vector_images = [*(v for space in spaces for v in space.images), *images]
+        # In many dimensions most of the noise lies outside these spaces. All of it takes part
+        # through one direction, the batches with signs in turn, whose own space shows how the
+        # target curves there.
+        basis, _ = orthonormal(stack_rows(vectors).T)
+        inside = scatter @ basis
+        outside = scatter - inside @ basis.T
+        lost = (-1.0) ** np.arange(len(scatter)) @ outside
+        if norm(lost) > 1e-6 * np.linalg.norm(scatter):
+            space = lanczos(product, from_numpy(lost, like=w), steps)
+            vectors, vector_images = [*vectors, *space.basis], [*vector_images, *space.images]
+            outside = np.atleast_2d(lost) * (np.linalg.norm(outside) / norm(lost))
+        former, (basis, solve) = basis, orthonormal(stack_rows(vectors).T)
+        noise = np.concatenate([inside @ (former.T @ basis), outside @ basis])
+        # Rows are divided by their number less one.
+        noise *= math.sqrt((len(noise) - 1) / max(len(scatter) - 1, 1))
+        A = basis.T @ stack_rows(vector_images).T @ solve
         P = tuple(proxy_hessian(proxy, w, basis) for proxy in self.proxies)
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
-        return target, difference, (A + A.T) / 2, P, basis
+        return target, difference, (A + A.T) / 2, P, basis, noise
 
     def delta_at(self, visit: Visit, weights: Sequence[float], gradients: int) -> Interval:
         """Return δ at given weights: from the matrices in full, or by a Lanczos run of its own."""
@@ -520,14 +542,17 @@ class Evidence:
         A, project = end.A, end.project
         walked = to_numpy(start.w - end.w).astype(np.float64)
         back, left = project(np.stack([walked, end.gradient]))
-        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends.
-        growth, size = 0.0, float(back @ A @ back) * float(np.trace(A))
-        if len(start.gradients) > 1 and size > 0:
-            apart = project(start.residuals - end.residuals)
-            growth = float(np.sum(apart**2)) / (len(apart) - 1) / size
+        # κ of E‖(A_b − A)e‖² ≈ κ eᵀAe tr A, from the batches seen at both ends; on a subspace
+        # relative to the noise: tr A is not known there.
+        subspace, apart = end.basis is not None, start.residuals - end.residuals
+        scale = float(np.sum(end.residuals**2)) / 2 if subspace else np.trace(A) * (len(apart) - 1)
+        growth, size = 0.0, float(back @ A @ back) * float(scale)
+        if len(apart) > 1 and size > 0:
+            growth = float(np.sum(apart**2)) / size
         H = start.largest, end.largest
         bend = (max(H) - min(H)) / max(H)
-        return QuadraticModel(A, left, back, project(end.residuals), end.averaged, growth, bend)
+        tail = max(tail_weight(end.residuals), tail_weight(apart))
+        return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend, subspace, tail)
 
     def shares(self, weights: Sequence[float]) -> list[float]:
         """Return δ/H at every point, for the proxies with these weights."""

@@ -15,13 +15,16 @@ from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
 from proxyprox.diagnostics.rounds import MOST, RoundAudit, rehearse_rounds
 from proxyprox.methods import SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracles import Query, price
-from proxyprox.problems import Problem
+from proxyprox.problems import Problem, regularized
 from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
 # Share by which H may change between start and end before the plan is said to be rough.
 BENT = 0.4
+
+# How much more the sizes of batches' noise may vary than Gaussian ones before it is said, too.
+HEAVY = 2.5
 
 # Batch sizes of the what-if table, in units of the batch that was audited.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -94,7 +97,8 @@ class RunPlan:
     notes : tuple of str
         What to bear in mind.
     problem : Problem
-        The problem to run: with the scaled or mixed proxy, if one is offered.
+        The problem to run: with the scaled or mixed proxy, if one is offered, and regularised if
+        the guarantee asks for it.
     w0 : array
         Where the audit began, and the run should.
     rough : bool
@@ -172,8 +176,9 @@ def plan(
         Limits. Where they do not allow ε, the plan is the best they buy, and says so.
     guaranteed : bool
         Use the corollary's settings, with the upper limits of δ and σ², instead of those that
-        did best in rehearsal: safe for every loss with these constants, and far more steps. Not
-        for exact gradients.
+        did best in rehearsal: safe for every loss with these constants, and far more steps. In the
+        convex case ``problem`` has ``μ/2 ‖w − w_0‖²`` added to both losses, as the theorem asks;
+        the bound, ``expected``, is on the loss without it. Not for exact gradients.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
         hold one sample are left out.
@@ -212,7 +217,7 @@ def plan(
     if audit.alarm.startswith(NO_VERDICT):
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
-    limits, problem = as_budget(budget), audit.recommended
+    limits = as_budget(budget)
     factors = [positive("factors", f) for f in as_list("factors", factors, "a list of numbers")]
     refused = audit.leaning is Verdict.DO_NOT_USE
     notes = [audit.sentence] if refused else []
@@ -223,7 +228,7 @@ def plan(
         settings = _guaranteed_settings(audit, epsilon, notes)
     else:
         settings = _rehearsed_settings(audit, epsilon)
-    per_step = _step_bill(audit, problem, settings)
+    per_step = _step_bill(audit, settings)
     affordable = _affordable(limits, per_step)
     short = settings["steps"] > affordable
     if short:
@@ -234,12 +239,15 @@ def plan(
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
-    rough, bend = [], audit.model.bend
+    rough, bend, tail = [], audit.model.bend, audit.model.tail
     if audit.doubts:
         rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. Use safeguard=True.")
     # The corollary needs no quadratic model.
     if bend > BENT and not guaranteed:
         rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
+    if tail > HEAVY and not guaranteed:
+        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
+        rough.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
     return RunPlan(
         **settings,
         epsilon=epsilon,
@@ -247,7 +255,6 @@ def plan(
         bill=_times(per_step, settings["steps"]),
         what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
         notes=(*notes, *rough),
-        problem=problem,
         w0=audit.points[0].w,
         rough=bool(rough),
     )
@@ -314,7 +321,8 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
         found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
     # More digits than four would only look exact.
     eta, steps = float(f"{found.eta:.4g}"), max(1, int(found.steps))
-    shared = {"averaging": Uniform() if found.averaged else Last(), "expected": found.excess}
+    shared: dict[str, Any] = {"expected": found.excess, "problem": audit.recommended}
+    shared["averaging"] = Uniform() if found.averaged else Last()
     if P is None:
         return {"method": SGD(eta), "steps": steps, "stop": None, **shared}
     stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
@@ -324,21 +332,32 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
 def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict[str, Any]:
     """Return the corollary's settings, and note what they rest on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
-    delta, sigma = (offered or audit).delta.high, math.sqrt(audit.sigma2.high)
-    mu = max(audit.mu.low, 0.0)
-    found = theory.plan_run(epsilon=epsilon, B=audit.B, sigma=sigma, delta=delta, mu=mu)
-    parts: dict[str, Any] = {"method": ProxyProx(found.eta), "expected": found.guarantee}
-    parts["steps"] = min(found.steps, 10**9)
+    known = {"epsilon": epsilon, "B": audit.B, "mu": max(audit.mu.low, 0.0)}
+    known |= {"delta": (offered or audit).delta.high, "sigma": math.sqrt(audit.sigma2.high)}
+    found, problem = theory.plan_run(**known), audit.recommended
     if audit.B_source == "estimated":
         notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    if not found.regularized:
-        return {**parts, "averaging": Geometric(mu), "stop": StronglyConvex(mu, found.G)}
-    added = f"The convex theorem adds μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} to both losses"
-    notes.append(f"{added}: use regularized(problem, mu, w0).")
-    return {**parts, "averaging": Uniform(), "stop": Convex(found.steps, found.G)}
+    notes.append("It rests on δ and σ², too, as seen at a few points.")
+    averaging: Averaging = Geometric(found.mu)
+    stop: Criterion = StronglyConvex(found.mu, found.G)
+    if found.regularized:
+        problem = regularized(problem, found.mu, audit.points[0].w)
+        averaging, stop = Uniform(), Convex(found.steps, found.G)
+        added = f"The problem has μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} added to both losses"
+        notes.append(f"{added}; the guarantee is for the loss without.")
+    fewer = theory.plan_run(**known, solved=True).steps
+    notes.append(f"With subproblems solved exactly {fewer:,} steps are enough (docs/theory.md).")
+    return {
+        "problem": problem,
+        "method": ProxyProx(found.eta),
+        "steps": min(found.steps, 10**9),
+        "averaging": averaging,
+        "stop": stop,
+        "expected": found.guarantee,
+    }
 
 
-def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> Bill:
+def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     """Return what one outer step costs.
 
     The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
@@ -347,7 +366,7 @@ def _step_bill(audit: Audit, problem: Problem, settings: Mapping[str, Any]) -> B
     batch, used = audit.batch, Ledger()
     if settings["stop"] is not None:
         method, stop = settings["method"], settings["stop"]
-        run = Run(problem, audit.points[0].w, method=method, stop=stop, rng=0)
+        run = Run(settings["problem"], audit.points[0].w, method=method, stop=stop, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger

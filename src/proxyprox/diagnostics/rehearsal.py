@@ -28,7 +28,8 @@ batches of b rows. The components' excesses x are then coupled,
 
 and the eigenvalues of that matrix take the place of q²: steps so long that one is 1 or more
 diverge, however little noise there is at the minimum. The mean of the iterates meets the noise of
-its average excess.
+its average excess. Where A was only met on a subspace, which holds a small part of its trace, that
+noise is taken to have the shape of the noise at the minimum, which is known as a whole.
 
 A loss that is not quadratic bends: iterates that noise scatters over an excess v have a mean that
 is off by a shift of order v, hence by an excess of order :math:`v^2/v_0`, where v₀ is the excess
@@ -74,13 +75,20 @@ class QuadraticModel:
     walked : array of shape (m,)
         The start minus the point; the start's gradient on the model is ``A walked + gradient``.
     residuals : array of shape (n, m)
-        Gradients of single batches minus their mean: ``Σ ≈ residualsᵀ residuals / (n − 1)``.
+        Gradients of single batches minus their mean: ``Σ ≈ residualsᵀ residuals / (n − 1)``. On a
+        subspace, rows that stand for the noise outside as well.
     averaged : int
         Batches in ``gradient``; 0 when it is exact.
     growth : float
-        κ, how fast the noise grows with the excess; 0 for noise that is the same everywhere.
+        How fast the noise grows with the excess V, 0 for noise that is the same everywhere: its
+        covariance grows by 2 κ V A, or by κ V Σ on a subspace.
     bend : float
         Share by which H differs between the start and the point; 0 for a quadratic.
+    subspace : bool
+        Whether A is the projection on a part of the space.
+    tail : float
+        How much more the sizes of batches' noise vary than those of Gaussian noise, at the point or
+        on the way there; about 1 where no row stands out.
     """
 
     A: Matrix
@@ -90,6 +98,8 @@ class QuadraticModel:
     averaged: int = 0
     growth: float = 0.0
     bend: float = 0.0
+    subspace: bool = False
+    tail: float = 1.0
 
     @property
     def start_excess(self) -> float:
@@ -104,8 +114,8 @@ class QuadraticModel:
 
     def with_noise_divided_by(self, factor: float) -> QuadraticModel:
         """Return the model for batches ``factor`` times as large."""
-        residuals = self.residuals / math.sqrt(factor)
-        return replace(self, residuals=residuals, growth=self.growth / factor)
+        growth = self.growth if self.subspace else self.growth / factor
+        return replace(self, residuals=self.residuals / math.sqrt(factor), growth=growth)
 
 
 @dataclass(frozen=True)
@@ -199,12 +209,15 @@ def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> 
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """Components of the error: rates θ, shares of the start's excess, noise; growth and bend."""
+    """Components of the error: rates θ, shares of the start's excess, noise; growth and bend.
+
+    The growth is the noise that each component meets at an excess of 1.
+    """
 
     theta: Matrix
     start: Matrix
     noise: Matrix
-    growth: float
+    growth: Matrix
     bend: float
 
     @classmethod
@@ -220,7 +233,8 @@ class ErrorCurve:
             seen = np.maximum(left**2 - noise / model.averaged, 0.0)
             left = np.sign(left) * np.sqrt(seen)
         pull = (model.A @ model.walked) @ U + left
-        return cls(theta, pull**2 / (2 * theta), noise, model.growth, model.bend)
+        growth = model.growth * (noise if model.subspace else 2 * theta)
+        return cls(theta, pull**2 / (2 * theta), noise, growth, model.bend)
 
     def excess(self, eta: float) -> Matrix:
         """Return the expected suboptimality of last and mean iterate after each of ``STEPS``."""
@@ -239,12 +253,12 @@ class ErrorCurve:
         # For θK ≪ 1 the sum cancels to its leading term.
         summed = np.where(K * theta < 1e-3, theta**2 * K**3 / 3, summed) / K**2
         mean = left**2 @ self.start + summed @ (eta * self.noise / (2 * theta))
-        if self.growth > 0:
+        if self.growth.any():
             # The mean excess of the steps before, by trapezoids.
             k, values = np.append(0.0, STEPS), np.append(start, last)
             area = np.cumsum(np.diff(k) * (values[1:] + values[:-1]) / 2)
             average = (area + (start - last) / 2) / STEPS
-            mean = mean + self.growth * average * summed.sum(axis=1)
+            mean = mean + average * (summed @ (eta * self.growth / (2 * theta)))
         if self.bend > 0:
             fails = max(start, 1e-300)
             mean = mean + _BEND * (self.bend * scatter) ** 2 / fails
@@ -255,18 +269,20 @@ class ErrorCurve:
     def _scatter_and_bias(self, eta: float, power: Matrix) -> tuple[Matrix, Matrix]:
         """Return what the noise and what the start leave in the last iterate's excess."""
         theta = eta * self.theta
-        if self.growth == 0 or not len(theta):
+        if not self.growth.any():
             # θ(2 − θ) is 1 − q² without the cancellation at small θ.
             settled = eta * self.noise / (2 * (2 - theta))
             return (1 - power**2) @ settled, power**2 @ self.start
-        # The coupling is symmetric in the coordinates x/θ.
-        coupled = np.diag((1 - theta) ** 2) + self.growth * np.outer(theta, theta)
+        # The coupling is symmetric in the coordinates x/root.
+        root = np.sqrt(theta * eta * self.growth / 2)
+        root = np.maximum(root, 1e-6 * root.max())
+        coupled = np.diag((1 - theta) ** 2) + np.outer(root, root)
         rates, Q = np.linalg.eigh(coupled)
         if rates[-1] >= 1:
             return np.full(len(STEPS), math.inf), np.full(len(STEPS), math.inf)
-        shares, kept = theta @ Q, _power(rates, STEPS[:, None].astype(np.float64))
-        noise = shares * (eta * self.noise / 2 @ Q) / (1 - rates)
-        return (1 - kept) @ noise, kept @ (shares * (self.start / theta @ Q))
+        shares, kept = root @ Q, _power(rates, STEPS[:, None].astype(np.float64))
+        noise = shares * (theta * eta * self.noise / 2 / root @ Q) / (1 - rates)
+        return (1 - kept) @ noise, kept @ (shares * (self.start / root @ Q))
 
 
 def _power(base: Matrix, exponent: Matrix) -> Matrix:

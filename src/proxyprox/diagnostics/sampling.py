@@ -112,6 +112,25 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
 
 
+def tail_weight(rows: Matrix) -> float:
+    r"""Return how much more the sizes of noise vectors vary than those of Gaussian ones.
+
+    For Gaussian rows with covariance Σ both the variance of ‖r‖² and 2 E(r·r')² are
+    :math:`2\,\mathrm{tr}\,\Sigma^2`: their ratio is 1. A few rows of data that carry a batch
+    raise the first alone.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> tail_weight(rng.normal(size=(16, 50))) < 3 < tail_weight(rng.standard_t(1, size=(16, 50)))
+    True
+    """
+    gram, n = rows @ rows.T, len(rows)
+    squares = np.diag(gram)
+    apart = float(np.sum(gram**2) - np.sum(squares**2)) / max(n * (n - 1), 1)
+    return float(squares.var(ddof=1)) / (2 * apart) if apart > 0 else 0.0
+
+
 def noise_of(gradients: Matrix, confidence: float) -> Interval:
     """Return σ² from the gradients of all batches; zero for the one exact gradient."""
     exact = len(gradients) == 1

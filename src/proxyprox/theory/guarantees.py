@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxyprox._util.validation import Words, message, nonnegative, positive, whole
+from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, positive, whole
 from proxyprox.theory.complexity import constants
 
 # 1/(4δ) is computed in floating point by the caller and again here.
@@ -93,7 +93,16 @@ def convex_regularization(*, eta: float, steps: int) -> float:
 
 
 def guarantee(
-    *, eta: float, steps: int, B: float, sigma: float, delta: float, mu: float = 0.0, G: float = 0.0
+    *,
+    eta: float,
+    steps: int,
+    B: float,
+    sigma: float,
+    delta: float,
+    mu: float = 0.0,
+    G: float = 0.0,
+    solved: bool = False,
+    share: float = 1.0,
 ) -> float:
     r"""Bound the expected suboptimality after ``steps`` iterations.
 
@@ -104,11 +113,12 @@ def guarantee(
 
     .. math::
 
-        \mathbb{E}L(\bar w_K) - L^* \le \frac{5B^2}{8\eta}
-        \Bigl(1 + \frac{2\eta\mu}{5}\Bigr)^{1-K} + 2\eta\sigma^2 + \frac{G^2}{\mu}.
+        \mathbb{E}L(\bar w_K) - L^* \le \frac{5B^2}{8\eta A_K} + 2\eta\sigma^2
+        + \frac{G^2}{\mu}, \qquad A_K = \sum_{k=1}^K\Bigl(1 + \frac{2\eta\mu}{5}\Bigr)^{k-1}.
 
-    Every constant follows from the proof. In one displayed step of it, Young's inequality
-    prints :math:`\|\nabla\varphi_k\|` without its square; the line after has it right.
+    This is the proof's own line; the theorem prints the last weight in place of their sum
+    :math:`A_K`. Every constant follows from the proof. In one displayed step of it, Young's
+    inequality prints :math:`\|\nabla\varphi_k\|` without its square; the line after has it right.
 
     If L is convex only, both losses are regularised with :math:`\mu = 1/(\eta K)`, every
     subproblem is solved to the same rule with that μ, and
@@ -121,10 +131,24 @@ def guarantee(
     The 9/8 is 5/8 from the strongly convex recurrence plus 1/2 from the regulariser. The bound
     is on the loss L without the regulariser.
 
+    **Subproblems solved exactly** (``solved=True``), nothing regularised, L and the proxy convex,
+    :math:`\eta \le 1/\delta`:
+
+    .. math::
+
+        \mathbb{E}L(\bar w_K) - L^* \le \frac{(1+\eta\delta)B^2}{2\eta A_K} + \eta r\sigma^2,
+        \qquad A_K = \sum_{k=1}^K\Bigl(1 + \frac{\eta\mu}{1+\eta\delta}\Bigr)^{k-1},
+
+    for the average with the weights summed in :math:`A_K`; for μ = 0 the uniform mean, and
+    :math:`A_K = K`. The share r of the noise is at most 1 and at most
+    :math:`1/(2-2\eta\delta)`; where all Hessians of the proxy are at least P and the noise has
+    the covariance Σ, at most :math:`\mathrm{tr}((I+\eta P)^{-1}\Sigma)/\mathrm{tr}\,\Sigma`.
+    The proof is in ``docs/theory.md``.
+
     Parameters
     ----------
     eta : float
-        Step size η, at most 1/(4δ).
+        Step size η, at most 1/(4δ), or 1/δ if ``solved``.
     steps : int
         Number K of outer iterations, one stochastic gradient of L each.
     B : float
@@ -136,7 +160,12 @@ def guarantee(
     mu : float, default 0.0
         Strong convexity μ of the loss L; 0 for the convex case.
     G : float, default 0.0
-        Absolute part of the inner accuracy.
+        Absolute part of the inner accuracy; 0 if ``solved``.
+    solved : bool, default False
+        Whether every subproblem is solved exactly.
+    share : float, default 1.0
+        Used if ``solved``: what is known of r, the share of the noise that the proxy lets through.
+        A proxy that is m-strongly convex has :math:`r \le 1/(1+\eta m)`.
 
     Returns
     -------
@@ -146,7 +175,7 @@ def guarantee(
     Raises
     ------
     ValueError
-        If ``eta`` exceeds 1/(4δ), or an argument is out of its range.
+        If ``eta`` exceeds its limit, or an argument is out of its range.
 
     Examples
     --------
@@ -154,24 +183,47 @@ def guarantee(
     1.5
     >>> guarantee(eta=0.25, steps=1, B=2.0, sigma=1.0, delta=1.0, mu=1.0, G=0.5)
     10.75
+    >>> guarantee(eta=1.0, steps=16, B=2.0, sigma=0.5, delta=1.0, solved=True)
+    0.5
 
     References
     ----------
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorems on
-    convex and on strongly convex losses.
+    convex and on strongly convex losses. The last bound is derived here.
     """
-    eta, delta = _step_size(eta, delta)
+    eta, delta = _step_size(eta, delta, 1.0 if flag("solved", solved) else 4.0)
     steps = whole("steps", steps, most=MOST_STEPS)
     B = nonnegative("B", B)
     sigma, mu, G = constants(sigma=sigma, mu=mu, G=G)
-    if mu == 0:
-        # Divided in turn: eta * steps may overflow where the quotient does not.
-        return 9 * B * B / 8 / eta / steps + 2 * eta * sigma * sigma + eta * G * G * steps
-    # The power is taken through exp and log1p: it cannot overflow, and keeps its digits for
-    # tiny eta * mu. A decay of zero is returned as such, so that inf * 0 cannot arise.
-    decay = math.exp(-(steps - 1) * math.log1p(2 * eta * mu / 5))
-    start = 5 * B * B / (8 * eta) * decay if decay > 0 else 0.0
-    return start + 2 * eta * sigma * sigma + G * G / mu
+    if solved:
+        if G > 0:
+            raise ValueError(message("G", G, "0 for solved=True", "Or leave solved out."))
+        front, noise, rate = _solved(eta, delta, mu)
+        noise = min(noise, fraction("share", share))
+    else:
+        front, noise, rate = 5 / 8, 2.0, 2 * eta * mu / 5
+        if mu == 0:
+            front, G = 9 / 8, G * math.sqrt(eta) * math.sqrt(steps)
+        else:
+            G /= math.sqrt(mu)
+    # Divided in turn: eta * steps, and B * B, may overflow where the quotient does not.
+    start = front * B / eta * (B / _weights(rate, steps))
+    return start + noise * eta * sigma * sigma + G * G
+
+
+def _solved(eta: float, delta: float, mu: float) -> tuple[float, float, float]:
+    """Return the factors of B²/η and ησ², and the growth of the weights, for exact solves."""
+    gain = eta * delta
+    return (1 + gain) / 2, 1 / (2 - 2 * gain) if gain < 0.5 else 1.0, eta * mu / (1 + gain)
+
+
+def _weights(rate: float, steps: int) -> float:
+    """Return the sum of the weights (1 + rate)^{k−1}, infinite where it overflows."""
+    exponent = steps * math.log1p(rate)
+    if exponent == 0:
+        return float(steps)
+    # Where it cannot overflow: all digits. For tiny rates expm1 keeps them.
+    return math.expm1(exponent) / rate if exponent < 700 else math.inf
 
 
 # The factor of σ² that the theorem prints; its proof does not give it.
@@ -306,11 +358,11 @@ def nonconvex_guarantee(
     return 48 * initial_gap / eta / steps + factor * sigma * sigma
 
 
-def _step_size(eta: float, delta: float) -> tuple[float, float]:
-    """Return η and δ when they meet η ≤ 1/(4δ), the condition of every theorem."""
+def _step_size(eta: float, delta: float, times: float = 4.0) -> tuple[float, float]:
+    """Return η and δ when they meet η ≤ 1/(4δ), the condition of the paper's theorems."""
     eta, delta = constants(eta=eta, delta=delta)
-    if delta > 0 and eta > (1 + ROUNDING) / (4 * delta):
-        allowed = f"at most 1/(4*delta) = {1 / (4 * delta):.6g}"
+    if delta > 0 and eta > (1 + ROUNDING) / (times * delta):
+        allowed = f"at most 1/({times:g}*delta) = {1 / (times * delta):.6g}"
         raise ValueError(message("eta", eta, allowed, "Or use a proxy with a smaller delta."))
     return eta, delta
 
@@ -319,7 +371,7 @@ def _step_size(eta: float, delta: float) -> tuple[float, float]:
 class Plan:
     r"""Settings of a run, with the accuracy the theorems promise for them.
 
-    In either case each subproblem has to be solved until
+    Unless it has to be solved exactly, each subproblem is solved until
 
     .. math::
 
@@ -340,6 +392,8 @@ class Plan:
         The theorem's bound on the expected suboptimality at these settings.
     regularized : bool
         Whether it is the convex case, with ``mu`` to add.
+    solved : bool
+        Whether subproblems have to be solved exactly; nothing is added then.
 
     Examples
     --------
@@ -358,9 +412,12 @@ class Plan:
     mu: float
     guarantee: float
     regularized: bool = False
+    solved: bool = False
 
 
-def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float = 0.0) -> Plan:
+def plan_run(
+    *, epsilon: float, B: float, sigma: float, delta: float, mu: float = 0.0, solved: bool = False
+) -> Plan:
     r"""Plan a run that reaches accuracy ε.
 
     **Convex losses.**
@@ -386,34 +443,20 @@ def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float 
     plan takes :math:`\eta = 9B^2/(4\varepsilon)`, which spends ε/2, and
     :math:`G^2 = \varepsilon/(4\eta)`, which spends ε/4.
 
-    **Strongly convex losses.** Each of the three terms of :func:`guarantee` gets ε/3. The step
-    size is
+    **Strongly convex losses.** :math:`G^2 = \mu\varepsilon/3`, which spends ε/3, and of forty
+    step sizes, :math:`2\eta\sigma^2 = \frac{j}{40}\frac{2\varepsilon}{3}` or the largest allowed
+    where that is less, the one with the smallest K at which :func:`guarantee` is at most ε. The
+    corollary's closed form, which bounds the sum of the weights by its last term, needs four to
+    five times as many steps.
 
-    .. math::
-
-        \eta = \frac{5}{\mu(K-1)}\Bigl(1 + \ln\max\Bigl\{1,
-        \frac{15B^2\mu(K-1)}{4\varepsilon}\Bigr\}\Bigr), \qquad G^2 = \frac{\mu\varepsilon}{3},
-
-    and K is the smallest integer for which :math:`\eta \le 1/(4\delta)`,
-    :math:`\eta \le 5/(2\mu)` (also when δ = 0) and :math:`2\eta\sigma^2 \le \varepsilon/3`,
-    that is
-
-    .. math::
-
-        K - 1 \ge A\Bigl(1 + \ln\max\Bigl\{1, \frac{15B^2\mu(K-1)}{4\varepsilon}\Bigr\}\Bigr),
-        \qquad A = \max\Bigl\{2, \frac{20\delta}{\mu}, \frac{30\sigma^2}{\mu\varepsilon}\Bigr\}.
+    **Subproblems solved exactly** (``solved=True``), the proxy convex: the same search with
+    :math:`\eta \le 1/\delta` and the bound for exact solves. For σ = 0 and μ = 0 it is
+    :math:`\eta = 1/\delta`, :math:`K = \lceil\delta B^2/\varepsilon\rceil`. The answer is the
+    mean with weights :math:`(1+\eta\mu/(1+\eta\delta))^{k-1}`:
+    ``Geometric(2.5 * mu / (1 + eta * delta))``, and ``Uniform()`` for μ = 0.
 
     A strongly convex loss is a convex one, too: the shorter of both plans is returned, so that
     knowing μ never costs steps. ``Plan.regularized`` tells which it is.
-
-    Where the printed text was changed:
-
-    * The maximum with 1 is new. Without it η is too small, even negative, when ε is large
-      against μB²K, although the proof claims that the printed η always satisfies
-      η ≥ 1/(2μ(K−1)).
-    * The proof ends with ``10 max{1, δ/μ, …}``; its own conditions need ``20 δ/μ``.
-    * The statement prints ``G² ≤ με/2`` and no 4 under the logarithm, the proof (at ε/3)
-      ``G² ≤ με/3`` and 15/4. Both can be completed; this is the proof's version.
 
     Parameters
     ----------
@@ -427,6 +470,8 @@ def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float 
         Similarity constant δ of loss and proxy; 0 when the Hessians agree.
     mu : float, default 0.0
         Strong convexity μ of the loss L; 0 for the convex case.
+    solved : bool, default False
+        Whether subproblems are solved exactly, and the proxy is convex.
 
     Returns
     -------
@@ -445,11 +490,12 @@ def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float 
 
     Examples
     --------
-    >>> plan = plan_run(epsilon=0.01, B=1.0, sigma=0.0, delta=1.0)
+    >>> known = {"epsilon": 0.01, "B": 1.0, "sigma": 0.0, "delta": 1.0}
+    >>> plan = plan_run(**known)
     >>> plan.steps, plan.eta, plan.guarantee <= 0.01
     (475, 0.25, True)
-    >>> plan_run(epsilon=0.01, B=1.0, sigma=0.0, delta=1.0, mu=0.001).steps
-    475
+    >>> plan_run(**known, solved=True).steps, plan_run(**known, mu=0.1, solved=True).steps
+    (100, 37)
 
     References
     ----------
@@ -457,6 +503,8 @@ def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float 
     optimised guarantees.
     """
     epsilon, B, sigma, delta, mu = constants(epsilon=epsilon, B=B, sigma=sigma, delta=delta, mu=mu)
+    if flag("solved", solved):
+        return _searched_plan(epsilon, B, sigma, delta, mu, solved=True)
     plans: list[Plan] = []
     for case in dict.fromkeys((mu, 0.0)):
         # Either alone may need more steps than can be counted.
@@ -468,21 +516,48 @@ def plan_run(*, epsilon: float, B: float, sigma: float, delta: float, mu: float 
 def _plan(epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
     if mu == 0:
         return _convex_plan(epsilon, B, sigma, delta)
-    A = max(2.0, 20 * delta / mu, 30 * sigma * sigma / mu / epsilon)
-    # Logarithm of C = 15 B² μ / (4 ε), summed so that B² cannot overflow.
-    log_C = math.log(15 / 4) + 2 * math.log(B) + math.log(mu) - math.log(epsilon)
+    return _searched_plan(epsilon, B, sigma, delta, mu, solved=False)
 
-    def factor(x: float) -> float:
-        return 1 + max(0.0, log_C + math.log(x))
 
-    # X >= A (1 + 4 ln(e + A C)) implies X >= A (1 + ln(C X)); ln(e + z) <= 1 + max(1, ln z)
-    # bounds it without forming A C.
-    enough = A * (1 + 4 * (1 + max(1.0, log_C + math.log(A))))
-    x = _smallest_integer(lambda n: n >= A * factor(n), enough)
-    eta = min(5 / mu / x * factor(x), largest_step_size(delta))
-    G = math.sqrt(mu) * math.sqrt(epsilon / 3)
-    bound = guarantee(eta=eta, steps=x + 1, mu=mu, B=B, sigma=sigma, delta=delta, G=G)
-    return Plan(eta=eta, steps=x + 1, G=G, mu=mu, guarantee=bound)
+def _searched_plan(
+    epsilon: float, B: float, sigma: float, delta: float, mu: float, solved: bool
+) -> Plan:
+    """Return the plan with the best of forty step sizes; none depends on μ."""
+    room = epsilon if solved else 2 * epsilon / 3
+    # A step size at which one step is enough, unless for noise.
+    largest = 2 * B * (B / room)
+    if delta > 0:
+        largest = min(largest, (1.0 if solved else 0.25) / delta)
+    eta, enough = largest, math.inf
+    for j in range(1, 41):
+        # Of the noise at least half of σ² counts if solved, twice of it if not.
+        trial = j / 40 * room / (0.5 if solved else 2.0) / sigma / sigma if sigma > 0 else math.inf
+        trial = min(trial, largest)
+        front, noise, rate = 5 / 8, 2.0, 2 * trial * mu / 5
+        if solved:
+            front, noise, rate = _solved(trial, delta, mu)
+        left = room - noise * trial * sigma * sigma
+        if left <= 1e-9 * room:
+            continue
+        # The sum of the weights that is needed, as a logarithm: B² may overflow.
+        log_need = math.log(front) + 2 * math.log(B) - math.log(trial) - math.log(left)
+        steps = math.exp(min(log_need, 700.0))
+        if math.log1p(rate) > 0:
+            log_gain = log_need + math.log(rate)
+            grown = max(log_gain, 0.0) + math.log1p(math.exp(-abs(log_gain)))
+            steps = min(steps, grown / math.log1p(rate))
+        if steps < enough:
+            eta, enough = trial, steps
+        if trial == largest:
+            break
+    G = 0.0 if solved else math.sqrt(mu) * math.sqrt(epsilon / 3)
+    known = {"eta": eta, "mu": mu, "B": B, "sigma": sigma, "delta": delta, "G": G}
+
+    def bound(steps: int) -> float:
+        return guarantee(steps=steps, solved=solved, **known)
+
+    steps = _smallest_integer(lambda n: bound(n) <= epsilon, enough)
+    return Plan(eta=eta, steps=steps, G=G, mu=mu, guarantee=bound(steps), solved=solved)
 
 
 def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
