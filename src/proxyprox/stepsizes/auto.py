@@ -1,50 +1,79 @@
 r"""The rule behind ``eta="auto"``.
 
 The convex corollary of the paper wants ``η = min{1/(4δ), B/(σ√K)}``. Here everything in it is
-measured during the run:
+measured during the run, and the noise may grow with the distance:
 
-.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\;
-          \frac{1.2\,\|\bar w_k - w_0\|}{\sqrt{k\,r_k v_k}}\Big\}
+.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\; \frac{0.8}{r_k \ell_k},\;
+          \frac{1.2\,B_k}{\sqrt{k\,r_k v_k}}\Big\}
 
-δ comes from secants of h on one batch (:func:`add_curvature`), the noise v from half batches
-(:func:`add_noise`), the share r of it that reaches the iterate from a few subproblems solved again
-with a sample of the noise added (:func:`add_damping`), B from the distance travelled, as in DoG,
-and K from the steps so far, which makes the rule anytime. The last term's denominator holds noise
-only, not the gradients themselves, so that it never slows a deterministic run. Where the correction
-is plain, past differences are weighed in by their expected error (:func:`update_gain`). The answer
-is the average of the iterates with weights ``k³``, or the last one if nothing is noisy.
+**Noise.** At batches of one row the noise ``ξ = g − ∇L`` is not bounded: it grows with the distance
+from the optimum, ``E‖ξ(u) − ξ(w)‖² ≤ ℓ ⟨∇L(u) − ∇L(w), u − w⟩``. For convex losses of single
+rows that are H_i-smooth, ``ℓ ≤ max H_i / batch`` (co-coercivity). ℓ is measured on the way
+(:func:`add_growth`), over several batches and never by one: each is evaluated at two points, and
+the change of its noise is compared with the curvature between them. The last term's v is the
+noise where the iterate is (:func:`add_noise`), r the share of it that reaches the iterate, from a
+few subproblems solved again with a sample of the noise added (:func:`add_damping`).
+
+**Similarity.** δ comes from secants of h on one batch (:func:`add_curvature`); what noise alone
+could have shown does not count.
+
+**Distance.** B is the distance travelled, as in DoG, less what the noise of the steps explains
+(:func:`_noise_limit`): a random walk is no sign that the optimum is far. It limits from the tenth
+step on; before, ℓ does. K is the steps so far, which makes the rule anytime. The denominator holds
+noise only, not the gradients themselves, so that it never slows a deterministic run.
+
+Where the correction is plain, past differences are weighed in by their expected error
+(:func:`update_gain`), and one that is more than four times as far from their mean as noise and
+drift explain is cut to that: rows with few moments. The answer is the average of the iterates
+with weights ``k³``, or ``k¹⁵`` where the first is shown to lag (:func:`_add_lag`), or the last one
+if nothing is noisy.
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
+It is also taken back, and repeated with an eighth of η, when the next difference is ten times
+as large as explained.
 
 What is proven, for exact inner solves:
 
 * Where L is convex and its gradients exact, a step s whose secant shows ``q ≤ 1/η`` never raises L:
   ``∇L(w⁺) = ∇h(w⁺) − ∇h(w) − s/η`` at the subproblem's solution, hence by convexity
   ``L(w⁺) − L(w) ≤ ⟨∇L(w⁺), s⟩ = −(1/η − q)‖s‖²``. For quadratic L̂ and h, ``q ≤ 2/η`` is enough.
-* Every step that is taken back at least halves η (``q > 2/η`` and then ``η ≤ 1/q``), and where the
-  gradients are exact and h is δ-smooth the similarity term alone never pushes η below
-  ``1/(√2 δ)`` (√2: powers of two). A sampled batch's secants may exceed δ, and push it lower.
-* With δ, B and σ known in place of their estimates, and the newest difference alone: the
-  corollary's bound, with ``r σ²`` in the place of σ².
+* Every step that is taken back for its secant at least halves η (``q > 2/η`` and then ``η ≤ 1/q``).
+  Where the gradients are exact and h is δ-smooth, the similarity term alone never pushes η below
+  ``1/(√2 δ)`` (√2: powers of two). With sampled gradients it may: a batch's secants exceed δ.
+* For L and L̂ convex, h δ-smooth, a constant ``η ≤ 1/δ``, the newest difference alone, and noise
+  with ``E‖ξ(w)‖² ≤ 2σ*² + 2ℓ⟨∇L(w), w − w*⟩``, which the growth above implies with σ*² the noise at
+  the optimum: if ``2ηrℓ < 1``, the mean of the iterates satisfies
+  ``E L(w̄) − L* ≤ [(1 + ηδ)B²/(2η) + 2ηrℓ A_0 + 2Kηrσ*²] / ((1 − 2ηrℓ) K)`` with
+  ``A_0 = ⟨∇L(w_0), w_0 − w*⟩``. It follows from the sharper theorem of docs/theory.md: its
+  left side is ``Σ ⟨∇L(w_k), w_k − w*⟩``, its noise ``ηr Σ E‖ξ_k‖²``, and the growing part of that
+  goes to the left. So noise that grows costs a factor only, as long as ``ηrℓ`` is bounded. (Where
+  the noise at w* and its growth are uncorrelated, both 2s in front of ℓ are 1: hence 0.8.)
 
-That the estimates are good enough is not proven. It is tested, in ``benchmarks/auto_eta.py``.
+Not proven: that the estimates are good enough, that a mean of differences and a changing η keep
+these bounds, and that they hold with r measured for a longer step, the :func:`horizon`. That is
+tested, in ``benchmarks/auto_eta.py``.
+
+**Where a batch may not be evaluated twice** neither δ nor ℓ can be measured: the first η is an
+eighth of what the proxy's curvature suggests, and v and the distance do the rest.
 
 **Without a proxy**, in :class:`~proxyprox.SGD` with noisy gradients, the distance travelled over
-the gradients takes the place of δ and v:
+the gradients takes the place of δ and v from the fifth step on; before, ℓ limits:
 
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1.2\,D_k}{\sqrt{k\,G_k}}\Big\},\qquad
           D_k = \min\Big\{\|\bar w_k - w_0\|,\; 6 \max_{j \le k}
           \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
 
-G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags.
+G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags,
+and a gradient more than four times as long as usual makes a step as long as four times the usual.
 This is DoG, with a numerator that a single long step cannot raise and a denominator that forgets a
 steep start. Curvature, which limits the step of a proxy, says too little here: where noise is small
 and the curvature falls as the loss does (logistic regression on nearly separable data), steps far
 beyond 1/H that bounce at first are by far the best; where noise is large, 1/H is too long. Both
 show in ``‖g‖``. Steps stay bounded because ``k G_k ≥ 4k/(k + 4) ‖g_k‖²``: beyond the first few, no
 step is much longer than 0.6 of the distance travelled (1.2 while the average lags), and gradients
-that grow shorten the next ones.
+that grow shorten the next ones. Batches that may not be evaluated twice leave DoG itself, with
+``max_j ‖w_j − w_0‖`` in the numerator and a first step of 0.03 max(1, ‖w_0‖).
 
 Distance travelled does not prove distance to go: where the loss is nearly linear (a hinge, absolute
 deviations) steps double unopposed, and bounded gradients never stop them. The second term of D
@@ -54,24 +83,13 @@ the gradients they multiply; with ``η_i g_i = w_i − w_{i+1}`` this telescopes
 go (D-adaptation's, without its vectors). Here η_i does depend on g_i, so that the bound is a
 heuristic.
 
-Whether the average lags is measured with gradients of batches that are independent of both points:
-
-.. math:: \lambda_k = \sum_i a_i \langle g_i, \bar w_i - w_i\rangle,\qquad
-          \sum_i a_i\,(L(\bar w_i) - L(w_i)) \;\ge\; \mathbb{E}\,\lambda_k
-
-for convex L, with the weights ``a_i ∝ i¹⁵``. So λ > 0 is evidence that the iterates are on average
-better than the averages beside them; by Jensen so is then their mean with the weights a, which
-becomes the answer. Where noise dominates, ``E⟨∇L(w), w − w̄⟩`` is about ``η E‖g‖²/2``, hence λ < 0
-and the answer stays the long average. With a penalty, g is replaced in λ by a subgradient of the
-whole: the proximal step to ``w_i`` has shown one of the penalty there,
-``(w_{i−1} − w_i)/η_{i−1} − g_{i−1}``.
-
 References
 ----------
 Ivgi, Hinder and Carmon, "DoG is SGD's best friend: a parameter-free dynamic step size schedule",
 ICML 2023, for the distance over gradients; Defazio and Mishchenko, "Learning-rate-free learning by
 D-adaptation", ICML 2023; Shamir and Zhang, "Stochastic gradient descent for non-smooth
-optimization", ICML 2013, for the polynomial-decay average.
+optimization", ICML 2013, for the polynomial-decay average; Gower, Loizou, Qian, Sailanbayev,
+Shulgin and Richtárik, "SGD: general analysis and improved rates", ICML 2019, for noise that grows.
 """
 
 from __future__ import annotations
@@ -94,8 +112,9 @@ REACH = 1.2
 BLIND_REACH = 2.0
 
 # Averages of iterates, noise and gradients have weights ``k³``: recent ones count most.
-POWERS = (1, 3, 15)
 POWER = 3
+
+# Weights ``k¹⁵``: the mean of about the last sixteenth of the run.
 SHORT = 15
 
 # η beyond which the quadratic term is lost in rounding.
@@ -107,46 +126,43 @@ FARTHEST = 10.0
 # The first η of exact gradients, in units of 1/H: a proxy worth having has δ far below H.
 BOLD = 100.0
 
-# Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales.
-PROBE = 1e-4
+# Length of the first step, in units of max(1, ‖w_0‖), where nothing is known about scales; and
+# where nothing will be: no proxy, and no batch can be evaluated twice.
+PROBE, BLIND_PROBE = 1e-4, 0.03
 
 # How much longer than the probe the second step without a proxy may be: where the loss is nearly
 # linear, its curvature says nothing.
 JUMP = 1024.0
 
-EVERY_STEP = 20
-# Secants are taken at the first twenty steps and at every tenth after: 10 % more gradients.
-THEN_EVERY = 10
-
-# η r ℓ stays below this: noise that grows with the distance is outweighed by the decrease.
+# η r ℓ stays below this.
 GROWTH = 0.8
-# The first step after the probe is so much shorter than what one batch has shown.
-CAUTION = 0.25
-BLIND_CAUTION = 0.125
-BLIND_PROBE = 0.03
-# Steps before the distance travelled limits η, where the growth of the noise does.
-PATIENCE = 10
-SGD_PATIENCE = 5
-# Weight of the past in the running means of the noise's growth.
-REMEMBER = 2.0
+# The second step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
+CAUTION, BLIND_CAUTION = 0.25, 0.125
+# Steps during which ℓ limits η in place of the distance travelled, with and without a proxy.
+PATIENCE, PATIENCE_ALONE = 10, 5
+# Measurements of ℓ weigh k²: it changes with the iterate.
+GROWTH_POWER = 2
+# ℓ grows at most so much by one measurement, and the curvature in it counts at least a tenth of
+# the proxy's: a few rows may show none.
+SURGE, LEAST_CURVATURE = 4.0, 0.1
+# Gradients that change by less than this share between two points differ by rounding.
 ROUNDING = 1e-7
-LEAST_CURVATURE = 0.1
-SURGE = 4.0
-# Share of the distance travelled that noise explains.
-WALK = 0.5
-LEAST_TRUST = 0.4
-# Steps that compare two points where δ = 0 is known: the first few, then so often per octave.
-FIRST_GROWTHS = 6
-FIRST_SGD = 3
-GROWTHS_PER_OCTAVE = 2
 
-# A difference farther from the mean of all than so many times what noise and drift explain is cut.
+# Batches are evaluated at the point before in the first twenty steps and in every tenth after: 10 %
+# more gradients. Where δ = 0 is known, in the first six and twice while the steps double; without a
+# proxy in the first three.
+EVERY_STEP, THEN_EVERY = 20, 10
+FIRST_GROWTHS, GROWTHS_PER_OCTAVE = 6, 2
+FIRST_ALONE = 3
+
+# The share of the noise of the steps that the squared distance of the average contains, and the
+# least share of the distance travelled that is believed.
+WALK, LEAST_TRUST = 0.5, 0.4
+
+# Differences beyond so many times what noise and drift explain are cut to that.
 CLIP = 4.0
-
-LONGEST = 1
-DOUBT = 1.0
-EXPLODED = 10.0
-RETREAT = 0.125
+# Beyond so many times, the last step is repeated with a shorter η.
+EXPLODED, RETREAT = 10.0, 0.125
 
 # Shorter steps tried where a subproblem has no finite solution.
 TRIES = 20
@@ -165,10 +181,10 @@ RECENT_DAMPING = 0.25
 
 LEAST_DAMPING = 1e-12
 
-# r is measured four times while the number of steps doubles: it changes slowly.
+# r is measured so often while the number of steps doubles: it changes slowly.
 PER_OCTAVE = 4
 
-# The newest of k differences weighs at least 3/(k + 3).
+# The newest of k differences weighs at least 6/(k + 6).
 LEAST_GAIN = 6
 
 # How much longer steps may be while the average is shown to lag behind the iterates.
@@ -192,38 +208,44 @@ class AutoState:
     """What has been measured, and the step in progress."""
 
     start: Vector
-    averages: tuple[Vector, ...]
+    average: Vector
+    recent: Vector
     secants: bool
     same_curvature: bool
     perturbs: bool
     distance: DistanceState | None
-    lags: tuple[float, ...] = (0.0, 0.0)
     eta: float = 0.0
     exact: bool = False
     probed: bool = False
+    lag: float = 0.0
+    # Noise: v in two averages, the error of the mean difference and the weight of the newest.
     noise: float = 0.0
     spread: float = 0.0
     error: float = 0.0
     gain: float = 1.0
+    # The share r, and how often it was measured.
     damping: float = 1.0
     damping_count: int = 0
+    # ℓ: sums of the noise's changes and of curvatures, with weights k².
+    growth: float = 0.0
+    noise_change: float = 0.0
+    curvature: float = 0.0
+    compares: float = 0.0
+    compared: int = 0
+    halved: bool = False
+    # The path: the last step's length, the sum of η, η²rv, the first step, the farthest point.
     moved: float = 0.0
     time: float = 0.0
+    walk: float = 0.0
     reach: float = 0.0
+    farthest: float = 0.0
+    # δ and how fast ∇h changes.
     delta: float = 0.0
     rate: float = 0.0
     mean: float = 0.0
     weight: float = 0.0
     peak: float = 0.0
     trough: float = 0.0
-    noise_change: float = 0.0
-    curvature: float = 0.0
-    growth: float = 0.0
-    compared: int = 0
-    compares: float = 0.0
-    halved: bool = False
-    walk: float = 0.0
-    farthest: float = 0.0
     last: Vector | None = None
     estimate: Vector | None = None
     previous: Vector | None = None
@@ -238,7 +260,7 @@ class AutoState:
 
 @dataclass(frozen=True)
 class AutoStep(StepSize):
-    """Measure δ and the noise during the run; what ``eta="auto"`` stands for."""
+    """Measure δ, the noise and its growth during the run; what ``eta="auto"`` stands for."""
 
     measures: ClassVar[bool] = True
 
@@ -248,74 +270,65 @@ class AutoStep(StepSize):
         same = uses_proxy and problem is not None and problem.same_curvature
         secants = bool(getattr(objective, "repeatable", True))
         distance = None if uses_proxy else DistanceState()
-        return AutoState(w0, (w0,) * len(POWERS), secants, same, uses_proxy, distance)
+        return AutoState(w0, w0, w0, secants, same, uses_proxy, distance)
 
     def eta(self, state: AutoState, k: int) -> float:
         """Return η of the step in progress; NaN before anything was observed."""
         return state.eta if state.eta > 0 else math.nan
 
     def comparison_point(self, state: AutoState, k: int) -> Vector | None:
-        """Return the point before at the steps that measure a secant."""
+        """Return the point before at the steps that compare the two."""
         # Exact gradients are all of one batch: the point before has been answered already.
         if not state.secants or state.exact or k == 0:
             return None
-        # Without a proxy one secant is enough, for the scale of the steps.
         if state.distance is not None:
-            every = k <= FIRST_SGD
+            compares = k <= FIRST_ALONE
         elif state.same_curvature:
-            every = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
+            compares = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
         else:
-            every = k <= EVERY_STEP or k % THEN_EVERY == 0
-        return state.previous if every else None
+            compares = k <= EVERY_STEP or k % THEN_EVERY == 0
+        return state.previous if compares else None
 
     def may_compare(self, state: AutoState) -> bool:
-        """Tell whether secants are measured."""
+        """Tell whether batches are evaluated twice."""
         return state.secants
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
-        signals = _signals(state, seen)
-        state = copy.copy(state)
-        k, without_proxy = seen.k, state.distance is not None and seen.noise != 0
-        before_noise = state.noise
+        signals, state, k = _signals(state, seen), copy.copy(state), seen.k
+        usual, alone = state.noise, state.distance is not None and seen.noise != 0
         add_noise(state, signals)
         add_growth(state, signals)
-        _add_lags(state, signals)
-        overshot = (
-            signals.before is not None
-            and _curvature(signals.difference - signals.before, signals.step)
-            > 2 / state.eta + _doubt(state)
-        )
-        shortened = 1.0
-        if without_proxy:
-            assert state.distance is not None
-            usual, size = math.sqrt(state.distance.square), norm(seen.gradient)
-            surprise = size / usual if usual > 0 and k > 2 else 0.0
-            shortened = min(1.0, CLIP / surprise) if surprise > 0 else 1.0
-            add_gradient(state, signals, shortened)
+        _add_lag(state, signals)
+        overshot = _overshot(state, signals)
+        if alone:
+            surprise = _surprise_alone(state, signals)
+            add_gradient(state, signals, surprise)
         else:
             _add_similarity(state, signals)
-            surprise = _surprise(before_noise, state, signals)
+            surprise = _surprise(state, signals, usual)
             update_gain(state, k)
-            state.gain = state.gain * min(1.0, CLIP / surprise) if surprise > 0 else state.gain
+            state.gain = _cut(state.gain, surprise)
         if k == 0:
             eta = _first(state, signals)
         elif k == 1 and state.probed:
             eta = _second(state, signals)
         else:
-            eta = GROW * state.eta
-        if without_proxy:
-            limit = min(distance_limit(state, k), GROW * state.eta * shortened if k > 2 else math.inf)
+            eta = _cut(GROW * state.eta, surprise) if alone else GROW * state.eta
+        if alone:
+            limit = distance_limit(state, k)
         else:
-            limit = min(1 / state.delta if state.delta > 0 else math.inf, _noise_limit(state, k))
-            limit = min(limit, _growth_limit(state))
+            similarity = 1 / state.delta if state.delta > 0 else math.inf
+            limit = min(similarity, _growth_limit(state), _noise_limit(state, k))
         eta = min(eta, limit, LARGEST)
-        exploded = surprise > EXPLODED and not overshot and state.previous is not None
-        if exploded:
+        if overshot:
+            state.undo = Restart(state.previous, state.previous_anchor, signals.before)
+        elif surprise > EXPLODED and state.previous is not None:
+            state.undo = Restart(state.previous, state.previous_anchor, state.estimate)
             eta = min(eta, RETREAT * state.eta)
         if not eta > 0:
             eta = state.eta
-        elif not without_proxy:
+        elif not alone:
             # Powers of two: solvers that keep a factor of ∇²L̂ + I/η rarely need a new one.
             eta = 2.0 ** round(math.log2(eta))
         if not seen.noise:
@@ -323,10 +336,6 @@ class AutoStep(StepSize):
             state.last = signals.difference
         state.eta, state.exact = eta, seen.noise == 0
         state.asked, state.anchor, state.gap = seen.w, seen.anchor, signals.gap
-        if exploded:
-            state.undo = Restart(state.previous, state.previous_anchor, state.estimate)
-        if overshot:
-            state.undo = Restart(state.previous, state.previous_anchor, signals.before)
         return state
 
     def gain(self, state: AutoState) -> float | None:
@@ -367,12 +376,10 @@ class AutoStep(StepSize):
             state.previous, state.previous_anchor = state.undo.centre, state.undo.anchor
         else:
             state.previous, state.previous_anchor = state.asked, state.anchor
-        state.averages = tuple(
-            mean + _share(k, power) * (w - mean)
-            for mean, power in zip(state.averages, POWERS, strict=True)
-        )
+        state.average = state.average + _share(k, POWER) * (w - state.average)
+        state.recent = state.recent + _share(k, SHORT) * (w - state.recent)
         if state.distance is not None:
-            state.distance = _moved_distance(state, centre, w, k)
+            state.distance = _moved_distance(state, centre, w)
         state.moved = norm(w - centre)
         newest = square(state.eta) * state.damping * state.noise
         state.walk = state.walk + _share(k, POWER) * (newest - state.walk)
@@ -382,16 +389,10 @@ class AutoStep(StepSize):
         return state
 
     def answer(self, state: AutoState, w: Vector) -> Vector:
-        """Return the average, or the last iterate if there is no noise to average away.
-
-        Without a proxy, a shorter average where the longer one is shown to lag behind the iterates.
-        """
+        """Return the average, a shorter one where it lags, or w if there is no noise."""
         if not state.spread > 0:
             return w
-        for mean, lag in zip(state.averages[LONGEST:], state.lags[LONGEST:], strict=False):
-            if not lag > 0:
-                return mean
-        return state.averages[-1]
+        return state.recent if state.lag > 0 else state.average
 
 
 @dataclass(frozen=True)
@@ -529,62 +530,100 @@ def add_curvature(state: AutoState, curvature: float) -> None:
     state.rate = max(abs(state.mean) / state.weight, state.peak / 2, -state.trough / 2)
 
 
+# -- how the noise grows ------------------------------------------------------------------------
+
+
 def add_growth(state: AutoState, signals: Signals) -> None:
-    """Update ℓ."""
+    r"""Update ℓ with a batch that was evaluated at both ends of the last step s.
+
+    .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
+                         {\sum \langle g(w_k) - g(w_{k-1}), s\rangle / \|s\|^2}
+
+    Both sums run over batches, with weights k². Half the gap of two half batches is a sample of ξ;
+    one row has no halves, and all of the change of ``g − ∇L̂`` counts: for one row of a generalised
+    linear model without a proxy the quotient is ``H_i``, whatever s. The batch is independent of s.
+    """
     if signals.step is None or signals.before is None or signals.seen.noise == 0:
         return
-    squared = dot(signals.step, signals.step)
-    if not 0 < squared < math.inf:
+    step, change = signals.step, signals.difference - signals.before
+    whole, squared = signals.anchor_change + change, dot(step, step)
+    if not 0 < squared < math.inf or norm(whole) <= ROUNDING * norm(signals.seen.gradient):
         return
-    state.halved = signals.gap_before is not None and signals.seen.half_gap is not None
-    if state.halved:
-        change = signals.seen.half_gap - signals.gap_before
-    else:
-        change = signals.difference - signals.before
-    whole = signals.anchor_change + signals.difference - signals.before
-    if norm(whole) <= ROUNDING * norm(signals.seen.gradient):
-        return
-    k = signals.seen.k
-    past = ((state.compared + 1) / (k + 1)) ** REMEMBER if state.compared else 0.0
+    gap, gap_before = signals.seen.half_gap, signals.gap_before
+    state.halved = False
+    if gap is not None and gap_before is not None:
+        change, state.halved = gap - gap_before, True
+    k, before = signals.seen.k, state.growth
+    past = ((state.compared + 1) / (k + 1)) ** GROWTH_POWER
+    curvature = max(0.0, dot(whole, step), LEAST_CURVATURE * dot(signals.anchor_change, step))
     state.noise_change = past * state.noise_change + dot(change, change) / squared
-    least = LEAST_CURVATURE * dot(signals.anchor_change, signals.step) / squared
-    state.curvature = past * state.curvature + max(
-        0.0, least, dot(whole, signals.step) / squared
-    )
-    state.compares = past * state.compares + 1
-    state.compared = k
+    state.curvature = past * state.curvature + curvature / squared
+    state.compares, state.compared = past * state.compares + 1, k
     if state.curvature > 0:
-        growth = state.noise_change / state.curvature
-        state.growth = min(growth, SURGE * state.growth) if state.growth > 0 else growth
-
-
-def _surprise(noise: float, state: AutoState, signals: Signals) -> float:
-    if signals.seen.k < 3 or state.estimate is None or not noise > 0:
-        return 0.0
-    expected = square(state.error**0.5 + state.rate * state.moved) + noise
-    return norm(signals.difference - state.estimate) / math.sqrt(expected)
-
-
-def _doubt(state: AutoState) -> float:
-    """Return how large a curvature noise alone may show."""
-    if not state.compares or state.halved:
-        return 0.0
-    return DOUBT * math.sqrt(state.noise_change / state.compares)
-
-
-def _add_lags(state: AutoState, signals: Signals) -> None:
-    if signals.step is None or state.estimate is None:
-        return
-    gradient = signals.difference - state.estimate - signals.step / state.eta
-    share = _share(signals.seen.k, SHORT)
-    state.lags = tuple(
-        lag + share * (dot(gradient, mean - signals.seen.w) - lag)
-        for lag, mean in zip(state.lags, state.averages, strict=False)
-    )
+        state.growth = state.noise_change / state.curvature
+        if before > 0:
+            state.growth = min(state.growth, SURGE * before)
 
 
 def _growth_limit(state: AutoState) -> float:
     return GROWTH / (state.damping * state.growth) if state.growth > 0 else math.inf
+
+
+def _doubt(state: AutoState) -> float:
+    """Return how large a curvature noise alone may show, where halves do not tell them apart."""
+    if not state.compares or state.halved:
+        return 0.0
+    return math.sqrt(state.noise_change / state.compares)
+
+
+def _overshot(state: AutoState, signals: Signals) -> bool:
+    """Tell whether the last step was more than twice as long as the curvature of h allows."""
+    if signals.before is None:
+        return False
+    curvature = _curvature(signals.difference - signals.before, signals.step)
+    return curvature > 2 / state.eta + _doubt(state)
+
+
+def _surprise(state: AutoState, signals: Signals, noise: float) -> float:
+    """Return how far the newest difference is from the mean, in units of what is explained."""
+    if signals.seen.k < 3 or state.estimate is None or not noise > 0:
+        return 0.0
+    explained = square(state.error**0.5 + state.rate * state.moved) + noise
+    return norm(signals.difference - state.estimate) / math.sqrt(explained)
+
+
+def _surprise_alone(state: AutoState, signals: Signals) -> float:
+    """Return the newest gradient's length in units of the usual one."""
+    assert state.distance is not None
+    usual = math.sqrt(state.distance.square)
+    return norm(signals.seen.gradient) / usual if usual > 0 and signals.seen.k > 2 else 0.0
+
+
+def _cut(number: float, surprise: float) -> float:
+    """Return a number reduced by as much as the surprise exceeds what is tolerated."""
+    return number * min(1.0, CLIP / surprise) if surprise > 0 else number
+
+
+# -- the mean of all differences, and of iterates -------------------------------------------------
+
+
+def _add_lag(state: AutoState, signals: Signals) -> None:
+    r"""Update the evidence λ that the average lags behind the iterates.
+
+    .. math:: \lambda_k = \sum_i a_i \langle g_i, \bar w_i - w_i\rangle,\qquad
+              \sum_i a_i\,(L(\bar w_i) - L(w_i)) \;\ge\; \mathbb{E}\,\lambda_k
+
+    for convex L, with the weights ``a_i ∝ i¹⁵``: each batch is independent of both points. So λ > 0
+    is evidence that the iterates are on average better than the averages beside them; by Jensen so
+    is then their mean with the weights a. Where noise dominates, ``E⟨∇L(w), w − w̄⟩`` is about
+    ``η E‖g‖²/2``, hence λ < 0 and the answer stays the long average. With a penalty a subgradient
+    of it is added, which the step to ``w_i`` has shown; only rounding without one.
+    """
+    if signals.step is None or state.estimate is None:
+        return
+    gradient = signals.difference - state.estimate - signals.step / state.eta
+    newest = dot(gradient, state.average - signals.seen.w)
+    state.lag = state.lag + _share(signals.seen.k, SHORT) * (newest - state.lag)
 
 
 def update_gain(state: AutoState, k: int) -> None:
@@ -670,15 +709,14 @@ def add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> Non
 
 
 def _first(state: AutoState, signals: Signals) -> float:
-    """Return a multiple of 1/H where H is known, else a step that is only a probe.
+    """Return a bold multiple of 1/H without noise, else a step that is only a probe.
 
-    An exact gradient is followed by a bold step: one that overshot is taken back. Where there are
-    no secants, the proxy's scale must be trusted.
+    An exact gradient is followed by a bold step: one that overshot is taken back.
     """
-    H, bold = signals.seen.smoothness, _is_bold(state, signals)
-    if bold and H is not None and 0 < H < math.inf:
+    H = signals.seen.smoothness
+    if _is_bold(state, signals) and H is not None and 0 < H < math.inf:
         return BOLD / H
-    blind = not state.secants and signals.seen.noise != 0 and state.distance is not None
+    blind = _is_blind(state, signals) and state.distance is not None
     length = (BLIND_PROBE if blind else PROBE) * max(1.0, norm(signals.seen.w))
     steepness = norm(signals.seen.gradient)
     state.probed = True
@@ -690,22 +728,22 @@ def _is_bold(state: AutoState, signals: Signals) -> bool:
     return signals.seen.noise == 0 and state.distance is None
 
 
+def _is_blind(state: AutoState, signals: Signals) -> bool:
+    """Tell whether there is noise and no batch can be evaluated twice."""
+    return not state.secants and signals.seen.noise != 0
+
+
 def _second(state: AutoState, signals: Signals) -> float:
-    """Return a gradient step's η, from the curvature of L that the first step has shown."""
-    change = signals.anchor_change
-    blind = not state.secants and signals.seen.noise != 0
-    if blind and state.distance is not None:
-        return GROW * state.eta
+    """Return a fraction of what the curvature and the noise seen by one batch allow."""
+    change, blind = signals.anchor_change, _is_blind(state, signals)
     if change is not None and signals.before is not None:
         change = change + signals.difference - signals.before
     curvature = 0.0 if change is None else _curvature(change, signals.step)
-    if not curvature > 0:
+    if not curvature > 0 or (blind and state.distance is not None):
         return GROW * state.eta
-    eta = (BOLD if _is_bold(state, signals) else 1.0) / curvature
+    eta = (BOLD if _is_bold(state, signals) else BLIND_CAUTION if blind else 1.0) / curvature
     if state.growth > 0:
         eta = min(eta, CAUTION * GROWTH / state.growth)
-    if blind:
-        eta = BLIND_CAUTION * eta
     if state.distance is not None and signals.seen.noise != 0:
         eta = min(eta, JUMP * state.eta)
     state.reach = eta * max(norm(signals.seen.gradient), math.sqrt(state.spread))
@@ -713,11 +751,16 @@ def _second(state: AutoState, signals: Signals) -> float:
 
 
 def _noise_limit(state: AutoState, k: int) -> float:
+    """Return the largest η that the noise and the distance travelled allow.
+
+    The squared distance of the average from the start contains about half of the noise of all
+    steps, ``k η² r v``; what is left was travelled on purpose.
+    """
     if state.spread == 0 or (state.growth > 0 and k < PATIENCE):
         return math.inf
-    travelled = norm(state.averages[1] - state.start)
-    trusted = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
-    distance = max(trusted, LEAST_TRUST * travelled, state.reach)
+    travelled = norm(state.average - state.start)
+    on_purpose = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
+    distance = max(on_purpose, LEAST_TRUST * travelled, state.reach)
     if distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
@@ -727,11 +770,11 @@ def _noise_limit(state: AutoState, k: int) -> float:
 # -- without a proxy ----------------------------------------------------------------------------
 
 
-def add_gradient(state: AutoState, signals: Signals, shortened: float) -> None:
+def add_gradient(state: AutoState, signals: Signals, surprise: float) -> None:
     """Update G with the newest gradient."""
     assert state.distance is not None
     distance, k = copy.copy(state.distance), signals.seen.k
-    squared = dot(signals.seen.gradient, signals.seen.gradient) * square(shortened)
+    squared = square(_cut(norm(signals.seen.gradient), surprise))
     distance.square = distance.square + _share(k, POWER) * (squared - distance.square)
     state.distance = distance
 
@@ -739,21 +782,21 @@ def add_gradient(state: AutoState, signals: Signals, shortened: float) -> None:
 def distance_limit(state: AutoState, k: int) -> float:
     """Return the largest η that the distance and the gradients allow."""
     assert state.distance is not None
-    if state.growth > 0 and k < SGD_PATIENCE:
+    if state.growth > 0 and k < PATIENCE_ALONE:
         return _growth_limit(state)
-    if not state.secants:
-        distance, reach = state.farthest, 1.0
-    else:
-        travelled = max(norm(state.averages[1] - state.start), state.reach)
+    if state.secants:
+        travelled = max(norm(state.average - state.start), state.reach)
         distance = min(travelled, max(TRUST * state.distance.proven, state.reach))
-        reach = REACH * (LAGGING if state.lags[1] > 0 else 1.0)
+        reach = REACH * (LAGGING if state.lag > 0 else 1.0)
+    else:
+        distance, reach = state.farthest, 1.0
     if state.distance.square == 0 or distance == 0:
         return math.inf
     return reach * distance / math.sqrt((k + 1) * state.distance.square)
 
 
-def _moved_distance(state: AutoState, centre: Vector, w: Vector, k: int) -> DistanceState:
-    """Update the short mean and the lower bound with step k, from ``centre`` to ``w``."""
+def _moved_distance(state: AutoState, centre: Vector, w: Vector) -> DistanceState:
+    """Update the lower bound with the step from ``centre`` to ``w``."""
     assert state.distance is not None
     distance, away = copy.copy(state.distance), norm(w - state.start)
     distance.path = distance.path + square(norm(w - centre))
