@@ -247,9 +247,7 @@ def print_summary(record: dict[str, Any]) -> None:
             )
     for method, found in record["methods"].items():
         if found["incomplete"]:
-            print(
-                f"\n{method}: {found['incomplete']} cells are left out, runs of them are missing."
-            )
+            print(f"\n{method}: cells left out because runs are missing: {found['incomplete']}.")
 
 
 def print_cells(record: dict[str, Any]) -> None:
