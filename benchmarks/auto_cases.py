@@ -1,4 +1,4 @@
-"""The problems on which ``eta="auto"`` is compared with a grid of constant step sizes.
+"""The problems on which automatic step sizes are compared with a grid of constant ones.
 
 Every table belongs to one of two halves: the constants of the rule were fixed with sight of the
 first, the second was only reported.
@@ -7,7 +7,7 @@ first, the second was only reported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -34,12 +34,18 @@ FIXED, REPORTED = "fixed", "reported"
 
 @dataclass(frozen=True)
 class Table:
-    """Inputs, answers and the loss that is fitted to them."""
+    """Inputs, answers and the loss that is fitted to them.
+
+    ``eta_scale`` and ``sgd_scale`` multiply the step sizes, in units of 1/H, that a grid tries with
+    and without a proxy: they are small where H at the start says little about H elsewhere.
+    """
 
     X: Any
     y: Any
     fit: Callable[..., Any]
     options: dict[str, Any]
+    eta_scale: float = 1.0
+    sgd_scale: float = 1.0
 
     def loss(self, batch: int) -> Any:
         """Return the loss of all rows, with a batch size."""
@@ -48,35 +54,48 @@ class Table:
 
 @dataclass(frozen=True)
 class Cell:
-    """One problem: a table, a batch size, a kind of proxy, and how the target may be asked."""
+    """One problem: a table, a batch size, a kind of proxy or none, how the target may be asked."""
 
     half: str
     make: Callable[[], Table]
     batch: int
-    kind: str
+    kind: str | None
     asked: str = "rows"
 
     @property
     def name(self) -> str:
         """The cell in words."""
+        kind = "" if self.kind is None else f" {self.kind}"
         asked = "" if self.asked == "rows" else f", {self.asked}"
-        return f"{self.make.__name__.replace('_', ' ')} b{self.batch} {self.kind}{asked}"
+        return f"{self.make.__name__.replace('_', ' ')} b{self.batch}{kind}{asked}"
 
     def loss(self) -> Any:
         """Return the target with all that is known about it."""
         return target(self.make, self.batch)
 
+    def proxy(self, seed: int) -> Any:
+        """Return the proxy that is drawn with a seed; None where there is none."""
+        if self.kind is None:
+            return None
+        return PROXIES[self.kind](self.make(), self.loss(), np.random.default_rng([seed, 2]))
+
     def problem(self, seed: int) -> pp.Problem:
-        """Return the problem whose proxy was drawn with a seed."""
-        loss = self.loss()
-        proxy = PROXIES[self.kind](self.make(), loss, np.random.default_rng([seed, 2]))
-        if self.asked == "rows":
-            return pp.Problem(loss, proxy)
-        repeatable = self.asked == "functions"
-        functions = pp.FunctionObjective(
-            loss.gradient, sample=loss.sample, samples=loss.samples, repeatable=repeatable
-        )
-        return pp.Problem(functions, pp.FunctionProxy(proxy.value, proxy.gradient, hvp=proxy.hvp))
+        """Return the problem as a method sees it, its proxy drawn with a seed."""
+        loss, proxy = self.loss(), self.proxy(seed)
+        if self.asked != "rows":
+            repeatable = self.asked == "functions"
+            loss = pp.FunctionObjective(
+                loss.gradient, sample=loss.sample, samples=loss.samples, repeatable=repeatable
+            )
+        if proxy is None:
+            return pp.Problem(loss)
+        if self.asked != "rows":
+            proxy = pp.FunctionProxy(proxy.value, proxy.gradient, hvp=proxy.hvp)
+        return pp.Problem(loss, proxy)
+
+    def smoothness(self) -> float:
+        """Return H; the largest curvature at the start where there is no global one."""
+        return smoothness(self.make)
 
     def optimum(self) -> float:
         """Return the least loss."""
@@ -87,6 +106,15 @@ class Cell:
 def target(make: Callable[[], Table], batch: int) -> Any:
     """Return a table's loss, made once."""
     return make().loss(batch)
+
+
+@cache
+def smoothness(make: Callable[[], Table]) -> float:
+    """Return a table's H; the largest curvature at the start where there is no global one."""
+    loss = target(make, 1)
+    if np.isfinite(loss.smoothness):
+        return float(loss.smoothness)
+    return float(np.linalg.eigvalsh(loss.hessian(loss.zeros()))[-1])
 
 
 @cache
@@ -298,7 +326,8 @@ def steep_poisson() -> Table:
     rng = np.random.default_rng(33)
     X = 0.3 * rng.standard_t(4, size=(3000, 15))
     y = rng.poisson(np.exp(np.clip(X @ rng.normal(size=15), -5, 4)))
-    return Table(X, y, pp.poisson_regression, {"l2": 1e-4})
+    scales = {"eta_scale": 4.0**-6, "sgd_scale": 1 / 30}
+    return Table(X, y, pp.poisson_regression, {"l2": 1e-4}, **scales)
 
 
 @cache
@@ -378,5 +407,10 @@ CELLS: dict[Callable[[], Table], tuple[str, list[tuple[Any, ...]]]] = {
 
 
 def cells() -> list[Cell]:
-    """Return every cell."""
+    """Return every cell with a proxy."""
     return [Cell(half, make, *rest) for make, (half, kinds) in CELLS.items() for rest in kinds]
+
+
+def cells_without_proxy() -> list[Cell]:
+    """Return every target of the cells once, for methods that use no proxy."""
+    return list(dict.fromkeys(replace(cell, kind=None) for cell in cells()))

@@ -1,11 +1,14 @@
-"""``eta="auto"`` against a grid of constant step sizes and two averages, first try against best.
+"""``ProxyProx(eta="auto")`` and ``SGD("auto")`` against the best of a grid of constant step sizes.
 
-Run ``python benchmarks/auto_eta.py [--seeds 5] [--only TEXT]``. For every problem of
-:mod:`auto_cases` and every K the best of ten η × {last iterate, uniform mean} is picked afterwards,
-with the true loss; ``eta="auto"`` runs once a seed, its re-evaluations counted as target gradients.
-Medians over the seeds. Everything is kept in ``benchmarks/results/auto_eta.json``, so that an
-interrupted run goes on; ``--fresh`` starts over. ``--summary`` writes what is kept as a short table
-(JSON) and runs nothing.
+Run ``python benchmarks/auto_eta.py [--processes N] [--only TEXT] [--half fixed] [--seeds 5] [--part
+grid]``. For every problem of :mod:`auto_cases` and K = 100, 300, 1000, the automatic step size runs
+once a seed, its re-evaluations counted as target gradients. Its suboptimality after K of them is
+divided by that of the best constant η × {last iterate, uniform mean}, picked afterwards with the
+true loss: twelve η with a proxy, seventeen for SGD, the median over the same seeds and batches.
+
+Every run is kept in ``benchmarks/results/auto_eta.json``, so that an interrupted one resumes;
+``--fresh`` repeats what was asked for. ``--summary FILE`` runs nothing: it writes the short record
+and prints the tables.
 """
 
 from __future__ import annotations
@@ -13,132 +16,299 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
-from auto_cases import Cell, cells
-from grid_runs import EXACT, Grid
+from auto_cases import FIXED, REPORTED, Cell, cells, cells_without_proxy
+from grid_runs import EXACT, ROUGH, SMALL, Grid
 
-KS = (300, 1000)
+KS = (100, 300, 1000)
 RESULTS = Path(__file__).parent / "results" / "auto_eta.json"
-PROXY_GRID = [0.25 * 4.0**j for j in range(10)]
+
+PROXY_GRID = 4.0 ** np.arange(-5, 7)
 """Step sizes of ProxyProx, in units of 1/H."""
-SGD_GRID = [0.1 * 2.2**j for j in range(12)]
+SGD_GRID = 0.02 * 2.2 ** np.arange(-6, 11)
+AVERAGES = ("last", "mean")
+
+METHODS = {"auto": 'ProxyProx(eta="auto")', "sgd": 'SGD("auto")'}
+PARTS: dict[str, Callable[[], list[Cell]]] = {
+    "grid": lambda: cells() + cells_without_proxy(),
+    "auto": cells,
+    "sgd": cells_without_proxy,
+}
+
+Job = tuple[str, Cell, int]
+"""A part, a cell and a seed."""
+
+SAVE_EVERY = 5.0
+"""Seconds between two writes of the results."""
 
 
-def best_of_grid(cell: Cell, seeds: int, *, proxy: bool) -> dict[str, Any]:
-    """Return, for every K, the least median suboptimality of the grid and where it was."""
-    H = cell.target().smoothness
-    H = H if math.isfinite(H) else 2.0
-    grid = np.array(PROXY_GRID if proxy else SGD_GRID)
-    found: dict[int, list[Any]] = {K: [] for K in KS}
-    for seed in range(seeds):
-        problem, optimum = cell.problem(seed), cell.optimum()
-        runs = Grid(problem.objective, problem.proxy if proxy else None, grid / H, seed)
-        for k in range(1, max(KS) + 1):
-            runs.step()
-            if k % 20 == 0:
-                runs.drop_lost(problem)
-            if k in KS:
-                found[k].append(runs.values(problem) - optimum)
-    best = {}
-    for K, values in found.items():
-        medians = np.median(values, axis=0)
-        which = np.unravel_index(medians.argmin(), medians.shape)
-        average = ("last", "mean")[which[0]]
-        edge = which[1] in (0, len(grid) - 1)
-        best[str(K)] = [float(medians[which]), float(grid[which[1]]), average, bool(edge)]
-    return best
+# -- runs ---------------------------------------------------------------------------------------
 
 
-def measured(cell: Cell, seeds: int, method: Any) -> dict[str, float]:
-    """Return the median suboptimality of a method that is run once, at every K."""
-    found: dict[int, list[float]] = {K: [] for K in KS}
-    for seed in range(seeds):
-        answers: dict[int, Any] = {}
-
-        def watch(step: Any, answers: dict[int, Any] = answers) -> None:
-            for K in KS:
-                if step.ledger.target_gradients <= K:
-                    answers[K] = step.answer
-
-        problem = cell.problem(seed)
-        stop = pp.Residual(EXACT)
-        pp.minimize(problem, method=method, budget=max(KS), stop=stop, rng=seed, callback=watch)
-        for K in KS:
-            found[K].append(problem.value(answers[K]) - cell.optimum())
-    return {str(K): float(np.median(values)) for K, values in found.items()}
+def scaled_grid(cell: Cell) -> Any:
+    """Return the constant step sizes that are tried on a cell, in units of 1/H."""
+    table = cell.make()
+    return SGD_GRID * table.sgd_scale if cell.kind is None else PROXY_GRID * table.eta_scale
 
 
-def shared_sgd(results: dict[str, Any], name: str) -> Any:
-    """Return SGD's best on the same target and batch size, whatever the proxy."""
-    same = name.rsplit(" ", 1)[0] if not name.endswith(("x0.1", "x10")) else name.rsplit(" ", 2)[0]
-    return results.setdefault("SGD", {}).get(same), same
+def run_grid(cell: Cell, seed: int) -> dict[str, Any]:
+    """Return the suboptimality of every average and constant η at every K."""
+    runs = Grid(cell.loss(), cell.proxy(seed), scaled_grid(cell) / cell.smoothness(), seed)
+    found = {}
+    for k in range(1, max(KS) + 1):
+        runs.step()
+        if k % (20 if k <= 200 else 100) == 0:
+            runs.drop_lost()
+        if k in KS:
+            found[str(k)] = (runs.values() - cell.optimum()).tolist()
+    return found
+
+
+def run_auto(cell: Cell, seed: int) -> dict[str, Any]:
+    """Return the suboptimality of the automatic step size at every K, and that of the start."""
+    loss, problem = cell.loss(), cell.problem(seed)
+    answers = dict.fromkeys(KS, loss.zeros())
+
+    def watch(step: Any) -> None:
+        answers.update({K: step.answer for K in KS if step.ledger.target_gradients <= K})
+
+    call = {
+        "method": pp.SGD("auto") if cell.kind is None else pp.ProxyProx(eta="auto"),
+        "stop": pp.Residual(EXACT if loss.dim <= SMALL else ROUGH),
+        "steps": max(KS),
+        "budget": max(KS),
+    }
+    found: dict[str, Any] = {"start": float(loss.value(loss.zeros())) - cell.optimum()}
+    try:
+        pp.minimize(problem, loss.zeros(), rng=seed, callback=watch, **call)
+    except Exception as failure:  # A rule that fails on a problem is a result, too.
+        found["failure"] = repr(failure)
+    for K, w in answers.items():
+        found[str(K)] = float(loss.value(w)) - cell.optimum()
+    return found
+
+
+def run(job: Job) -> tuple[Job, dict[str, Any]]:
+    """Run one job; return it with what was found."""
+    part, cell, seed = job
+    begun = time.perf_counter()
+    with np.errstate(all="ignore"):
+        found = (run_grid if part == "grid" else run_auto)(cell, seed)
+    return job, {**found, "seconds": round(time.perf_counter() - begun, 2)}
+
+
+def run_all(jobs: list[Job], processes: int) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Yield the results as they come, those of large problems first."""
+    jobs = sorted(jobs, key=lambda job: -job[1].loss().dim)
+    if processes == 1:
+        yield from map(run, jobs)
+        return
+    # Forked processes share the tables and optima that are made here.
+    for _, cell, _ in jobs:
+        cell.optimum()
+        cell.smoothness()
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap_unordered(run, jobs)
+
+
+# -- what is kept -------------------------------------------------------------------------------
+
+
+def load() -> dict[str, Any]:
+    """Return the results by part, cell and seed."""
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return {part: kept.get(part, {}) for part in PARTS}
+
+
+def save(kept: dict[str, Any]) -> None:
+    """Write the results, in one piece."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    unfinished = RESULTS.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(kept))
+    unfinished.replace(RESULTS)
+
+
+def fill(kept: dict[str, Any], jobs: list[Job], processes: int) -> None:
+    """Run the jobs and keep what they find."""
+    saved = time.monotonic()
+    try:
+        for done, ((part, cell, seed), found) in enumerate(run_all(jobs, processes), 1):
+            kept[part].setdefault(cell.name, {})[str(seed)] = found
+            note = f"{found['seconds']:.1f} s {found.get('failure', '')}".rstrip()
+            print(f"{done}/{len(jobs)} {part:4} {cell.name}, seed {seed}: {note}", flush=True)
+            if time.monotonic() - saved > SAVE_EVERY:
+                save(kept)
+                saved = time.monotonic()
+    finally:
+        save(kept)
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def compare(kept: dict[str, Any], part: str, cell: Cell, seeds: int) -> dict[str, Any] | None:
+    """Return a cell's row of the record; None while runs are missing."""
+    names = [str(seed) for seed in range(seeds)]
+    tried = [kept["grid"].get(cell.name, {}).get(name) for name in names]
+    runs = [kept[part].get(cell.name, {}).get(name) for name in names]
+    if None in tried or None in runs:
+        return None
+    start = np.array([run["start"] for run in runs])
+    row: dict[str, Any] = {"half": cell.half, "failures": sum("failure" in run for run in runs)}
+    for K in map(str, KS):
+        medians = np.median([grid[K] for grid in tried], axis=0)
+        medians = np.where(np.isnan(medians), np.inf, medians)
+        average, j = np.unravel_index(medians.argmin(), medians.shape)
+        best = float(medians[average, j])
+        found = np.array([run[K] for run in runs])
+        found = np.where(np.isfinite(found), found, np.inf)
+        row[K] = {
+            "best_of_grid": shorten(best),
+            "eta_times_H": shorten(float(scaled_grid(cell)[j])),
+            "average": AVERAGES[average],
+            "edge_of_grid": bool(j in (0, medians.shape[1] - 1)),
+            "auto": shorten(float(np.median(found))),
+            "ratio": shorten(float(np.median(found)) / best),
+            "worst_ratio": shorten(float(found.max()) / best),
+            "above_start": int((found > start * (1 + 1e-12)).sum()),
+        }
+    return row
+
+
+def shorten(number: float) -> float | None:
+    """Return a number to three digits; None if it is infinite, which JSON cannot say."""
+    return float(f"{number:.3g}") if math.isfinite(number) else None
+
+
+def summarise(rows: Iterable[dict[str, Any]], half: str, K: str, seeds: int) -> dict[str, Any]:
+    """Return the figures of all cells of a half at K."""
+    picked = [row[K] for row in rows if row["half"] == half]
+    ratios, worst = (
+        np.array([np.inf if row[key] is None else row[key] for row in picked])
+        for key in ("ratio", "worst_ratio")
+    )
+    return {
+        "half": half,
+        "K": int(K),
+        "cells": len(picked),
+        "median_ratio": shorten(float(np.median(ratios))),
+        "share_up_to_2": shorten(float((ratios <= 2).mean())),
+        "worst_ratio": shorten(float(worst.max())),
+        "above_start": sum(row["above_start"] for row in picked),
+        "runs": len(picked) * seeds,
+    }
+
+
+def make_record(kept: dict[str, Any], wanted: Callable[[Cell], bool], seeds: int) -> dict[str, Any]:
+    """Return the short record: figures of each half, then every cell, for both methods."""
+    record: dict[str, Any] = {
+        "quantity": "suboptimality after K target gradients over that of the best constant step "
+        "size: median and worst over the seeds; null: infinite",
+        "seeds": seeds,
+        "methods": {},
+    }
+    for part, method in METHODS.items():
+        compared = {
+            cell.name: compare(kept, part, cell, seeds) for cell in PARTS[part]() if wanted(cell)
+        }
+        rows = {name: row for name, row in compared.items() if row is not None}
+        halves = [
+            half for half in (FIXED, REPORTED) if any(r["half"] == half for r in rows.values())
+        ]
+        record["methods"][method] = {
+            "incomplete": len(compared) - len(rows),
+            "summary": [
+                summarise(rows.values(), half, K, seeds) for half in halves for K in map(str, KS)
+            ],
+            "cells": rows,
+        }
+    return record
+
+
+def print_summary(record: dict[str, Any]) -> None:
+    """Print the figures of each half as a table in Markdown."""
+    print("\n| method | half | K | cells | median ratio | ratio ≤ 2 | worst seed | above start |")
+    print("|---|---|---|---|---|---|---|---|")
+    for method, found in record["methods"].items():
+        for row in found["summary"]:
+            print(
+                f"| `{method}` | {row['half']} | {row['K']} | {row['cells']} "
+                f"| {show(row['median_ratio'])} | {row['share_up_to_2']:.0%} "
+                f"| {show(row['worst_ratio'])} | {row['above_start']} of {row['runs']} |"
+            )
+    for method, found in record["methods"].items():
+        if found["incomplete"]:
+            print(f"\n{method}: cells left out because runs are missing: {found['incomplete']}.")
+
+
+def print_cells(record: dict[str, Any]) -> None:
+    """Print every cell in tables in Markdown: the median ratio, the worst seed's, and the best."""
+    for method, found in record["methods"].items():
+        head = " | ".join(f"K = {K}" for K in KS)
+        print(f"\n`{method}`: median ratio / worst seed. *: at the edge of the grid.")
+        print(f"\n| problem | half | {head} | best η·H and average |")
+        print(f"|---|---|{'---|' * len(KS)}---|")
+        for name, row in found["cells"].items():
+            at = [row[str(K)] for K in KS]
+            ratios = " | ".join(
+                f"{show(r['ratio'])} / {show(r['worst_ratio'])}"
+                + (f", {r['above_start']} above start" if r["above_start"] else "")
+                for r in at
+            )
+            best = "; ".join(
+                f"{r['eta_times_H']:.2g}{'*' if r['edge_of_grid'] else ''} {r['average']}"
+                for r in at
+            )
+            failures = f", {row['failures']} failed" if row["failures"] else ""
+            print(f"| {name}{failures} | {row['half']} | {ratios} | {best} |")
+
+
+def show(ratio: float | None) -> str:
+    """Return a ratio to two digits after the point, or fewer if it is large."""
+    return "∞" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def main() -> None:
-    """Fill the table and print it."""
+    """Run what is missing and print the summary, or write the record of what is kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="problems whose name contains this")
-    parser.add_argument("--fresh", action="store_true")
-    parser.add_argument("--summary", type=Path, help="only write a short table of what is kept")
+    parser.add_argument("--half", choices=(FIXED, REPORTED))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--part", choices=PARTS, help="the grids, ProxyProx or SGD; default all")
+    parser.add_argument("--fresh", action="store_true", help="repeat runs that are kept")
+    parser.add_argument("--summary", type=Path, help="run nothing, write the short record here")
     given = parser.parse_args()
-    RESULTS.parent.mkdir(exist_ok=True)
-    kept = {} if given.fresh or not RESULTS.exists() else json.loads(RESULTS.read_text())
+    threadpool_limits(1)
+
+    def wanted(cell: Cell) -> bool:
+        return given.only in cell.name and given.half in (None, cell.half)
+
+    kept = load()
+    if given.summary is None:
+        jobs = [
+            (part, cell, seed)
+            for part in ([given.part] if given.part else PARTS)
+            for cell in filter(wanted, PARTS[part]())
+            for seed in range(given.seeds)
+            if given.fresh or str(seed) not in kept[part].get(cell.name, {})
+        ]
+        fill(kept, jobs, given.processes)
+    record = make_record(kept, wanted, given.seeds)
+    print_summary(record)
     if given.summary is not None:
-        given.summary.write_text(json.dumps(summary(kept), indent=1) + "\n")
-        return
-    ratios = " ".join(f"{f'K={K} auto':>12} {'best':>9} {'ratio':>6} {'SGD/auto':>9}" for K in KS)
-    print(f"{'problem':36} {ratios}  best η·H")
-    for cell in cells():
-        if given.only not in cell.name:
-            continue
-        begun, row = time.perf_counter(), kept.setdefault(cell.name, {})
-        sgd, same = shared_sgd(kept, cell.name)
-        if sgd is None:
-            sgd = kept["SGD"][same] = best_of_grid(cell, given.seeds, proxy=False)
-        row["auto"] = measured(cell, given.seeds, pp.ProxyProx(eta="auto"))
-        if "grid" not in row:
-            row["grid"] = best_of_grid(cell, given.seeds, proxy=True)
-        row["seeds"] = given.seeds
-        RESULTS.write_text(json.dumps(kept, indent=1))
-        print(line(cell.name, row, sgd), f" {time.perf_counter() - begun:.0f}s", flush=True)
-
-
-def summary(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return, for every problem and K, the suboptimalities and their ratios to three digits."""
-    table = {}
-    for name in (cell.name for cell in cells()):
-        row, sgd = kept.get(name, {}), shared_sgd(kept, name)[0]
-        if "grid" in row and sgd is not None:
-            table[name] = {
-                K: {
-                    "auto": float(f"{row['auto'][K]:.3g}"),
-                    "best_of_grid": float(f"{row['grid'][K][0]:.3g}"),
-                    "best": f"{row['grid'][K][1]:g}/H, {row['grid'][K][2]}",
-                    "tuned_sgd": float(f"{sgd[K][0]:.3g}"),
-                    "auto_over_grid": float(f"{row['auto'][K] / row['grid'][K][0]:.3g}"),
-                    "sgd_over_auto": float(f"{sgd[K][0] / row['auto'][K]:.3g}"),
-                }
-                for K in map(str, KS)
-            }
-    return {"quantity": "median suboptimality over 5 seeds after K gradients", "cells": table}
-
-
-def line(name: str, row: dict[str, Any], sgd: dict[str, Any]) -> str:
-    """Return one line of the table."""
-    parts, where = [], []
-    for K in map(str, KS):
-        auto, best = row["auto"][K], row["grid"][K]
-        ratio = auto / best[0]
-        parts.append(f"{auto:12.2e} {best[0]:9.2e} {ratio:6.2f} {sgd[K][0] / auto:9.1f}")
-        where.append(f"{best[1]:g}{'*' if best[3] else ''} {best[2]}")
-    return f"{name:36} {' '.join(parts)}  {'; '.join(where)}"
+        print_cells(record)
+        given.summary.parent.mkdir(parents=True, exist_ok=True)
+        given.summary.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """All constant step sizes of a grid at once: the same batches, exact solves, one matrix product.
 
-A grid of ten step sizes costs little more than one run this way. It serves the comparison only;
+A grid of ten step sizes costs little more than one run this way where the problem is small and
+smooth; elsewhere the library's inner solver solves every subproblem. It serves the comparison only;
 each column is the run that :func:`proxyprox.minimize` makes with the same η and seed, up to the
 accuracy of the inner solves.
 """
@@ -16,8 +17,11 @@ from proxyprox.inner import Auto
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.stopping import Residual
 
-EXACT = 1e-7
-"""``‖∇φ‖`` to which every subproblem is solved."""
+SMALL = 300
+"""Parameters up to which dense inverses are kept."""
+
+EXACT, ROUGH = 1e-7, 1e-5
+"""``‖∇φ‖`` to which the subproblems of small and of large problems are solved."""
 
 
 class Grid:
@@ -28,10 +32,17 @@ class Grid:
         self.rng = np.random.default_rng(seed)
         self.W = np.zeros((target.dim, len(etas)))
         self.average, self.k = self.W, 0
-        self._memories: list[dict[str, Any]] = [{} for _ in etas]
-        self._inverse = np.zeros((len(etas), target.dim, target.dim))
-        self._known = np.zeros(len(etas), dtype=bool)
         self.alive = np.ones(len(etas), dtype=bool)
+        if proxy is None:
+            return
+        dense = target.dim <= SMALL and np.isfinite(target.smoothness)
+        self._accuracy = Residual(EXACT if dense else ROUGH)
+        self._solver = Auto().choose(proxy, None, target.dim).solver
+        self._memories: list[dict[str, Any]] = [{} for _ in etas]
+        self._together = dense and hasattr(proxy, "design")
+        if self._together:
+            self._inverse = np.zeros((len(etas), target.dim, target.dim))
+            self._known = np.zeros(len(etas), dtype=bool)
 
     def step(self) -> None:
         """Take one outer step with every η."""
@@ -48,18 +59,18 @@ class Grid:
         self.W = np.where(self.alive, self.W, 0.0)
         self.average = self.average + (self.W - self.average) / self.k
 
-    def drop_lost(self, problem: Any) -> None:
+    def drop_lost(self) -> None:
         """Give up the runs that stand far above where they began: their solves cost the most."""
-        start = problem.value(problem.objective.zeros())
-        far = [problem.value(np.ascontiguousarray(w)) > 2 * abs(start) + start for w in self.W.T]
-        self.alive &= ~np.array(far)
+        start = float(self.target.value(self.target.zeros()))
+        self.alive &= ~(self._losses(self.W) > 2 * abs(start) + start)
 
-    def values(self, problem: Any) -> Any:
+    def values(self) -> Any:
         """Return the losses of the last iterates and of the means; infinite for lost runs."""
-        found = [
-            [problem.value(np.ascontiguousarray(w)) for w in M.T] for M in (self.W, self.average)
-        ]
-        return np.where(self.alive, found, np.inf)
+        return np.where(self.alive, [self._losses(self.W), self._losses(self.average)], np.inf)
+
+    def _losses(self, W: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return np.array([float(self.target.value(np.ascontiguousarray(w))) for w in W.T])
 
     def _anchors(self, V: Any, wanted: Any) -> Any:
         """Return the proxy's gradients at the wanted columns; zero at the others."""
@@ -72,7 +83,7 @@ class Grid:
 
         ``G``, the target's gradients, are the subproblems' own at their centres.
         """
-        if not hasattr(self.proxy, "design"):
+        if not self._together:
             return np.column_stack([self._alone(r, M[:, r]) for r in range(len(self.etas))])
         centre, W = self.W, self.W
         residual = np.linalg.norm(G, axis=0)
@@ -108,10 +119,9 @@ class Grid:
         if not self.alive[r]:
             return centre
         phi = Subproblem(self.proxy, m, centre, float(self.etas[r]))
-        solver = Auto().choose(self.proxy, None, len(centre)).solver
-        begin = centre if start is None else start.copy()
+        begin = centre.copy() if start is None else start.copy()
         try:
-            return solver.solve(phi, begin, Residual(EXACT), self._memories[r], self.rng).w
+            return self._solver.solve(phi, begin, self._accuracy, self._memories[r], self.rng).w
         except (NonFiniteError, ValueError):
             return centre * np.nan
 

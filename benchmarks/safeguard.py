@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer
-from sklearn.preprocessing import StandardScaler
 
+import auto_cases
 import proxyprox as pp
-from auto_cases import least_squares, libsvm, quadratic
 from grid_runs import gradients
 from proxyprox.problems.combination import ScaledProxy
 
@@ -59,17 +57,20 @@ class Flipped:
         return -self.loss.hessian(w)
 
 
-def breast_cancer() -> Any:
-    X, y = load_breast_cancer(return_X_y=True)
-    return pp.logistic_regression(StandardScaler().fit_transform(X), y, l2=1e-4, batch_size=32)
+def quadratic() -> Any:
+    """Return a noisy quadratic with eigenvalues from 1e-3 to 1."""
+    rng = np.random.default_rng(14)
+    U = np.linalg.qr(rng.normal(size=(50, 50)))[0]
+    P = (U * np.logspace(-3, 0, 50)) @ U.T
+    return pp.Quadratic((P + P.T) / 2, b=P @ rng.normal(size=50), noise=0.3)
 
 
 def targets() -> dict[str, Any]:
     return {
-        "breast_cancer": breast_cancer(),
-        "mushrooms": libsvm("mushrooms").with_batch_size(64),
-        "a9a": libsvm("a9a").with_batch_size(64),
-        "least_squares": least_squares().with_batch_size(64),
+        "breast_cancer": auto_cases.breast_cancer().loss(32),
+        "mushrooms": auto_cases.mushrooms().loss(64),
+        "a9a": auto_cases.a9a().loss(64),
+        "least_squares": auto_cases.correlated_squares().loss(64),
         "quadratic": quadratic(),
     }
 
