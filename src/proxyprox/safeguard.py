@@ -599,7 +599,7 @@ class SafeguardedRun:
                 self._charge(query, samples=False)
                 told = answer_query(objective, query)
                 self.ledger.add(told.extra)
-                answers = told.gradients if told.halves is None else told.halves
+                answers = told.gradients if told.halves is None else told.halves[0]
                 at_nodes.append([dot(gradient, a - b) for gradient in answers])
             gaps += list(np.mean(at_nodes, axis=0))
         gap, count = float(np.mean(gaps)), len(gaps)

@@ -33,10 +33,12 @@ def test_secants_cost_gradients_but_no_samples(target):
 
 
 @pytest.mark.parametrize("steps", [1, 5, 30])
-def test_no_secants_where_delta_is_known_to_vanish(target, steps):
+def test_few_batches_are_evaluated_twice_where_delta_is_known_to_vanish(target, steps):
     problem = pp.Problem(target, target.label_free())
     result = pp.minimize(problem, method=pp.ProxyProx(eta="auto"), steps=steps, rng=0)
-    assert result.ledger.target_gradients == steps
+    twice = min(steps - 1, 6) + sum(auto.is_due(k, 2) for k in range(7, steps))
+    assert result.ledger.target_gradients == steps + twice
+    assert result.ledger.target_samples == steps * 32
 
 
 def test_batches_that_may_not_be_repeated_are_not(target):

@@ -23,15 +23,15 @@ step on; before, ℓ does. K is the steps so far, which makes the rule anytime. 
 noise only, not the gradients themselves, so that it never slows a deterministic run.
 
 Where the correction is plain, past differences are weighed in by their expected error
-(:func:`update_gain`), and one that is more than four times as far from their mean as noise and
-drift explain is cut to that: rows with few moments. The answer is the average of the iterates
-with weights ``k³``, or ``k¹⁵`` where the first is shown to lag (:func:`_add_lag`), or the last one
-if nothing is noisy.
+(:func:`update_gain`), and one that is farther from their mean than all before, and more than
+four times as far as noise and drift explain, is cut to that: rows with few moments. The answer is
+the average of the iterates with weights ``k³``, or ``k¹⁵`` where the first is shown to lag
+(:func:`_add_lag`), or the last one if nothing is noisy.
 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
-It is also taken back, and repeated with an eighth of η, when the next difference is ten times
-as large as explained.
+It is also taken back, and repeated with an eighth of η, when the next difference is far
+beyond even that.
 
 What is proven, for exact inner solves:
 
@@ -58,14 +58,14 @@ tested, in ``benchmarks/auto_eta.py``.
 eighth of what the proxy's curvature suggests, and v and the distance do the rest.
 
 **Without a proxy**, in :class:`~proxyprox.SGD` with noisy gradients, the distance travelled over
-the gradients takes the place of δ and v from the fifth step on; before, ℓ limits:
+the gradients takes the place of δ and v; ℓ limits the second step only:
 
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1.2\,D_k}{\sqrt{k\,G_k}}\Big\},\qquad
           D_k = \min\Big\{\|\bar w_k - w_0\|,\; 6 \max_{j \le k}
           \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
 
 G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags,
-and a gradient more than four times as long as usual makes a step as long as four times the usual.
+and a gradient that is longer than all before and than four times the usual is cut to that.
 This is DoG, with a numerator that a single long step cannot raise and a denominator that forgets a
 steep start. Curvature, which limits the step of a proxy, says too little here: where noise is small
 and the curvature falls as the loss does (logistic regression on nearly separable data), steps far
@@ -138,8 +138,8 @@ JUMP = 1024.0
 GROWTH = 0.8
 # The second step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
 CAUTION, BLIND_CAUTION = 0.25, 0.125
-# Steps during which ℓ limits η in place of the distance travelled, with and without a proxy.
-PATIENCE, PATIENCE_ALONE = 10, 5
+# Steps during which ℓ limits η in place of the distance travelled.
+PATIENCE = 10
 # Measurements of ℓ weigh k²: it changes with the iterate.
 GROWTH_POWER = 2
 # ℓ grows at most so much by one measurement, and the curvature in it counts at least a tenth of
@@ -150,19 +150,19 @@ ROUNDING = 1e-7
 
 # Batches are evaluated at the point before in the first twenty steps and in every tenth after: 10 %
 # more gradients. Where δ = 0 is known, in the first six and twice while the steps double; without a
-# proxy in the first three.
+# proxy in the second, for the scale of the steps.
 EVERY_STEP, THEN_EVERY = 20, 10
 FIRST_GROWTHS, GROWTHS_PER_OCTAVE = 6, 2
-FIRST_ALONE = 3
 
 # The share of the noise of the steps that the squared distance of the average contains, and the
 # least share of the distance travelled that is believed.
 WALK, LEAST_TRUST = 0.5, 0.4
 
-# Differences beyond so many times what noise and drift explain are cut to that.
+# Differences that are longer than so many times what noise and drift explain, and than all before,
+# are cut to that.
 CLIP = 4.0
-# Beyond so many times, the last step is repeated with a shorter η.
-EXPLODED, RETREAT = 10.0, 0.125
+# One so many times longer still makes the last step be repeated with a shorter η.
+EXPLODED, RETREAT = 2.5, 0.125
 
 # Shorter steps tried where a subproblem has no finite solution.
 TRIES = 20
@@ -182,7 +182,7 @@ RECENT_DAMPING = 0.25
 LEAST_DAMPING = 1e-12
 
 # r is measured so often while the number of steps doubles: it changes slowly.
-PER_OCTAVE = 4
+PER_OCTAVE = 2
 
 # The newest of k differences weighs at least 6/(k + 6).
 LEAST_GAIN = 6
@@ -233,6 +233,8 @@ class AutoState:
     compares: float = 0.0
     compared: int = 0
     halved: bool = False
+    # The longest gradient, or distance of a difference from the mean, that was believed.
+    longest: float = 0.0
     # The path: the last step's length, the sum of η, η²rv, the first step, the farthest point.
     moved: float = 0.0
     time: float = 0.0
@@ -282,7 +284,7 @@ class AutoStep(StepSize):
         if not state.secants or state.exact or k == 0:
             return None
         if state.distance is not None:
-            compares = k <= FIRST_ALONE
+            compares = k == 1
         elif state.same_curvature:
             compares = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
         else:
@@ -301,20 +303,20 @@ class AutoStep(StepSize):
         add_growth(state, signals)
         _add_lag(state, signals)
         overshot = _overshot(state, signals)
-        if alone:
-            surprise = _surprise_alone(state, signals)
-            add_gradient(state, signals, surprise)
-        else:
+        if not alone:
             _add_similarity(state, signals)
-            surprise = _surprise(state, signals, usual)
+        excess = 1.0 if seen.noise == 0 else _outlier(state, signals, usual)
+        if alone:
+            add_gradient(state, signals, excess)
+        else:
             update_gain(state, k)
-            state.gain = _cut(state.gain, surprise)
+            state.gain = state.gain / excess
         if k == 0:
             eta = _first(state, signals)
         elif k == 1 and state.probed:
             eta = _second(state, signals)
         else:
-            eta = _cut(GROW * state.eta, surprise) if alone else GROW * state.eta
+            eta = GROW * state.eta / (excess if alone else 1.0)
         if alone:
             limit = distance_limit(state, k)
         else:
@@ -323,7 +325,7 @@ class AutoStep(StepSize):
         eta = min(eta, limit, LARGEST)
         if overshot:
             state.undo = Restart(state.previous, state.previous_anchor, signals.before)
-        elif surprise > EXPLODED and state.previous is not None:
+        elif excess > EXPLODED and state.previous is not None:
             state.undo = Restart(state.previous, state.previous_anchor, state.estimate)
             eta = min(eta, RETREAT * state.eta)
         if not eta > 0:
@@ -584,24 +586,24 @@ def _overshot(state: AutoState, signals: Signals) -> bool:
     return curvature > 2 / state.eta + _doubt(state)
 
 
-def _surprise(state: AutoState, signals: Signals, noise: float) -> float:
-    """Return how far the newest difference is from the mean, in units of what is explained."""
-    if signals.seen.k < 3 or state.estimate is None or not noise > 0:
-        return 0.0
-    explained = square(state.error**0.5 + state.rate * state.moved) + noise
-    return norm(signals.difference - state.estimate) / math.sqrt(explained)
+def _outlier(state: AutoState, signals: Signals, noise: float) -> float:
+    """Return how many times longer the newest answer is than is believed; at least 1.
 
-
-def _surprise_alone(state: AutoState, signals: Signals) -> float:
-    """Return the newest gradient's length in units of the usual one."""
-    assert state.distance is not None
-    usual = math.sqrt(state.distance.square)
-    return norm(signals.seen.gradient) / usual if usual > 0 and signals.seen.k > 2 else 0.0
-
-
-def _cut(number: float, surprise: float) -> float:
-    """Return a number reduced by as much as the surprise exceeds what is tolerated."""
-    return number * min(1.0, CLIP / surprise) if surprise > 0 else number
+    What is measured is the distance of the difference from the mean of all, and without a proxy
+    the gradient. Believed is four times what noise and drift explain, and what was seen before.
+    """
+    if state.distance is not None:
+        size, explained = norm(signals.seen.gradient), state.distance.square
+    elif state.estimate is not None:
+        size = norm(signals.difference - state.estimate)
+        explained = square(state.error**0.5 + state.rate * state.moved) + noise
+    else:
+        return 1.0
+    believed = max(CLIP * math.sqrt(explained), state.longest)
+    if signals.seen.k < 3 or not explained > 0:
+        believed = size
+    state.longest = max(state.longest, min(size, believed))
+    return max(1.0, size / believed) if believed > 0 else 1.0
 
 
 # -- the mean of all differences, and of iterates -------------------------------------------------
@@ -770,11 +772,11 @@ def _noise_limit(state: AutoState, k: int) -> float:
 # -- without a proxy ----------------------------------------------------------------------------
 
 
-def add_gradient(state: AutoState, signals: Signals, surprise: float) -> None:
+def add_gradient(state: AutoState, signals: Signals, excess: float) -> None:
     """Update G with the newest gradient."""
     assert state.distance is not None
     distance, k = copy.copy(state.distance), signals.seen.k
-    squared = square(_cut(norm(signals.seen.gradient), surprise))
+    squared = square(norm(signals.seen.gradient) / excess)
     distance.square = distance.square + _share(k, POWER) * (squared - distance.square)
     state.distance = distance
 
@@ -782,8 +784,6 @@ def add_gradient(state: AutoState, signals: Signals, surprise: float) -> None:
 def distance_limit(state: AutoState, k: int) -> float:
     """Return the largest η that the distance and the gradients allow."""
     assert state.distance is not None
-    if state.growth > 0 and k < PATIENCE_ALONE:
-        return _growth_limit(state)
     if state.secants:
         travelled = max(norm(state.average - state.start), state.reach)
         distance = min(travelled, max(TRUST * state.distance.proven, state.reach))

@@ -1,0 +1,184 @@
+"""``eta="auto"`` where a batch is one row: noise that grows with the distance."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.stepsizes import auto
+from proxyprox.stepsizes.base import Observation
+
+
+def squares(d, batch, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2000, d))
+    y = X @ rng.normal(size=d) + rng.normal(size=2000)
+    return pp.linear_regression(X, y, batch_size=batch)
+
+
+def logistic(d, batch, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2000, d))
+    y = X @ (0.4 * rng.normal(size=d)) + rng.logistic(size=2000) > 0
+    return pp.logistic_regression(X, y, batch_size=batch)
+
+
+def best_constant(problem, etas, steps, seeds):
+    """Return the least median loss of constant step sizes, last iterate or mean."""
+    found = []
+    for eta in etas:
+        for average in (pp.Last(), pp.Uniform()):
+            call = {"method": pp.ProxyProx(eta), "steps": steps, "averaging": average}
+            losses = [problem.value(pp.minimize(problem, **call, rng=s).w) for s in seeds]
+            found.append(np.median(losses))
+    return np.nanmin(found)
+
+
+def minimiser(loss):
+    return minimise_exactly(loss, loss.zeros(), tol=1e-10)
+
+
+def repeated(loss, *, repeatable=True):
+    return pp.FunctionObjective(
+        loss.gradient, value=loss.value, sample=loss.sample, repeatable=repeatable
+    )
+
+
+@pytest.mark.parametrize("make", [squares, logistic])
+@pytest.mark.parametrize("kind", ["label-free", "functions", "10%"])
+def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
+    loss, steps, seeds = make(30, 1), 300, range(3)
+    proxy = loss.subsample(200, rng=0) if kind == "10%" else loss.label_free()
+    target = repeated(loss) if kind == "functions" else loss
+    problem, start = pp.Problem(target, proxy), loss.value(loss.zeros())
+    optimum = loss.value(minimiser(loss))
+    etas = 4.0 ** np.arange(-5, 0) / loss.smoothness
+    best = best_constant(pp.Problem(loss, proxy), etas, steps, seeds) - optimum
+    for seed in seeds:
+        call = {"method": pp.ProxyProx("auto"), "steps": steps, "rng": seed}
+        found = loss.value(pp.minimize(problem, np.zeros(30), **call).w)
+        assert found < start
+        assert found - optimum < 4 * best
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+@pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.SGD("auto")])
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_no_run_ends_above_its_start(batch, method, repeatable):
+    rng = np.random.default_rng(1)
+    X = rng.standard_t(4, size=(1000, 15))
+    loss = pp.linear_regression(X, X @ rng.normal(size=15) + rng.standard_t(3, size=1000))
+    loss = loss.with_batch_size(batch)
+    problem = pp.Problem(repeated(loss, repeatable=repeatable), loss.label_free())
+    for seed in range(3):
+        result = pp.minimize(problem, np.zeros(15), method=method, steps=150, rng=seed)
+        assert loss.value(result.w) < loss.value(np.zeros(15))
+
+
+def test_poisson_rows_with_large_counts_do_not_throw_the_iterate_away():
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(2000, 20)) / np.sqrt(20)
+    y = rng.poisson(np.exp(X @ rng.normal(size=20) + 0.3))
+    loss = pp.poisson_regression(X, y, intercept=True, l2=1e-5, batch_size=1)
+    for method in (pp.ProxyProx("auto"), pp.SGD("auto")):
+        for seed in range(3):
+            run = pp.minimize(
+                pp.Problem(loss, loss.label_free()), method=method, steps=200, rng=seed
+            )
+            assert loss.value(run.w) < loss.value(loss.zeros())
+
+
+# -- the parts ------------------------------------------------------------------------------
+
+
+def fresh(**changed):
+    state = auto.AutoStep().init(np.zeros(3), None, uses_proxy=True)
+    return dataclasses.replace(state, **changed)
+
+
+def signals(before, here, *, step, k=1, anchor=(0.0, 0.0), gaps=(None, None)):
+    """Return what a rule sees where a batch was evaluated at both ends of a step."""
+    previous = np.zeros(3)
+    state = fresh(previous=previous, previous_anchor=anchor[0] * previous, eta=1.0)
+    w = previous + step
+    elsewhere = ((previous, before, gaps[0]),)
+    seen = Observation(k, w, here, anchor[1] * w, half_gap=gaps[1], elsewhere=elsewhere)
+    return state, auto._signals(state, seen)
+
+
+def test_the_growth_of_one_rows_noise_is_its_smoothness_whatever_the_step():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x, step = rng.normal(size=(2, 3))
+        state, seen = signals(0 * x, x * (x @ step), step=step)
+        auto.add_growth(state, seen)
+        assert state.growth == pytest.approx(x @ x)
+
+
+def test_half_batches_leave_the_common_change_out():
+    step, common, own = np.array([1.0, 0, 0]), np.array([2.0, 1, 0]), np.array([0.5, 0, 0.5])
+    state, seen = signals(np.zeros(3), common, step=step, gaps=(np.zeros(3), own))
+    auto.add_growth(state, seen)
+    assert state.growth == pytest.approx((own @ own) / (common @ step))
+
+
+def test_one_measurement_raises_the_growth_at_most_fourfold():
+    step = np.array([1.0, 0, 0])
+    state, seen = signals(np.zeros(3), np.array([1.0, 0, 0]), step=step)
+    auto.add_growth(state, seen)
+    _, steep = signals(np.zeros(3), np.array([1.0, 1e6, 0]), step=step, k=2)
+    auto.add_growth(state, steep)
+    assert state.growth == pytest.approx(4.0)
+
+
+def test_a_row_drawn_twice_is_not_an_exact_gradient():
+    loss = squares(3, 2)
+    run = pp.Run(pp.Problem(loss, loss.subsample(50, rng=0)), method=pp.ProxyProx("auto"), rng=0)
+    run.open(np.array([5, 5]))
+    query = run.ask()
+    halves = [tuple(loss.gradient(w, half) for half in query.halves) for w in query.points]
+    run.tell([sum(pair) / 2 for pair in halves], halves=halves)
+    assert not run.state_dict()["step_size"].exact
+
+
+def test_an_outlier_is_cut_to_what_noise_explains():
+    state = fresh(noise=1.0, estimate=np.zeros(3), eta=1.0, spread=1.0, longest=3.0)
+    state = dataclasses.replace(state, previous=np.zeros(3), previous_anchor=np.zeros(3))
+    zero, far = np.zeros(3), np.array([8.0, 0, 0])
+    usual, cut = (
+        auto.AutoStep().observe(state, Observation(9, zero, gradient, zero, noise=1.0))
+        for gradient in (far / 8, far)
+    )
+    assert cut.gain == pytest.approx(usual.gain / 2)
+    exploded = auto.AutoStep().observe(state, Observation(9, zero, 2 * far, zero, noise=1.0))
+    assert exploded.undo is not None
+    assert exploded.eta <= state.eta / 8
+
+
+# -- what is proven ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_the_bound_for_noise_that_grows_holds(share):
+    """Rows of least squares, δ = 0, the newest difference alone, a constant η."""
+    rng = np.random.default_rng(3)
+    loss, K = squares(6, 1, seed=3), 60
+    w_star = minimiser(loss)
+    X = loss.design.X
+    growth = (X**2).sum(1).max()
+    eta = share / growth
+    residuals = X @ w_star - loss.targets
+    sigma = ((X * residuals[:, None]) ** 2).sum(1).mean()
+    first = -loss.gradient(np.zeros(6)) @ w_star
+    B = w_star @ w_star
+    bound = (B / (2 * eta) + 2 * share * first + 2 * K * eta * sigma) / ((1 - 2 * share) * K)
+    problem, method = pp.Problem(loss, loss.label_free()), pp.ProxyProx(eta, correction=pp.EMA(1.0))
+    call = {"method": method, "steps": K, "averaging": pp.Uniform(), "stop": pp.Residual(1e-9)}
+    gaps = [
+        loss.value(pp.minimize(problem, **call, rng=rng).w) - loss.value(w_star) for _ in range(30)
+    ]
+    assert np.mean(gaps) < bound
