@@ -744,8 +744,10 @@ def _second(state: AutoState, signals: Signals) -> float:
     if not curvature > 0 or (blind and state.distance is not None):
         return GROW * state.eta
     eta = (BOLD if _is_bold(state, signals) else BLIND_CAUTION if blind else 1.0) / curvature
-    if state.growth > 0:
-        eta = min(eta, CAUTION * GROWTH / state.growth)
+    if state.growth > 0 and change is not None:
+        # The halves of one batch may agree by chance: all of its change limits as well.
+        whole = square(norm(change)) / dot(change, signals.step)
+        eta = min(eta, CAUTION * GROWTH / state.growth, GROWTH / whole)
     if state.distance is not None and signals.seen.noise != 0:
         eta = min(eta, JUMP * state.eta)
     state.reach = eta * max(norm(signals.seen.gradient), math.sqrt(state.spread))
@@ -762,7 +764,9 @@ def _noise_limit(state: AutoState, k: int) -> float:
         return math.inf
     travelled = norm(state.average - state.start)
     on_purpose = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
-    distance = max(on_purpose, LEAST_TRUST * travelled, state.reach)
+    # The first step's length says little once ℓ has limited the next ones.
+    first = 0.0 if state.growth > 0 else state.reach
+    distance = max(on_purpose, LEAST_TRUST * travelled, first)
     if distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
