@@ -166,7 +166,7 @@ def minimize(
     >>> problem = Problem(target, proxy=target.label_free())
     >>> result = minimize(problem, steps=50, rng=0)
     >>> result.ledger.target_gradients, bool(target.value(result.w) < 0.1)
-    (50, True)
+    (62, True)
     """
     require_problem(problem)
     if not isinstance(safeguard, bool) and (

@@ -31,10 +31,13 @@ def best_constant(problem, etas, steps, seeds):
     """Return the least median loss of constant step sizes, last iterate or mean."""
     found = []
     for eta in etas:
-        for average in (pp.Last(), pp.Uniform()):
-            call = {"method": pp.ProxyProx(eta), "steps": steps, "averaging": average}
-            losses = [problem.value(pp.minimize(problem, **call, rng=s).w) for s in seeds]
-            found.append(np.median(losses))
+        runs = []
+        for seed in seeds:
+            mean = []
+            call = {"method": pp.ProxyProx(eta), "steps": steps, "rng": seed}
+            last = pp.minimize(problem, **call, callback=lambda step, m=mean: m.append(step.w)).w
+            runs.append([problem.value(last), problem.value(np.mean(mean, axis=0))])
+        found.append(np.median(runs, axis=0).min())
     return np.nanmin(found)
 
 
@@ -48,15 +51,17 @@ def repeated(loss, *, repeatable=True):
     )
 
 
-@pytest.mark.parametrize("make", [squares, logistic])
-@pytest.mark.parametrize("kind", ["label-free", "functions", "10%"])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(squares, "label-free"), (squares, "functions"), (logistic, "label-free"), (logistic, "10%")],
+)
 def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
-    loss, steps, seeds = make(30, 1), 300, range(3)
+    loss, steps, seeds = make(30, 1), 200, range(2)
     proxy = loss.subsample(200, rng=0) if kind == "10%" else loss.label_free()
     target = repeated(loss) if kind == "functions" else loss
     problem, start = pp.Problem(target, proxy), loss.value(loss.zeros())
     optimum = loss.value(minimiser(loss))
-    etas = 4.0 ** np.arange(-5, 0) / loss.smoothness
+    etas = 4.0 ** np.arange(-4, -1) / loss.smoothness
     best = best_constant(pp.Problem(loss, proxy), etas, steps, seeds) - optimum
     for seed in seeds:
         call = {"method": pp.ProxyProx("auto"), "steps": steps, "rng": seed}
@@ -65,7 +70,7 @@ def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
         assert found - optimum < 4 * best
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.SGD("auto")])
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_no_run_ends_above_its_start(batch, method, repeatable):
