@@ -184,6 +184,9 @@ LEAST_DAMPING = 1e-12
 # r is measured so often while the number of steps doubles: it changes slowly.
 PER_OCTAVE = 2
 
+# Horizons up to so many times η count as η.
+SAME_HORIZON = 1.5
+
 # The newest of k differences weighs at least 6/(k + 6).
 LEAST_GAIN = 6
 
@@ -354,15 +357,19 @@ class AutoStep(StepSize):
         """Solve the subproblem, with a smaller η where it is not convex or nearly singular."""
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
+        perturbed = None
         if state.gap is not None and state.perturbs and is_due(k, PER_OCTAVE):
-            measure_damping(state, linear, centre, solve)
+            perturbed = measure_damping(state, linear, centre, solve)
         seen = max(norm(centre - state.start), state.moved, state.reach)
         farthest = FARTHEST * seen if seen > 0 else math.inf
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta)
                 if not norm(w - centre) > farthest:
+                    if perturbed is not None:
+                        add_damping(state, perturbed - w, state.gap, state.eta)
                     return w, state
+            perturbed = None
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             state.eta = state.eta / 4
             state.peak = max(state.peak, 1 / state.eta)
@@ -671,15 +678,25 @@ def horizon(state: AutoState) -> float:
     return max(state.eta, min(state.time, 1 / state.rate if state.rate > 0 else math.inf))
 
 
-def measure_damping(state: AutoState, linear: Vector, centre: Vector, solve: Solve) -> None:
-    """Find out how far a sample of the noise moves the solution of a subproblem."""
+def measure_damping(
+    state: AutoState, linear: Vector, centre: Vector, solve: Solve
+) -> Vector | None:
+    """Find out how far a sample of the noise moves the solution of a subproblem.
+
+    Where the step in progress is about as long as the horizon, only the perturbed solution is
+    found, and returned: the step itself is what to compare it with.
+    """
     eta = horizon(state)
+    own = eta <= SAME_HORIZON * state.eta
     try:
+        moved = solve(linear + state.gap, centre, state.eta if own else eta)
+        if own:
+            return moved
         still = solve(linear, centre, eta)
-        moved = solve(linear + state.gap, centre, eta)
     except (NonFiniteError, NotConvexError):
-        return
+        return None
     add_damping(state, moved - still, state.gap, eta)
+    return None
 
 
 def add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> None:
