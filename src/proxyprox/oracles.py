@@ -50,7 +50,6 @@ class MeteredProxy:
         self.proxy = isolate(proxy)
         self.by_content = by_content
         self.ledger = ledger
-        self.smoothness = getattr(proxy, "smoothness", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         self.convex = getattr(proxy, "convex", True)
         self.work = getattr(proxy, "work", None)
@@ -65,6 +64,11 @@ class MeteredProxy:
         self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
         self.remembered: list[tuple[Vector, Vector]] = []
+
+    @property
+    def smoothness(self) -> float | None:
+        """H of the proxy, where it knows one; finding it may take a few passes over its data."""
+        return getattr(self.proxy, "smoothness", None)
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""

@@ -46,7 +46,7 @@ from proxyprox.setup import (
     starting_point,
 )
 from proxyprox.stepsizes.base import Observation
-from proxyprox.stopping import Convex, Criterion, Progress, SDane
+from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
@@ -782,14 +782,17 @@ class Run:
         """Return what answering a query adds to the ledger."""
         return oracles.price(self.problem.objective, self.ledger, [query.purchase])
 
-    def _solve(self, linear: Vector, centre: Vector, eta: float) -> Vector:
+    def _solve(
+        self, linear: Vector, centre: Vector, eta: float, *, residual: float | None = None
+    ) -> Vector:
         if not eta > 0:
             remedy = "Give the method an eta, or pass one to step.solve."
             raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
         # NumPy would broadcast a user's correction of another shape.
         oracles.as_gradient("the correction's estimate", linear, centre)
         phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
-        stop = self.stop.begin(self._rng)
+        rule = self.stop if residual is None else self.stop & Residual(residual)
+        stop = rule.begin(self._rng)
         # A user's solver may write into its arguments and reuse the array it returns.
         inner = self.inner
         given = phi if is_ours(inner) else oracles.copy_subproblem(phi)
@@ -818,7 +821,7 @@ class Run:
                 noise=answers.noise,
                 half_gap=point[2],
                 elsewhere=tuple(others),
-                smoothness=self._proxy.smoothness,
+                find_smoothness=lambda: self._proxy.smoothness,
             )
             learnt = rule.observe(copy_for(rule, learnt), copy_for(rule, seen))
         assert self._request is not None

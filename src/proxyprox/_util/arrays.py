@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -317,3 +318,15 @@ def copy_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
                 object.__setattr__(same, field.name, copy_tree(getattr(x, field.name), done))
         return same
     return x
+
+
+def core_count() -> int:
+    """Return the number of cores this process may use: in a container fewer than there are."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return len(allowed) or os.cpu_count() or 1
+
+
+def thread_count() -> int:
+    """Return how many threads may compute at once: the cores, or what OMP_NUM_THREADS allows."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(core_count(), int(limit)) if limit.isdecimal() and int(limit) > 0 else core_count()

@@ -10,12 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from proxyprox._util.arrays import core_count
 from proxyprox._util.extras import MissingExtraError
 from proxyprox._util.files import locked
 from proxyprox.cli import console
 from proxyprox.cli.console import CommandError, plain, say
 from proxyprox.report import figures, page, summary
-from proxyprox.report.records import cores
 from proxyprox.report.summary import ON_STEP_SIZE, write_json
 from proxyprox.study.compare import Experiment, Outcome, compare
 
@@ -90,7 +90,7 @@ def run_experiment(
         shown = tenths
 
     with status or nullcontext():
-        return compare(experiment, folder, workers or cores(), progress)
+        return compare(experiment, folder, workers or core_count(), progress)
 
 
 def write_results(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,7 +18,16 @@ import scipy.sparse
 from array_api_compat import is_numpy_array
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, copy_array, dot, from_numpy, namespace, to_numpy
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    copy_array,
+    dot,
+    from_numpy,
+    namespace,
+    thread_count,
+    to_numpy,
+)
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
@@ -28,6 +38,8 @@ Array = np.ndarray[Any, Any]
 
 # Entries of the dense row blocks that sums over rows go through (2 MiB of float64).
 BLOCK_ELEMENTS = 1 << 18
+# Parts of a long dense table that may be read at the same time.
+PARTS = 8
 # Non-zeros of the blocks of rows that sparse Gram matrices are summed over.
 BLOCK_NONZEROS = 1 << 20
 
@@ -80,12 +92,20 @@ class Design:
         step = max(1, BLOCK_ELEMENTS // self.width)
         if self.sparse or not is_numpy_array(self.X) or self.rows <= 4 * step:
             return self.pull(function(slice(None), self.predict(w)))
-        total: Any = 0.0
-        for start in range(0, self.rows, step):
-            rows = slice(start, start + step)
-            part = self.take(rows)
-            total = total + part.pull(function(rows, part.predict(w)))
-        return total
+
+        def add_blocks(first: int, end: int) -> Any:
+            total: Any = 0.0
+            for start in range(first, end, step):
+                rows = slice(start, min(start + step, end))
+                part = self.take(rows)
+                total = total + part.pull(function(rows, part.predict(w)))
+            return total
+
+        # The parts do not depend on the number of threads, so that neither does the sum.
+        size = step * math.ceil(self.rows / (step * PARTS))
+        cuts = [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
+        with ThreadPoolExecutor(min(thread_count(), len(cuts))) as pool:
+            return sum(pool.map(lambda cut: add_blocks(*cut), cuts))
 
     @cached_property
     def gram_work(self) -> tuple[float, float]:

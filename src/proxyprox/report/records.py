@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from proxyprox._util.arrays import core_count
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.signals import critical
 
@@ -195,15 +196,9 @@ def machine() -> dict[str, str]:
     named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE | re.IGNORECASE)
     return {
         "processor": named[1] if named else platform.processor() or "unknown",
-        "cores": str(cores()),
+        "cores": str(core_count()),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def cores() -> int:
-    """Return the number of cores this process may use: in a container fewer than there are."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    return len(allowed) or os.cpu_count() or 1
 
 
 def without_home(text: str) -> str:

@@ -97,6 +97,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -186,6 +187,8 @@ PER_OCTAVE = 2
 
 # Horizons up to so many times η count as η.
 SAME_HORIZON = 1.5
+# Subproblems for r are solved to this share of the noise that is expected to reach the iterate.
+DAMPING_ACCURACY, LEAST_SHARE = 0.1, 0.01
 
 # The newest of k differences weighs at least 6/(k + 6).
 LEAST_GAIN = 6
@@ -357,19 +360,21 @@ class AutoStep(StepSize):
         """Solve the subproblem, with a smaller η where it is not convex or nearly singular."""
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
-        perturbed = None
+        perturbed, residual = None, None
         if state.gap is not None and state.perturbs and is_due(k, PER_OCTAVE):
             perturbed = measure_damping(state, linear, centre, solve)
+        if perturbed is not None:
+            residual = _damping_residual(state)
         seen = max(norm(centre - state.start), state.moved, state.reach)
         farthest = FARTHEST * seen if seen > 0 else math.inf
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError, NotConvexError):
-                w = solve(linear, centre, state.eta)
+                w = solve(linear, centre, state.eta, residual=residual)
                 if not norm(w - centre) > farthest:
                     if perturbed is not None:
                         add_damping(state, perturbed - w, state.gap, state.eta)
                     return w, state
-            perturbed = None
+            perturbed = residual = None
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             state.eta = state.eta / 4
             state.peak = max(state.peak, 1 / state.eta)
@@ -686,17 +691,24 @@ def measure_damping(
     Where the step in progress is about as long as the horizon, only the perturbed solution is
     found, and returned: the step itself is what to compare it with.
     """
-    eta = horizon(state)
+    eta, gap = horizon(state), state.gap
     own = eta <= SAME_HORIZON * state.eta
+    residual = _damping_residual(state)
     try:
-        moved = solve(linear + state.gap, centre, state.eta if own else eta)
+        moved = solve(linear + gap, centre, state.eta if own else eta, residual=residual)
         if own:
             return moved
-        still = solve(linear, centre, eta)
+        still = solve(linear, centre, eta, residual=residual)
     except (NonFiniteError, NotConvexError):
         return None
-    add_damping(state, moved - still, state.gap, eta)
+    add_damping(state, moved - still, gap, eta)
     return None
+
+
+def _damping_residual(state: AutoState) -> float:
+    """Return how accurately subproblems must be solved for r."""
+    accuracy = DAMPING_ACCURACY * max(state.damping, LEAST_SHARE) * norm(state.gap)
+    return max(accuracy, sys.float_info.min)
 
 
 def add_damping(state: AutoState, shift: Vector, gap: Vector, eta: float) -> None:
@@ -732,9 +744,10 @@ def _first(state: AutoState, signals: Signals) -> float:
 
     An exact gradient is followed by a bold step: one that overshot is taken back.
     """
-    H = signals.seen.smoothness
-    if _is_bold(state, signals) and H is not None and 0 < H < math.inf:
-        return BOLD / H
+    if _is_bold(state, signals):
+        H = signals.seen.smoothness
+        if H is not None and 0 < H < math.inf:
+            return BOLD / H
     blind = _is_blind(state, signals) and state.distance is not None
     length = (BLIND_PROBE if blind else PROBE) * max(1.0, norm(signals.seen.w))
     steepness = norm(signals.seen.gradient)

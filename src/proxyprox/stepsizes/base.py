@@ -24,8 +24,13 @@ TINY = 1e-300
 class Solve(Protocol):
     """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion."""
 
-    def __call__(self, linear: Vector, centre: Vector, eta: float) -> Vector:
-        """Return the approximate minimiser, started at the centre."""
+    def __call__(
+        self, linear: Vector, centre: Vector, eta: float, *, residual: float | None = None
+    ) -> Vector:
+        """Return the approximate minimiser, started at the centre.
+
+        With ``residual`` the gradient's norm there is also at most that.
+        """
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class Observation:
         Half the difference of two half batches' gradients: a sample of the noise of ``g_k``.
     elsewhere : tuple of triples (point, gradient, half gap)
         The same batch's gradients and half gaps at the other points that were asked about.
-    smoothness : float or None
-        H of the proxy, where it knows one.
+    find_smoothness : callable
+        Behind :attr:`smoothness`, which may take a few passes over the proxy's data.
     """
 
     k: int
@@ -60,7 +65,12 @@ class Observation:
     noise: float | None = None
     half_gap: Vector | None = None
     elsewhere: tuple[tuple[Vector, Vector, Vector | None], ...] = ()
-    smoothness: float | None = None
+    find_smoothness: Callable[[], float | None] = lambda: None
+
+    @property
+    def smoothness(self) -> float | None:
+        """H of the proxy, where it knows one."""
+        return self.find_smoothness()
 
 
 @dataclass(frozen=True)
