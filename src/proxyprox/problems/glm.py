@@ -359,6 +359,8 @@ class GLM:
         self._reduce_labels()
         # One slot: Newton-CG asks for many products at one point.
         self._curved: tuple[Vector, Any] | None = None
+        # Samples of the rows for Hessians, by their number.
+        self._samples: dict[int, GLM] = {}
 
     # -- the loss ---------------------------------------------------------------------------
 
@@ -430,9 +432,13 @@ class GLM:
         rows = self.design.rows
         if 2 * share > 1:
             return self.hessian(w)
-        # The same rows each time, so that a run that is resumed meets them again.
-        chosen = np.random.default_rng(0).choice(rows, math.ceil(share * rows), replace=False)
-        return self.rows(np.sort(chosen)).hessian(w)
+        count = math.ceil(share * rows)
+        sample = self._samples.get(count)
+        if sample is None:
+            # The same rows each time, so that a run that is resumed meets them again.
+            chosen = np.random.default_rng(0).choice(rows, count, replace=False)
+            sample = self._samples[count] = self.rows(np.sort(chosen))
+        return sample.hessian(w)
 
     @property
     def work(self) -> Work:
