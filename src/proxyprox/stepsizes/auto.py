@@ -182,8 +182,8 @@ RECENT_DAMPING = 0.25
 
 LEAST_DAMPING = 1e-12
 
-# r is measured so often while the number of steps doubles: it changes slowly.
-PER_OCTAVE = 2
+# r is measured once while the number of steps doubles: it changes slowly.
+PER_OCTAVE = 1
 
 # Horizons up to so many times η count as η.
 SAME_HORIZON = 1.5
