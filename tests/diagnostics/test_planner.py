@@ -125,6 +125,13 @@ def test_larger_batches_need_fewer_gradients(found: Audit) -> None:
     assert lines[0].sigma2 == pytest.approx(8 * found.sigma2.estimate)
 
 
+def test_exact_gradients_say_nothing_of_smaller_batches(target: pp.GLM) -> None:
+    loss = pp.logistic_regression(target.design.X, target.targets, l2=1e-2)
+    problem = pp.Problem(loss, loss.subsample(400, rng=0))
+    found = audit(problem, epsilon=1e-2, curvature="secants", rng=0)
+    assert plan(found).what_if == plan(found, guaranteed=True).what_if == ()
+
+
 def test_without_a_useful_proxy_the_plan_is_sgd() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((500, 10)) * np.geomspace(1, 0.1, 10)

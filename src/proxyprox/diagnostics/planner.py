@@ -204,7 +204,7 @@ def plan(
         proxy has to be convex.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
-        hold one sample, or more than there are, are left out.
+        hold one sample, or more than there are, are left out. None for exact gradients.
 
     Returns
     -------
@@ -408,7 +408,8 @@ def _grounds(audit: Audit, used: theory.Plan, bounds: list[theory.Plan]) -> list
 
 def _settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
     """Return a guarantee's plan as arguments of a run."""
-    problem, stop = audit.recommended, Residual(found.tol) if found.solved else None
+    problem = audit.recommended
+    stop: Criterion = Residual(found.tol) if found.solved else StronglyConvex(found.mu, found.G)
     if found.regularized:
         problem = regularized(problem, found.mu, audit.points[0].w)
         stop = Convex(found.steps, found.G)
@@ -417,7 +418,7 @@ def _settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
         "method": ProxyProx(found.eta),
         "steps": found.steps,
         "averaging": Geometric(found.average) if found.average else Uniform(),
-        "stop": stop or StronglyConvex(found.mu, found.G),
+        "stop": stop,
         "expected": found.guarantee,
         "guaranteed": True,
     }
@@ -455,6 +456,9 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
 def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
     """Return the factors of batches with at least one sample and at most all."""
     objective, size = audit.problem.objective, audit.batch.samples
+    # Exact gradients tell nothing of the noise that smaller batches have.
+    if audit.sigma2.high == 0:
+        return []
     countable = has(objective, "everything") and has(objective, "samples")
     # Drawn from a distribution, a gradient of everything counts as one sample.
     rows = objective.samples(objective.everything()) if countable else 1

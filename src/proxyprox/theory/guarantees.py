@@ -566,8 +566,8 @@ def _searched_plan(
 
     steps = _smallest_integer(lambda n: bound(n) <= epsilon, enough)
     average, tol = (2.5 * mu / (1 + eta * delta), epsilon / B / 1000) if solved else (mu, 0.0)
-    sure = {"guarantee": bound(steps), "average": average, "tol": tol}
-    return Plan(eta=eta, steps=steps, G=G, mu=mu, solved=solved, **sure)
+    sure = bound(steps)
+    return Plan(eta, steps, G, mu, sure, solved=solved, average=average, tol=tol)
 
 
 def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
