@@ -33,7 +33,7 @@ def test_json_is_all_there_is(invoke: Invoke, config: Path, tmp_path: Path) -> N
     assert found["ledger"]["target_gradients"] <= 300
     assert found["delta"]["low"] <= found["delta"]["high"]
     assert found["plan"]["steps"] >= 1
-    assert len(found["plan"]["what_if"]) == 7
+    assert len(found["plan"]["what_if"]) == 6
     kept = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert kept["delta"] == found["delta"]
 

@@ -84,3 +84,33 @@ def test_exact_gradients_are_counted_in_rounds(invoke: Invoke, mu: list[str]) ->
     assert "ProxyBFGS" in words
     assert "L-BFGS" in words
     assert "ProxyBFGS" not in invoke("plan", *GIVEN, *mu).stdout
+
+
+def test_equal_curvature_and_exact_gradients_are_one_gradient_of_dane(invoke: Invoke) -> None:
+    words = invoke("plan", "--delta", "0", *EXACT[2:]).stdout
+    assert "DANE(eta=math.inf)" in words
+    assert "ProxyBFGS" not in words
+
+
+def test_a_start_within_epsilon_needs_no_run(invoke: Invoke) -> None:
+    args = ["--delta", "1", "--sigma", "1", "--H", "10", "--B", "1", "--epsilon"]
+    words = invoke("plan", *args, "100").stdout
+    assert words.startswith("Nothing needs to be run")
+    assert "HB²/2 = 5" in words
+    assert json.loads(invoke("plan", *args, "100", "--json").stdout)["start_is_enough"]
+    assert "Nothing" not in invoke("plan", *args, "4.9").stdout
+
+
+@pytest.mark.parametrize(
+    ("mu", "solved", "inexact"),
+    [("0", "Uniform", "Convex"), ("0.1", "Geometric", "StronglyConvex")],
+)
+def test_both_runs_are_printed_as_calls(invoke: Invoke, mu: str, solved: str, inexact: str) -> None:
+    words = invoke("plan", *GIVEN, "--mu", mu).stdout
+    plan = theory.plan_run(epsilon=0.01, B=2.0, sigma=0.5, delta=0.1, mu=float(mu), solved=True)
+    assert f"averaging={solved}(" in words
+    assert f"steps={plan.steps}" in words
+    assert f"stop=Residual({plan.tol:.4g})" in words
+    assert f"stop={inexact}(" in words
+    assert ("regularized(problem" in words) is (mu == "0")
+    assert max(map(len, words.splitlines())) <= 80

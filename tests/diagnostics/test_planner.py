@@ -120,8 +120,16 @@ def test_larger_batches_need_fewer_gradients(found: Audit) -> None:
     lines = plan(found).what_if
     steps = [line.steps for line in lines]
     assert steps == sorted(steps, reverse=True)
-    assert [line.batch_samples for line in lines] == [16, 32, 64, 128, 256, 512, 1024]
+    # There are 500 rows.
+    assert [line.batch_samples for line in lines] == [16, 32, 64, 128, 256]
     assert lines[0].sigma2 == pytest.approx(8 * found.sigma2.estimate)
+
+
+def test_exact_gradients_say_nothing_of_smaller_batches(target: pp.GLM) -> None:
+    loss = pp.logistic_regression(target.design.X, target.targets, l2=1e-2)
+    problem = pp.Problem(loss, loss.subsample(400, rng=0))
+    found = audit(problem, epsilon=1e-2, curvature="secants", rng=0)
+    assert plan(found).what_if == plan(found, guaranteed=True).what_if == ()
 
 
 def test_without_a_useful_proxy_the_plan_is_sgd() -> None:
@@ -176,6 +184,75 @@ def test_a_convex_loss_gets_the_convex_theorem_ready_to_run() -> None:
     # Short of the steps that the guarantee needs, nothing is added.
     short = plan(found, epsilon=0.3, budget=3, guaranteed=True, factors=[])
     assert short.problem.objective is flat
+
+
+def test_a_guarantee_uses_no_strong_convexity_but_the_stated(target: pp.GLM, found: Audit) -> None:
+    sure = plan(found, epsilon=1e-5, guaranteed=True, factors=[])
+    assert sure.averaging.mu == target.strong_convexity < found.mu.low
+    assert "strong_convexity" in sure.notes[0]
+    flat = pp.logistic_regression(target.design.X, target.targets, batch_size=128)
+    assert flat.strong_convexity == 0
+    measured = audit(pp.Problem(flat, flat.label_free()), epsilon=0.1, rng=0)
+    assert measured.mu.low > 0
+    convex = plan(measured, guaranteed=True, factors=[])
+    assert isinstance(convex.averaging, pp.Uniform)
+    assert isinstance(convex.stop, pp.Convex)
+    assert convex.problem.objective is not flat
+    assert "convexity alone" in convex.notes[0]
+
+
+def test_a_guarantee_beyond_the_budget_is_replaced_and_the_plan_says_so(found: Audit) -> None:
+    sure = plan(found, guaranteed=True, factors=[])
+    exact = plan(found, guaranteed=True, solved=True, factors=[])
+    assert exact.steps < sure.steps
+    # Exact solves, if these are few enough.
+    between = plan(found, budget=exact.steps, guaranteed=True, factors=[])
+    assert (between.steps, between.stop, between.guaranteed) == (exact.steps, exact.stop, True)
+    assert f"{sure.steps:,} steps" in between.notes[-1]
+    short = plan(found, budget=exact.steps - 1, guaranteed=True)
+    rehearsed = plan(found, budget=exact.steps - 1)
+    assert (short.steps, short.notes, short.what_if) == (
+        rehearsed.steps,
+        rehearsed.notes,
+        rehearsed.what_if,
+    )
+    assert not short.guaranteed
+    first = str(short).splitlines()[0]
+    assert "not guaranteed" in first
+    assert f"{sure.steps:,} steps" in first
+    assert "(rehearsed)" in str(short)
+
+
+def test_the_what_if_table_of_a_guarantee_is_the_guarantees(found: Audit) -> None:
+    for solved in (False, True):
+        sure = plan(found, guaranteed=True, solved=solved)
+        steps = {line.batch_samples: line.steps for line in sure.what_if}
+        assert steps[128] == sure.steps
+        assert steps[64] > steps[128] > steps[256]
+        assert "(guaranteed)" in str(sure)
+
+
+def test_the_plan_with_exact_solves_is_ready_to_run() -> None:
+    loss = pp.Quadratic(np.diag([1.0, 0.5, 0.2]), b=np.array([1.0, 1.0, 0.1]), noise=0.1)
+    w0, best = np.full(3, 0.5), loss.minimiser()
+    problem = pp.Problem(loss, pp.Quadratic(np.diag([1.0, 0.4, 0.2])))
+    found = audit(problem, w0, B=float(np.linalg.norm(w0 - best)), rng=0)
+    sure = plan(found, epsilon=0.1, guaranteed=True, solved=True, factors=[])
+    eta, delta = sure.method.eta, found.delta.high
+    assert sure.problem.objective is loss
+    assert sure.averaging.mu == pytest.approx(2.5 * 0.2 / (1 + eta * delta))
+    runs = [pp.minimize(sure.problem, **sure.arguments, rng=seed) for seed in range(12)]
+    assert all(run.trace["held"].all() for run in runs)
+    ends = [loss.value(run.w) - loss.value(best) for run in runs]
+    assert np.mean(ends) + 3 * np.std(ends) / np.sqrt(12) <= sure.expected <= 0.1
+
+
+def test_a_guarantee_out_of_reach_is_refused(found: Audit) -> None:
+    with pytest.raises(ValueError, match="epsilon must be"):
+        plan(found, 1e-12, guaranteed=True, factors=[])
+    assert "not guaranteed" in plan(found, 1e-12, 10, guaranteed=True, factors=[]).instead
+    with pytest.raises(ValueError, match="solved must be"):
+        plan(found, solved=True)
 
 
 def test_only_an_audit_can_be_planned_with() -> None:

@@ -177,3 +177,11 @@ class TestSolved:
         assert plan_run(epsilon=1e-2, B=1.0, sigma=0.0, delta=1.0, solved=True).steps == 100
         assert plan_run(epsilon=1e-2, B=1.0, sigma=1.0, delta=0.0, solved=True).steps == 10**4
         assert plan_run(epsilon=1e-2, B=1.0, sigma=0.0, delta=0.0, solved=True).steps == 1
+
+    def test_average_and_residual_are_part_of_the_plan(self):
+        known = {"epsilon": 1e-2, "B": 2.0, "sigma": 0.3, "delta": 1.0}
+        plan = plan_run(**known, mu=0.1, solved=True)
+        assert math.isclose(2 * plan.average / 5, 0.1 / (1 + plan.eta))
+        assert math.isclose(plan.tol, 1e-2 / 2 / 1000)
+        assert plan_run(**known, solved=True).average == plan_run(**known).average == 0
+        assert plan_run(**known, mu=0.1).average == 0.1

@@ -15,6 +15,8 @@ A run that gets there, its subproblems solved exactly, the proxy convex
   η         {eta:>10.4g}  step size of ProxyProx
   K         {steps:>10,}  steps, each one target gradient; constants included
   bound     {guarantee:>10.4g}  on the expected suboptimality of the mean
+  minimize(problem, w0, method=ProxyProx({eta:.6g}), steps={steps},
+           averaging={averaging}, stop={stop})
 
 The same with subproblems solved to the paper's accuracy
   η         {inexact[eta]:>10.4g}  step size
@@ -22,6 +24,9 @@ The same with subproblems solved to the paper's accuracy
   G         {inexact[G]:>10.4g}  accuracy of an inner solve, besides its relative part
   1/(ηK)    {inexact[regularizer]:>10.4g}  weight to add to both losses
   bound     {inexact[guarantee]:>10.4g}  on the expected suboptimality of the mean
+  minimize({inexact[problem]}, w0,
+           method=ProxyProx({inexact[eta]:.6g}), steps={inexact[steps]},
+           averaging={inexact[averaging]}, stop={inexact[stop]})
 
 Inner steps T of each of these, by solver
   SGD       {inner_steps[sgd]:>10,}  stochastic proxy gradients of noise ρ = {given[rho]:g}
@@ -48,6 +53,18 @@ proxyprox audit rehearses both methods on your own problem.
 """
 
 
+# Only where δ = 0, too.
+SAME = """\
+The gradients are exact and the proxy has the loss's curvature (σ = δ = 0): one
+full gradient solves the problem, by method=DANE(eta=math.inf).
+
+"""
+
+ENOUGH = """\
+Nothing needs to be run: the start is within ε = {epsilon:g} of the minimum, as
+L(w_0) − L* ≤ HB²/2 = {start:.4g}."""
+
+
 @guarded
 def plan(
     delta: Annotated[float, typer.Option(help="Similarity δ: smoothness of loss minus proxy.")],
@@ -64,7 +81,8 @@ def plan(
     """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
 
     Left out or zero, μ gives the convex case; knowing it never makes a plan longer. With
-    --sigma 0, rounds of exact gradients are counted as well. The orders of magnitude leave
+    --sigma 0, rounds of exact gradients are counted as well. Where ε ≥ HB²/2, the start is good
+    enough, and that is all that is said. The orders of magnitude leave
     constants out: compare them with each other, not with K.
 
     Examples
@@ -91,6 +109,7 @@ def plan(
     added = found.mu if found.regularized else 0.0
     inner = {"eta": found.eta, "mu": found.mu, "H": H + added}
     known = {"epsilon": epsilon, "B": B, "H": H, "mu": mu}
+    start = H * B * B / 2
     proxies = {"proxybfgs": delta, "proxy_free": H / 2}
     values: dict[str, Any] = {
         "case": "strongly convex" if mu > 0 else "convex",
@@ -98,12 +117,17 @@ def plan(
         "eta": solved.eta,
         "steps": solved.steps,
         "guarantee": solved.guarantee,
+        "averaging": f"Geometric({solved.average:.6g})" if mu > 0 else "Uniform()",
+        "stop": f"Residual({solved.tol:.4g})",
         "inexact": {
             "eta": found.eta,
             "steps": found.steps,
             "G": found.G,
             "regularizer": added,
             "guarantee": found.guarantee,
+            "problem": "problem",
+            "averaging": f"Geometric({found.average:.6g})",
+            "stop": f"StronglyConvex({found.mu:.6g}, {found.G:.4g})",
         },
         "inner_steps": {
             "sgd": theory.inner_steps_sgd(rho=rho, G=found.G, **inner),
@@ -115,13 +139,23 @@ def plan(
             name: theory.exact_rounds(delta=each, **known) if sigma == 0 else None
             for name, each in proxies.items()
         },
+        "start_is_enough": start <= epsilon,
         "similarity_threshold": threshold,
         "beats_sgd": delta < H,
         "beats_every_proxy_free_method": delta <= threshold,
         "noise_dominates": 2 * order["noise"] > order["lower_bound"],
     }
+    if found.regularized:
+        values["inexact"] |= {
+            "problem": f"regularized(problem, {found.mu:.6g}, w0)",
+            "averaging": "Uniform()",
+            "stop": f"Convex({found.steps}, {found.G:.4g})",
+        }
     if as_json:
         emit(values)
+        return
+    if values["start_is_enough"]:
+        say(stdout(), ENOUGH.format(epsilon=epsilon, start=start))
         return
     if delta <= threshold:
         text = f"δ = {delta:g} ≤ {threshold:.3g}: this proxy beats every method without one"
@@ -132,5 +166,7 @@ def plan(
     text += ", up to constants and logarithms."
     if values["noise_dominates"] and delta < H:
         text += " But most of each count is noise: larger batches come before a better proxy."
-    table = TABLE + EXACT if sigma == 0 else TABLE
+    table = TABLE
+    if sigma == 0:
+        table += EXACT if delta > 0 else SAME
     say(stdout(), table.format_map(values) + text)

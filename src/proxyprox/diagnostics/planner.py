@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from proxyprox import theory
-from proxyprox._util.validation import as_list, flag, instance, message, positive
+from proxyprox._util.validation import as_list, flag, has, instance, message, positive
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics.rehearsal import rehearse, step_words
 from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
@@ -18,7 +18,7 @@ from proxyprox.oracles import Query, price
 from proxyprox.problems import Problem, regularized
 from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run
-from proxyprox.stopping import Convex, Criterion, StronglyConvex
+from proxyprox.stopping import Convex, Criterion, Residual, StronglyConvex
 
 # Share by which H may change between start and end before the plan is said to be rough.
 BENT = 0.4
@@ -31,6 +31,9 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 # The longest run that is rehearsed.
 LONGEST = 10**7
+
+# The longest run that is planned with a guarantee.
+LONGEST_GUARANTEED = 10**9
 
 _OUTCOME = "the run may need several times these steps, or fewer"
 
@@ -60,7 +63,10 @@ class Bill:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One line of the table over batch sizes; the noise is σ² divided by ``factor``."""
+    """One line of the table over batch sizes; the noise is σ² divided by ``factor``.
+
+    Steps are rehearsed, or those of the guarantee where the plan is guaranteed.
+    """
 
     factor: float
     batch_samples: float
@@ -106,6 +112,10 @@ class RunPlan:
     atol : float
         For exact gradients: the norm of the gradient that proves ε, where μ is known; else 0, and
         the run ends by the default of :func:`~proxyprox.minimize`.
+    guaranteed : bool
+        Whether ``expected`` and the what-if table are bounds of a theorem, and not rehearsed.
+    instead : str
+        Why this is not the plan that was asked for; mostly empty.
     """
 
     method: Any
@@ -122,6 +132,8 @@ class RunPlan:
     w0: Any = field(repr=False)
     rough: bool = False
     atol: float = 0.0
+    guaranteed: bool = False
+    instead: str = ""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -136,20 +148,23 @@ class RunPlan:
         bill = self.bill
         solved = "" if self.stop is None else f", subproblems to {self.stop}"
         rough = " (rough: see the notes)" if self.rough else ""
+        promise = "guaranteed" if self.guaranteed else "expected"
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
         run = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
-            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
+            f"  {promise} suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
         ]
         if self.method.exact:
             run = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
         lines = [
+            *([self.instead] if self.instead else []),
             *run,
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
         ]
         if self.what_if:
-            lines.append("  samples in a batch → target gradients, samples in all:")
+            counted = "guaranteed" if self.guaranteed else "rehearsed"
+            lines.append(f"  samples in a batch → target gradients, samples in all ({counted}):")
         for line in self.what_if:
             steps, samples = step_words(line.steps), step_words(line.target_samples)
             lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
@@ -162,6 +177,7 @@ def plan(
     budget: Budget | int | None = None,
     *,
     guaranteed: bool = False,
+    solved: bool = False,
     factors: Sequence[float] = FACTORS,
 ) -> RunPlan:
     """Plan the run that an audit recommends.
@@ -175,13 +191,20 @@ def plan(
     budget : Budget or int, optional
         Limits. Where they do not allow ε, the plan is the best they buy, and says so.
     guaranteed : bool
-        Use the corollary's settings, with the upper limits of δ and σ², instead of those that
-        did best in rehearsal: safe for every loss with these constants, and far more steps. In the
-        convex case ``problem`` has ``μ/2 ‖w − w_0‖²`` added to both losses, as the theorem asks;
-        the bound, ``expected``, is on the loss without it. Not for exact gradients.
+        Use the corollary's settings, with the upper limits of δ and σ² and the μ that the loss
+        states (``strong_convexity``; 0 if none), instead of those that did best in rehearsal: safe
+        for every loss with these constants, and far more steps. In the convex case ``problem`` has
+        ``μ/2 ‖w − w_0‖²`` added to both losses, as the theorem asks; the bound, ``expected``, is
+        on the loss without it. Where the budget does not allow these steps, subproblems are solved
+        exactly if that fits, else the plan is the rehearsed one, and says so. Not for exact
+        gradients.
+    solved : bool
+        For ``guaranteed=True``: solve subproblems exactly, for the bound of
+        :func:`~proxyprox.theory.guarantee` with ``solved=True``. Fewer steps, nothing is added; the
+        proxy has to be convex.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
-        hold one sample are left out.
+        hold one sample, or more than there are, are left out. None for exact gradients.
 
     Returns
     -------
@@ -207,6 +230,8 @@ def plan(
     (True, True)
     """
     instance("audit", audit, (Audit, RoundAudit), "an Audit, as audit(problem) returns it")
+    if flag("solved", solved) and not flag("guaranteed", guaranteed):
+        raise ValueError(message("solved", True, "False unless guaranteed=True"))
     if isinstance(audit, RoundAudit):
         if flag("guaranteed", guaranteed):
             remedy = 'Or audit with curvature="secants", and plan with DANE or ProxyProx.'
@@ -224,18 +249,22 @@ def plan(
     if flag("guaranteed", guaranteed) and refused:
         allowed = "False where the audit advises against the proxy"
         raise ValueError(message("guaranteed", True, allowed))
+    used: theory.Plan | None = None
     if guaranteed:
-        settings = _guaranteed_settings(audit, epsilon, notes)
-    else:
-        settings = _rehearsed_settings(audit, epsilon)
+        bounds = _guarantees(audit, epsilon, solved)
+        used = next((each for each in bounds if _fits(audit, each, limits)), None)
+        if used is None:
+            instead = _shortfall(epsilon, bounds, limits)
+            return replace(plan(audit, epsilon, limits, factors=factors), instead=instead)
+        notes += _grounds(audit, used, bounds)
+    settings = _settings(audit, used) if used else _rehearsed_settings(audit, epsilon)
     per_step = _step_bill(audit, settings)
     affordable = _affordable(limits, per_step)
     short = settings["steps"] > affordable
     if short:
         settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
         ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
-        unsafe = "; without the guarantee" if guaranteed else ""
-        notes.append(f"{ends}suboptimality expected then is {settings['expected']:.3g}{unsafe}.")
+        notes.append(f"{ends}suboptimality expected then is {settings['expected']:.3g}.")
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
@@ -253,7 +282,7 @@ def plan(
         epsilon=epsilon,
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
         bill=_times(per_step, settings["steps"]),
-        what_if=tuple(_what_if(audit, epsilon, f) for f in factors if audit.batch.samples * f >= 1),
+        what_if=tuple(_what_if(audit, epsilon, f, used) for f in _feasible(audit, factors)),
         notes=(*notes, *rough),
         w0=audit.points[0].w,
         rough=bool(rough),
@@ -329,32 +358,82 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
     return {"method": ProxyProx(eta), "steps": steps, "stop": stop, **shared}
 
 
-def _guaranteed_settings(audit: Audit, epsilon: float, notes: list[str]) -> dict[str, Any]:
-    """Return the corollary's settings, and note what they rest on."""
+def _known(audit: Audit, epsilon: float, factor: float = 1.0) -> dict[str, float]:
+    """Return what a guarantee rests on, for batches ``factor`` times as large."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
-    known = {"epsilon": epsilon, "B": audit.B, "mu": max(audit.mu.low, 0.0)}
-    known |= {"delta": (offered or audit).delta.high, "sigma": math.sqrt(audit.sigma2.high)}
-    found, problem = theory.plan_run(**known), audit.recommended
-    if audit.B_source == "estimated":
-        notes.append("The guarantee rests on B, which was estimated: give B to audit if you can.")
-    notes.append("It rests on δ and σ², too, as seen at a few points.")
-    averaging: Averaging = Geometric(found.mu)
-    stop: Criterion = StronglyConvex(found.mu, found.G)
+    # The smallest curvature at a few points bounds nothing elsewhere.
+    stated = getattr(audit.problem.objective, "strong_convexity", None) or 0.0
+    known = {"epsilon": epsilon, "B": audit.B, "mu": float(stated)}
+    sigma = math.sqrt(audit.sigma2.high / factor)
+    return known | {"delta": (offered or audit).delta.high, "sigma": sigma}
+
+
+def _guarantees(audit: Audit, epsilon: float, solved: bool) -> list[theory.Plan]:
+    """Return the plans that guarantee ε, the one that is asked for first."""
+    known = _known(audit, epsilon)
+    return [theory.plan_run(**known, solved=each) for each in ([True] if solved else [False, True])]
+
+
+def _fits(audit: Audit, found: theory.Plan, limits: Budget | None) -> bool:
+    """Tell whether the budget allows a guarantee's steps."""
+    if found.steps > LONGEST_GUARANTEED:
+        return False
+    return found.steps <= _affordable(limits, _step_bill(audit, _settings(audit, found)))
+
+
+def _grounds(audit: Audit, used: theory.Plan, bounds: list[theory.Plan]) -> list[str]:
+    """Say what a guarantee rests on, and what other plans there are."""
+    known = _known(audit, audit.epsilon)
+    guessed = " (estimated: give B to audit if you can)" * (audit.B_source == "estimated")
+    curved = "on convexity alone, as the loss states no strong_convexity"
+    if known["mu"] > 0:
+        curved = f"on μ = {known['mu']:.3g}, the strong_convexity that the loss states"
+    limits = f"δ ≤ {known['delta']:.3g} and σ² ≤ {known['sigma'] ** 2:.3g}"
+    notes = [
+        f"The guarantee rests on B = {audit.B:.3g}{guessed}, on {limits}, the upper limits at "
+        f"{count_words(len(audit.points), 'point')}, and {curved}."
+    ]
+    if used.regularized:
+        added = f"The problem has μ/2 ‖w − w_0‖² with μ = {used.mu:.3g} added to both losses"
+        notes.append(f"{added}; the guarantee is for the loss without.")
+    if used.solved:
+        exact = "It is for a convex proxy and exact solves; the residual left adds about ε/1000"
+        more = f"; the paper's inner rule takes {bounds[0].steps:,} steps, beyond the budget"
+        notes.append(f"{exact}{more * (used is not bounds[0])}.")
+    else:
+        fewer = f"With subproblems solved exactly {bounds[1].steps:,} steps are enough"
+        notes.append(f"{fewer}: plan(..., guaranteed=True, solved=True).")
+    return notes
+
+
+def _settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
+    """Return a guarantee's plan as arguments of a run."""
+    problem = audit.recommended
+    stop: Criterion = Residual(found.tol) if found.solved else StronglyConvex(found.mu, found.G)
     if found.regularized:
         problem = regularized(problem, found.mu, audit.points[0].w)
-        averaging, stop = Uniform(), Convex(found.steps, found.G)
-        added = f"The problem has μ/2 ‖w − w_0‖² with μ = {found.mu:.3g} added to both losses"
-        notes.append(f"{added}; the guarantee is for the loss without.")
-    fewer = theory.plan_run(**known, solved=True).steps
-    notes.append(f"With subproblems solved exactly {fewer:,} steps are enough (docs/theory.md).")
+        stop = Convex(found.steps, found.G)
     return {
         "problem": problem,
         "method": ProxyProx(found.eta),
-        "steps": min(found.steps, 10**9),
-        "averaging": averaging,
+        "steps": found.steps,
+        "averaging": Geometric(found.average) if found.average else Uniform(),
         "stop": stop,
         "expected": found.guarantee,
+        "guaranteed": True,
     }
+
+
+def _shortfall(epsilon: float, bounds: list[theory.Plan], limits: Budget | None) -> str:
+    """Say that the guarantee takes too many steps; an error where nothing limits them."""
+    words = [f"{b.steps:,}" if b.steps < 1e15 else f"{float(b.steps):.1g}" for b in bounds]
+    need = f"the guarantee needs {words[0]} steps"
+    if not bounds[0].solved:
+        need += f", {words[1]} with subproblems solved exactly"
+    if limits is None:
+        remedy = f"ε is out of reach: {need}. Take larger batches, or guaranteed=False."
+        raise ValueError(message("epsilon", epsilon, "one that can be guaranteed", remedy))
+    return f"Rehearsed, not guaranteed: {need}; the budget does not allow them."
 
 
 def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
@@ -374,8 +453,24 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     return Bill(1.0, batch.samples, batch.cost, float(work), batch.seconds + used.seconds)
 
 
-def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
+def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
+    """Return the factors of batches with at least one sample and at most all."""
+    objective, size = audit.problem.objective, audit.batch.samples
+    # Exact gradients tell nothing of the noise that smaller batches have.
+    if audit.sigma2.high == 0:
+        return []
+    countable = has(objective, "everything") and has(objective, "samples")
+    # Drawn from a distribution, a gradient of everything counts as one sample.
+    rows = objective.samples(objective.everything()) if countable else 1
+    return [f for f in factors if 1 <= size * f <= (rows if rows > 1 else math.inf)]
+
+
+def _what_if(audit: Audit, epsilon: float, factor: float, used: theory.Plan | None) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
     size, sigma2 = audit.batch.samples * factor, audit.sigma2.estimate / factor
+    if used is not None:
+        known = _known(audit, epsilon, factor)
+        sure = theory.plan_run(**known, solved=used.solved)
+        return WhatIf(factor, size, known["sigma"] ** 2, sure.eta, sure.steps, sure.steps * size)
     found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
     return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

@@ -394,6 +394,11 @@ class Plan:
         Whether it is the convex case, with ``mu`` to add.
     solved : bool
         Whether subproblems have to be solved exactly; nothing is added then.
+    average : float
+        The bound is for the answer of ``Geometric(average)``, 0 for the uniform mean.
+    tol : float
+        If ``solved``: a norm of ∇φ that passes for exact, ε/(1000 B). It adds at most ε/1000 to
+        the bound while the points are no further from a minimiser than B.
 
     Examples
     --------
@@ -413,6 +418,8 @@ class Plan:
     guarantee: float
     regularized: bool = False
     solved: bool = False
+    average: float = 0.0
+    tol: float = 0.0
 
 
 def plan_run(
@@ -453,7 +460,8 @@ def plan_run(
     :math:`\eta \le 1/\delta` and the bound for exact solves. For σ = 0 and μ = 0 it is
     :math:`\eta = 1/\delta`, :math:`K = \lceil\delta B^2/\varepsilon\rceil`. The answer is the
     mean with weights :math:`(1+\eta\mu/(1+\eta\delta))^{k-1}`:
-    ``Geometric(2.5 * mu / (1 + eta * delta))``, and ``Uniform()`` for μ = 0.
+    ``Geometric(2.5 * mu / (1 + eta * delta))``, and ``Uniform()`` for μ = 0. ``Residual(plan.tol)``
+    is the inner rule that passes for exact.
 
     A strongly convex loss is a convex one, too: the shorter of both plans is returned, so that
     knowing μ never costs steps. ``Plan.regularized`` tells which it is.
@@ -557,7 +565,9 @@ def _searched_plan(
         return guarantee(steps=steps, solved=solved, **known)
 
     steps = _smallest_integer(lambda n: bound(n) <= epsilon, enough)
-    return Plan(eta=eta, steps=steps, G=G, mu=mu, guarantee=bound(steps), solved=solved)
+    average, tol = (2.5 * mu / (1 + eta * delta), epsilon / B / 1000) if solved else (mu, 0.0)
+    sure = bound(steps)
+    return Plan(eta, steps, G, mu, sure, solved=solved, average=average, tol=tol)
 
 
 def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
