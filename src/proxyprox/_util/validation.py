@@ -29,6 +29,7 @@ CAPABILITIES = {
     "solve_shifted": "a closed form, solve_shifted(v, eta)",
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
+    "samples": "the number of samples of a batch, samples(batch)",
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.
 LARGEST_WHOLE = 2**53
@@ -63,6 +64,8 @@ def scalar(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
+    if value == math.inf:
+        allowed += ", and finite"
     return _number(argument, value, allowed, remedy, TINY, math.inf if allow_inf else HUGE)
 
 
@@ -74,6 +77,11 @@ def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
 def fraction(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
     return _number(argument, value, "a number in (0, 1]", remedy, TINY, 1.0)
+
+
+def below_one(argument: str, value: Any) -> float:
+    """Return ``value`` as a float if it lies in [0, 1)."""
+    return _number(argument, value, "a number in [0, 1)", "", 0.0, math.nextafter(1.0, 0.0))
 
 
 def _number(

@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, namespace, zeros_like
-from proxyprox._util.validation import flag, message, nonnegative, positive
+from proxyprox._util.validation import below_one, flag, message, positive
 from proxyprox.methods.base import Answers, Method, OuterStep, State
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta, StepSize
 from proxyprox.stepsizes.prodigy import Prodigy
+
+# What is said of an η that is refused.
+MEASURED = "Leave eta out to have it measured during the run."
+TYPICAL = "A usual number is 0.01; left out, eta is measured during the run."
 
 
 @dataclass(frozen=True)
@@ -31,16 +35,16 @@ class SGD(Method):
     ----------
     eta : float, callable, StepSize or "auto"
         Step size η > 0, or a function of the outer step; "auto" takes the distance travelled over
-        the gradients, with one target gradient more; see :mod:`proxyprox.stepsizes.auto`.
+        the gradients (the default), with one target gradient more; see :mod:`proxyprox.stepsizes.auto`.
     """
 
-    eta: Eta
+    eta: Eta = "auto"
 
     uses_proxy: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check η."""
-        as_step_size(self.eta)
+        as_step_size(self.eta, remedy=MEASURED)
 
     def tell(self, state: State, answers: Answers, step: OuterStep) -> State:
         """Take the step; solving is exact for the zero proxy."""
@@ -101,8 +105,8 @@ class Momentum(Method):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        as_step_size(self.eta)
-        _check_decay("beta", self.beta)
+        as_step_size(self.eta, remedy=MEASURED)
+        below_one("beta", self.beta)
         flag("nesterov", self.nesterov)
 
     def init(self, w0: Vector, problem: Any) -> Velocity:
@@ -203,7 +207,7 @@ class Adagrad(_Diagonal):
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
-        return as_step_size(self.eta, auto=Prodigy(decay=1.0))
+        return as_step_size(self.eta, auto=Prodigy(decay=1.0), remedy=TYPICAL)
 
     def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
         """Add the squares and take the step."""
@@ -253,14 +257,15 @@ class Adam(_Diagonal):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _check_decay("beta1", self.beta1)
-        _check_decay("beta2", self.beta2)
+        below_one("beta1", self.beta1)
+        below_one("beta2", self.beta2)
         super().__post_init__()
 
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
-        return as_step_size(self.eta, auto=Prodigy(decay=math.sqrt(self.beta2)))
+        rule = Prodigy(decay=math.sqrt(self.beta2))
+        return as_step_size(self.eta, auto=rule, remedy=TYPICAL)
 
     def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
         """Update both moments and take the step."""
@@ -269,8 +274,3 @@ class Adam(_Diagonal):
         square = self.beta2 * state.square + (1 - self.beta2) * gradient * gradient
         unbiased = mean / (1 - self.beta1**k), square / (1 - self.beta2**k)
         return Moments(self.move(state, *unbiased, step), mean, square, k)
-
-
-def _check_decay(argument: str, value: Any) -> None:
-    if nonnegative(argument, value) >= 1:
-        raise ValueError(message(argument, value, "at least 0 and below 1"))
