@@ -7,6 +7,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -64,7 +65,7 @@ def scalar(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
-    if value == math.inf:
+    if isinstance(value, float) and value == math.inf:
         allowed += ", and finite"
     return _number(argument, value, allowed, remedy, TINY, math.inf if allow_inf else HUGE)
 
@@ -226,7 +227,8 @@ def without_mask(argument: str, value: Any) -> Any:
 
 def short(value: Any, most: int = 40) -> str:
     """Return what a value looks like, on one line and cut short."""
-    shown = " ".join(repr(value).split())
+    # An object's address tells nothing.
+    shown = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 

@@ -174,7 +174,7 @@ class SVRP(RenewedMethod):
 
     eta: Eta = "auto"
 
-    limit: ClassVar[str] = "Leave eta out to have it measured, or take up to min{1/(2δ), √p/(4δ_B)}."
+    limit: ClassVar[str] = "Left out, it is measured; the theory allows min{1/(2δ), √p/(4 δ_B)}."
 
     @property
     def measured(self) -> bool:
