@@ -236,7 +236,7 @@ class Adam(_Diagonal):
         Step size η > 0, or a function of the outer step. "auto" is Prodigy: η estimates
         ``‖w_0 − w*‖_∞`` and weighs the gradients; see :mod:`proxyprox.stepsizes.prodigy`. On single
         rows it hardly moves for about a hundred steps and may then take steps that are too long
-        (after 300 steps it ended above its start on 6 of 16 tables): give a number there, such as
+        (after 300 steps it ended above its start on 5 of 16 tables): give a number there, such as
         ``Adam(0.01)``, or use :class:`SGD`.
     beta1, beta2 : float
         Weights of the past, in [0, 1).
