@@ -175,8 +175,9 @@ def minimize(
         not isinstance(safeguard, Method) or safeguard.uses_proxy
     ):
         allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
-        call = isinstance(safeguard, type) and not getattr(safeguard, "uses_proxy", True)
-        remedy = f"Call it: safeguard={safeguard.__name__}()." if call else ""
+        given: Any = safeguard
+        fits = isinstance(given, type) and not getattr(given, "uses_proxy", True)
+        remedy = f"Call it: safeguard={given.__name__}()." if fits else ""
         raise TypeError(message("safeguard", safeguard, allowed, remedy))
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
