@@ -69,6 +69,18 @@ class Own:
         raise AssertionError("paid for")
 
 
+class Robot:
+    """An objective whose batches may not be evaluated again."""
+
+    repeatable, dim = False, 2
+
+    def sample(self, rng):
+        return int(rng.integers(9))
+
+    def gradient(self, w, batch):
+        raise AssertionError("paid for")
+
+
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -139,6 +151,29 @@ CASES = {
     "a class for a method": (
         lambda: solve(plain_target(), w0=np.ones(2), method=pp.ProxyProx),
         TypeError, ["got the class ProxyProx.", 'Call it: method=ProxyProx(eta="auto").']),
+    "a class for a rival": (
+        lambda: solve(safeguard=pp.Adam), TypeError, ["safeguard", "Call it: safeguard=Adam()."]),
+    "a target without labels": (
+        lambda: solve(pp.logistic_regression(X), method=None),
+        ValueError, ["y", "None", "Give y", "tell(observations=...)"]),
+    "samples not counted": (
+        lambda: unpaid(plain_target(everything=lambda: None), method=pp.SAGA(0.1)),
+        TypeError, ["SAGA", "samples(batch)", "samples=len"]),
+    "several rows for SAGA": (
+        lambda: solve(pp.linear_regression(X, Y, batch_size=2), method=pp.SAGA(0.1)),
+        ValueError, ["SAGA", "2 rows", "batch_size=1", "draw one row in sample"]),
+    "two points, asked once": (
+        lambda: solve(Robot(), method=pp.ProxyProx(0.1, correction=pp.Storm(0.1))),
+        TypeError, ["not repeatable", "correction=Plain() or EMA(0.1)"]),
+    "eta of SGD": (lambda: pp.SGD(-1), ValueError, ["eta", "-1", "Leave eta out"]),
+    "eta of Adam": (lambda: pp.Adam(True), TypeError, ["eta", "True", "0.01"]),
+    "eta of SAGA": (lambda: pp.SAGA(0), ValueError, ["eta", "0", "μ/(16 δ_B²)"]),
+    "eta of SVRP": (lambda: pp.SVRP(0), ValueError, ["eta", "0", "√p/(4 δ_B)"]),
+    "eta of SPAM": (lambda: pp.SPAM(-1), ValueError, ["eta", "-1", "1/(12 δ_B)"]),
+    "eta infinite": (lambda: pp.SPAM(math.inf), ValueError, ["eta", "inf", "finite"]),
+    "gamma negative": (lambda: pp.FedRed(0.1, gamma=-1), ValueError, ["gamma", "-1", "1/H"]),
+    "beta negative": (lambda: pp.Momentum(beta=-0.5), ValueError, ["beta", "-0.5", "[0, 1)"]),
+    "beta 2": (lambda: pp.Momentum(beta=2), ValueError, ["beta", "2", "[0, 1)"]),
     "classes missing": (lambda: pp.softmax_regression(X), ValueError, ["classes", "None", "tuple"]),
     "weights negative": (
         lambda: pp.linear_regression(X, Y, sample_weight=[-1, 1, 1, 1, 1, 1]),
@@ -343,6 +378,9 @@ CASES = {
     "no rows": (lambda: pp.linear_regression(X, Y).rows([]), ValueError, ["batch", "[]"]),
     "shift zero": (lambda: quadratic().solve_shifted(np.ones(2), 0), ValueError, ["eta", "0"]),
     # -- diagnostics
+    "a robot is named": (
+        lambda: pp.audit(pp.Problem(Robot(), quadratic())),
+        TypeError, ["objective", "Robot object>"]),
     "others None": (lambda: pp.audit(problem(), others=None), TypeError, ["others", "None"]),
     "curvature array": (
         lambda: pp.audit(problem(), curvature=X), ValueError, ["curvature", "'secants'"]),

@@ -298,3 +298,32 @@ def test_the_penalty_counts_in_a_comparison():
     sgd = pp.minimize(problem, method=pp.SGD("auto"), **call)
     ours = pp.minimize(problem, method=pp.ProxyProx(0.1), **call)
     assert check[-1].gap == pytest.approx(problem.value(ours.w) - problem.value(sgd.w), rel=1e-9)
+
+
+def test_a_verdict_within_the_error_says_so(target):
+    seen = set()
+    for seed in range(6):
+        problem = pp.Problem(target, target.label_free())
+        evidence = pp.minimize(problem, steps=40, rng=seed, safeguard=True).safeguard
+        last = [check for check in evidence.checks if check.step == 40]
+        decided = last[-1:] if evidence.chosen == "ERM" else last
+        unclear = any(not check.clear and abs(check.gap) > check.rounding for check in decided)
+        assert ("within the error" in evidence.verdict) == unclear
+        assert ("looked better" in evidence.verdict) == (unclear and evidence.chosen != "proxy")
+        assert all("± one standard error; 3" in str(check) for check in last)
+        seen.add(unclear)
+    assert True in seen
+
+
+def test_samples_of_a_rival_that_draws_its_own_are_shown(target):
+    for repeatable in (True, False):
+        objective = without_rows(target, repeatable=repeatable)
+        objective.samples = len
+        problem = pp.Problem(objective, target.label_free())
+        result = pp.minimize(problem, np.zeros(10), steps=40, rng=0, safeguard=True)
+        samples = result.safeguard.samples
+        assert sum(samples.values()) == result.ledger.target_samples
+        assert samples["run"] == 640
+        assert samples["SGD"] == (0 if repeatable else 640)
+        assert samples["held out"] <= 0.15 * 640
+        assert ("run 640, SGD 640, held out" in str(result)) == (not repeatable)

@@ -30,6 +30,7 @@ from proxyprox.setup import (
     is_exact,
     planned_steps,
     require_countable,
+    require_labels,
     require_problem,
 )
 from proxyprox.stopping import Criterion
@@ -169,11 +170,15 @@ def minimize(
     (62, True)
     """
     require_problem(problem)
+    require_labels(problem)
     if not isinstance(safeguard, bool) and (
         not isinstance(safeguard, Method) or safeguard.uses_proxy
     ):
         allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
-        raise TypeError(message("safeguard", safeguard, allowed))
+        given: Any = safeguard
+        fits = isinstance(given, type) and not getattr(given, "uses_proxy", True)
+        remedy = f"Call it: safeguard={given.__name__}()." if fits else ""
+        raise TypeError(message("safeguard", safeguard, allowed, remedy))
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
     ends = _tolerances(problem, method, tol, atol)

@@ -313,6 +313,7 @@ class Result:
             "function call": paid.target_calls or None,
         }
         checks = () if self.safeguard is None else map(str, self.safeguard.checks)
+        uses = "" if self.safeguard is None else self.safeguard.use_of_samples
         rows = {
             "loss": "" if self.values is None else loss.format(*self.values),
             "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
@@ -320,6 +321,7 @@ class Result:
             "target paid": ", ".join(
                 count_words(count, name) for name, count in target.items() if count is not None
             ),
+            "samples": uses,
             "proxy used": ", ".join(used) or "nothing",
             "gradients": self.gradients,
             "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",

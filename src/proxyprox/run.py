@@ -431,7 +431,8 @@ class Run:
         if status is Status.CONVERGED and self._path.point is not None:
             # What is known to be good; the step from there has not been judged.
             w = last = self._path.point
-        parts = (status.value, detail, *self._notes, self.method.note(self._state))
+        notes = (*self._notes, self.method.note(self._state))
+        parts = (status.value, detail, *notes, self.step_size.note(self.trace["eta"]))
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w),

@@ -35,8 +35,8 @@ import contextlib
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -102,10 +102,24 @@ class Check:
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
         found = f"the held-out loss of {better} is lower than that of {worse} by"
         size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g}"
+        if self.standard_error > 0:
+            held_out += f", ± one standard error; {self.needed:.2g} of them drop an arm"
         if abs(self.gap) <= self.rounding:
             found = f"the held-out losses of {self.arm} and {self.rival}"
             size = "are equal up to rounding"
         return f"{found} {size} ({held_out})"
+
+    @property
+    def other(self) -> str:
+        """The one that was compared with the proxy."""
+        return self.rival if self.arm == "the proxy" else self.arm
+
+    @property
+    def doubt(self) -> str:
+        """That the gap is no more than noise, in words; empty where it is clear."""
+        if self.clear or abs(self.gap) <= self.rounding:
+            return ""
+        return f"within the error ({abs(self.gap) / self.standard_error:.2g} standard errors)"
 
     def __str__(self) -> str:
         return f"after {self.step} steps {self.finding}"
@@ -125,21 +139,28 @@ class Evidence:
         The outer step at which the proxy was given up, if it was.
     checks : tuple of Check
         Every comparison made.
+    samples : dict
+        The target's samples by use: "run", the rival's name (those that it drew itself, where
+        batches may not be evaluated again) and "held out".
     """
 
     chosen: str
     verdict: str
     dropped_at: int | None
     checks: tuple[Check, ...]
+    samples: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def use_of_samples(self) -> str:
+        """Where the samples went, in words; empty where the rival drew none."""
+        others = self.samples.keys() - {"run", "held out"}
+        if not any(self.samples[name] for name in others):
+            return ""
+        return ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
 
-
-VERDICTS = {
-    "proxy": "The proxy's answer is returned: no rival did better on held-out samples.",
-    "ERM": "ERM on the rows seen is returned: it did better on held-out samples.",
-}
 
 # Gauss–Legendre nodes on [0, 1]; both weigh one half.
 NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
@@ -274,14 +295,17 @@ class SafeguardedRun:
             return replace(failed, ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
         chosen = self._name if self._proxy is None else "proxy"
+        decided: list[Check] = []
         if self._proxy is not None and self._rival is not None:
             if self._earlier_check("the proxy", self._name) is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
                 self._compare("the proxy", self._proxy.w, self._name, self._rival.w, held_out)
             # If nothing was left to pay for it, what was found last must do.
             compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
-            if compared is not None and compared.gap > compared.rounding:
-                chosen = self._name
+            if compared is not None:
+                decided.append(compared)
+                if compared.gap > compared.rounding:
+                    chosen = self._name
         best = self._arms[0 if chosen == "proxy" else -1]
         answer = best.result_before_verdict(status, detail)
         fitted = self._fit_rows_seen(answer.w)
@@ -291,9 +315,14 @@ class SafeguardedRun:
             if compared is None:
                 held_out = self._draw_held_out(self._points_each) if held_out is None else held_out
                 compared = self._compare("ERM", fitted, name, answer.w, held_out)
-            if compared is not None and compared.gap < -compared.rounding:
-                chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
-        evidence = Evidence(chosen, self._verdict(chosen), self._dropped_at, tuple(self._checks))
+            if compared is not None:
+                decided.append(compared)
+                if compared.gap < -compared.rounding:
+                    chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
+        verdict = self._verdict(chosen, decided)
+        evidence = Evidence(
+            chosen, verdict, self._dropped_at, tuple(self._checks), self._use_of_samples()
+        )
         return replace(
             answer,
             steps=self.steps,
@@ -611,10 +640,17 @@ class SafeguardedRun:
         needed = max(CLEAR, float(scipy.special.stdtrit(count - 1, PROBABILITY)))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
 
-    def _verdict(self, chosen: str) -> str:
-        """Return the choice in words."""
+    def _use_of_samples(self) -> dict[str, int]:
+        steps, held_out = self._samples["steps"], self._samples["held out"]
+        rest = self.ledger.target_samples - steps - held_out
+        return {"run": steps, self._name: rest, "held out": held_out}
+
+    def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
+        """Return the choice in words, given the comparisons that decided it."""
         if self._dropped_at is not None:
-            better = " ERM on the rows seen did better still." if chosen == "ERM" else ""
+            better = ""
+            if chosen == "ERM":
+                better = f" ERM on the rows seen {_better(decided[-1], ' still')}."
             dropped = count_words(self._dropped_at, "step")
             return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
         if not self._checks:
@@ -623,5 +659,19 @@ class SafeguardedRun:
                 f"least that give a standard error, must be at most {MOST} % of the steps' samples "
                 "and within the budget: take 14 steps or more."
             )
-        better = f"{chosen}'s answer is returned: it did better than the proxy on held-out samples."
-        return VERDICTS.get(chosen, better)
+        if chosen == "ERM":
+            return f"ERM on the rows seen is returned: it {_better(decided[-1])}."
+        if chosen != "proxy":
+            return f"{chosen}'s answer is returned: it {_better(decided[0], ' than the proxy')}."
+        near = [f"; {check.other} is {check.doubt}" for check in decided if check.doubt]
+        return (
+            "The proxy's answer is returned: no rival did better on held-out samples"
+            f"{''.join(near)}."
+        )
+
+
+def _better(check: Check, more: str = "") -> str:
+    """Return that one did better, or only looked so, in words."""
+    if check.doubt:
+        return f"looked better{more} on held-out samples, {check.doubt}"
+    return f"did better{more} on held-out samples"

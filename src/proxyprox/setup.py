@@ -20,7 +20,7 @@ from proxyprox.inner.exact import find_minimum
 from proxyprox.methods import DANE, ProxyBFGS, ProxyProx
 from proxyprox.oracles import MeteredProxy
 from proxyprox.penalties import Box
-from proxyprox.problems import FunctionObjective, Problem, Zero
+from proxyprox.problems import GLM, FunctionObjective, Problem, Zero
 from proxyprox.result import Budget, Ledger, count_words
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
@@ -66,6 +66,13 @@ def require_problem(problem: Any) -> None:
     if not isinstance(problem, Problem):
         remedy = "Wrap it: Problem(objective, proxy)."
         raise TypeError(message("problem", problem, "a Problem", remedy))
+
+
+def require_labels(problem: Problem) -> None:
+    """Refuse a target that was given no labels to compute gradients of."""
+    if isinstance(problem.objective, GLM) and problem.objective.targets is None:
+        remedy = "Give y, or use Run and tell(observations=...), which buys labels."
+        raise ValueError(message("y of the target", None, "given", remedy))
 
 
 # How the parts of a problem are called.
@@ -203,6 +210,13 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
     return copy_array(start)
 
 
+# Arguments of FunctionObjective for what methods may need.
+OPTIONS = {
+    "everything": "everything=, which returns the batch of all data",
+    "samples": "samples=, which counts a batch (samples=len)",
+}
+
+
 def _check_method(method: Any, problem: Problem) -> None:
     # Asked by name: a wrapper that delegates is a method, too.
     whole_method = all(hasattr(method, name) for name in ("init", "ask", "tell", "answer"))
@@ -219,13 +233,17 @@ def _check_method(method: Any, problem: Problem) -> None:
         # Whatever it draws is all of the data.
         needs = tuple(need for need in needs if need != "everything")
     instead = "Use ProxyProx, which needs sampled gradients only."
-    if isinstance(objective, FunctionObjective) and "everything" in needs:
-        instead += " Or give FunctionObjective everything=, which returns the batch of all data."
+    if isinstance(objective, FunctionObjective):
+        lacking = (need for need in needs if need in OPTIONS and not has(objective, need))
+        instead += "".join(f" Or give FunctionObjective {OPTIONS[need]}." for need in lacking)
     require(f"method={name}", "objective", objective, needs, instead)
     if method.two_points and not getattr(objective, "repeatable", True):
+        once = "ProxyProx or AuxMom"
+        if isinstance(method, ProxyProx):
+            once = "correction=Plain() or EMA(0.1), which ask once"
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "
-            "its batches are not repeatable. Use ProxyProx or AuxMom."
+            f"its batches are not repeatable. Use {once}."
         )
 
 

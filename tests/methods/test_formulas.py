@@ -179,6 +179,20 @@ def test_momentum_auto_takes_the_rule_of_sgd_for_a_whole_gradient():
     np.testing.assert_array_equal(still.w, own.w)
 
 
+def test_a_step_size_may_be_left_out():
+    assert SGD() == SGD("auto")
+    assert ProxyProx() == ProxyProx("auto")
+
+
+@pytest.mark.parametrize(("steps", "growing"), [(30, True), (400, False)])
+def test_prodigy_says_that_its_estimate_still_grows(steps, growing):
+    target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]), noise=0.1)
+    result = minimize(Problem(target), method=Adagrad(), steps=steps, rng=0)
+    assert ("still growing" in result.message) == growing
+    fixed = minimize(Problem(target), method=Adagrad(0.5), steps=steps, rng=0)
+    assert "still growing" not in fixed.message
+
+
 def test_a_diagonal_metric_needs_a_separable_penalty():
     class Norm:
         def value(self, w):

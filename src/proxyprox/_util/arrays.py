@@ -254,6 +254,9 @@ class Isolated:
     def __reduce__(self) -> tuple[Any, ...]:
         return Isolated, (self._part,)
 
+    def __repr__(self) -> str:
+        return repr(self._part)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._part, name)
         return with_copies(found) if name in VECTORS and callable(found) else found

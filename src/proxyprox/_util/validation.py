@@ -7,6 +7,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ CAPABILITIES = {
     "solve_shifted": "a closed form, solve_shifted(v, eta)",
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
+    "samples": "the number of samples of a batch, samples(batch)",
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.
 LARGEST_WHOLE = 2**53
@@ -63,6 +65,8 @@ def scalar(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     """Return ``value`` as a float if it is a positive number."""
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
+    if isinstance(value, float) and value == math.inf:
+        allowed += ", and finite"
     return _number(argument, value, allowed, remedy, TINY, math.inf if allow_inf else HUGE)
 
 
@@ -74,6 +78,11 @@ def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
 def fraction(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
     return _number(argument, value, "a number in (0, 1]", remedy, TINY, 1.0)
+
+
+def below_one(argument: str, value: Any) -> float:
+    """Return ``value`` as a float if it lies in [0, 1)."""
+    return _number(argument, value, "a number in [0, 1)", "", 0.0, math.nextafter(1.0, 0.0))
 
 
 def _number(
@@ -218,7 +227,8 @@ def without_mask(argument: str, value: Any) -> Any:
 
 def short(value: Any, most: int = 40) -> str:
     """Return what a value looks like, on one line and cut short."""
-    shown = " ".join(repr(value).split())
+    # An object's address tells nothing.
+    shown = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 

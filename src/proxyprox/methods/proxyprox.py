@@ -30,7 +30,7 @@ class ProxyProx(CorrectedMethod):
     eta : float, callable, StepSize or "auto"
         Step size η > 0, or a function of the outer step. The theory allows ``η ≤ 1/(4δ)``.
         "auto" measures it during the run, with 10 % more target gradients at no new samples; see
-        :mod:`proxyprox.stepsizes.auto`.
+        :mod:`proxyprox.stepsizes.auto`. It is the default.
     correction : Correction
         How ``g_k − ∇L̂(w_k)`` is estimated; :class:`~proxyprox.corrections.Plain` is the paper's.
         With ``eta="auto"`` the plain correction becomes a mean of all differences, weighed by
@@ -52,7 +52,7 @@ class ProxyProx(CorrectedMethod):
     array([1.  , 0.01])
     """
 
-    eta: Eta
+    eta: Eta = "auto"
     correction: Correction = PLAIN
 
     def __post_init__(self) -> None:
@@ -221,7 +221,8 @@ class SPAM(CorrectedMethod):
 
     def __post_init__(self) -> None:
         """Check η."""
-        as_step_size(self.eta)
+        limit = "The theory allows eta of the first step up to min{1/(4δ), 1/(12 δ_B)}."
+        as_step_size(self.eta, remedy=limit)
 
     @property
     def step_size(self) -> StepSize:
@@ -277,9 +278,10 @@ class FedRed(CorrectedMethod):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        as_step_size(self.eta)
+        as_step_size(self.eta, remedy="The theory allows eta below 1/δ.")
         RandomSteps(self.p)
-        GradientDescent(self.gamma)
+        if self.gamma is not None:
+            positive("gamma", self.gamma, "At most 1/H of the proxy; left out, it is 1/H.")
 
     @property
     def default_inner(self) -> GradientDescent:  # type: ignore[override]

@@ -172,7 +172,7 @@ class StabilizedDANE(Method):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if as_step_size(self.eta).measures:
+        if as_step_size(self.eta, remedy="The theory allows eta up to 1/(5δ).").measures:
             remedy = "A measured step size expects one subproblem for each gradient."
             raise ValueError(message("eta", self.eta, "a number or a function of k", remedy))
         nonnegative("mu", self.mu)

@@ -22,9 +22,9 @@ from proxyprox.stepsizes.base import Constant, Eta, StepSize
 FIRST, GROW, SLACK = 10.0, 4.0, 2.0
 
 
-def constant_or_schedule(eta: Eta) -> StepSize:
+def constant_or_schedule(eta: Eta, limit: str) -> StepSize:
     """Return the rule of an η that is not measured; others see the noise that is removed here."""
-    rule = as_step_size(eta)
+    rule = as_step_size(eta, remedy=limit)
     if rule.measures:
         remedy = "A measured η would shrink with the noise of the raw batches. SVRP has its own."
         raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
@@ -66,6 +66,8 @@ class RenewedMethod(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("everything",)
     two_points: ClassVar[bool] = True  # type: ignore[misc]
+    # What is said of an η that is refused.
+    limit: ClassVar[str]
 
     def __post_init__(self) -> None:
         """Check η and p."""
@@ -76,7 +78,7 @@ class RenewedMethod(Method):
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
-        return constant_or_schedule(self.eta)
+        return constant_or_schedule(self.eta, self.limit)
 
     def init(self, w0: Vector, problem: Any) -> RenewedState:
         """Start at w0, where the full gradient is asked for."""
@@ -172,15 +174,19 @@ class SVRP(RenewedMethod):
 
     eta: Eta = "auto"
 
+    limit: ClassVar[str] = "Left out, it is measured; the theory allows min{1/(2δ), √p/(4 δ_B)}."
+
     @property
     def measured(self) -> bool:
         """Whether η is found on the way."""
-        return isinstance(as_step_size(self.eta), AutoStep)
+        return isinstance(as_step_size(self.eta, remedy=self.limit), AutoStep)
 
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for; where it is measured, each step passes its own."""
-        return Constant(math.nan) if self.measured else constant_or_schedule(self.eta)
+        if self.measured:
+            return Constant(math.nan)
+        return constant_or_schedule(self.eta, self.limit)
 
     def init(self, w0: Vector, problem: Any) -> RenewedState:
         """Start at w0, where the full gradient is asked for."""
@@ -269,6 +275,8 @@ class PAGE(RenewedMethod):
     True
     """
 
+    limit: ClassVar[str] = "The theory allows eta up to min{1/(4δ), √(p/(24(1 − p)))/δ_B}."
+
     def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
         """Go on from the newest estimate."""
         return state.w, estimate
@@ -331,7 +339,8 @@ class SAGA(Method):
 
     def __post_init__(self) -> None:
         """Check η."""
-        constant_or_schedule(self.eta)
+        limit = "The theory allows eta up to min{1/(2δ), μ/(16 δ_B²)}, practice far more."
+        constant_or_schedule(self.eta, limit)
 
     def init(self, w0: Vector, problem: Any) -> SAGAState:
         """Start at w0 with a table of zeros."""
@@ -340,7 +349,7 @@ class SAGA(Method):
 
     def tell(self, state: SAGAState, answers: Answers, step: OuterStep) -> SAGAState:
         """Take the step with the row's change, and enter its difference in the table."""
-        _require_one_row(None if answers.batch is None else len(answers.batch))
+        _require_one_row(len(answers.batch) if hasattr(answers.batch, "__len__") else None)
         row, difference = int(answers.batch[0]), answers.gradients[0] - step.proxy.gradient(state.w)
         change = difference - state.table[row]
         w = step.solve(linear=change + state.mean, centre=state.w)
@@ -354,6 +363,6 @@ class SAGA(Method):
 
 def _require_one_row(rows: int | None) -> None:
     if rows != 1:
-        got = Words("all rows" if rows is None else f"{rows} rows")
-        remedy = "Set batch_size=1, or use SVRP or PAGE."
-        raise ValueError(message("batches of SAGA", got, "of one row", remedy))
+        got = Words("no list of rows" if rows is None else f"{rows} rows")
+        remedy = "Set batch_size=1, or draw one row in sample; for more rows use SVRP or PAGE."
+        raise ValueError(message("batches of SAGA", got, "of one row, [i]", remedy))

@@ -839,7 +839,13 @@ def _moved_distance(state: AutoState, centre: Vector, w: Vector) -> DistanceStat
     return distance
 
 
-def as_step_size(eta: Any, *, allow_inf: bool = False, auto: StepSize | None = None) -> StepSize:
+# What ProxyProx may be given.
+LIMIT = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
+
+
+def as_step_size(
+    eta: Any, *, allow_inf: bool = False, auto: StepSize | None = None, remedy: str = LIMIT
+) -> StepSize:
     """Return the rule that a method's ``eta`` stands for.
 
     Parameters
@@ -851,6 +857,8 @@ def as_step_size(eta: Any, *, allow_inf: bool = False, auto: StepSize | None = N
         Whether η may be infinite, which drops the proximal term.
     auto : StepSize, optional
         What "auto" stands for instead.
+    remedy : str
+        What the error says of a number that is refused; by default ProxyProx's limit.
 
     Examples
     --------
@@ -864,9 +872,8 @@ def as_step_size(eta: Any, *, allow_inf: bool = False, auto: StepSize | None = N
         return AutoStep() if auto is None else auto
     if isinstance(eta, (str, type)):
         allowed = "a positive number, a function of the step, a StepSize or 'auto'"
-        remedy = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""
-        raise TypeError(message("eta", eta, allowed, remedy))
+        make = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""
+        raise TypeError(message("eta", eta, allowed, make))
     if callable(eta):
         return Schedule(eta, allow_inf)
-    remedy = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges."
     return Constant(positive("eta", eta, remedy, allow_inf=allow_inf))

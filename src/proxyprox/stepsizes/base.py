@@ -182,6 +182,10 @@ class StepSize:
         """Return the point to answer with, given the last iterate."""
         return w
 
+    def note(self, etas: Vector) -> str:
+        """Return a sentence for the result's message, given η of every step; empty by default."""
+        return ""
+
 
 @dataclass(frozen=True)
 class Constant(StepSize):

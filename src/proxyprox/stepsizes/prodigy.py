@@ -30,6 +30,8 @@ from proxyprox.stepsizes.base import Observation, StepSize
 
 # Averages of iterates have weights ``k³``, as those of ``eta="auto"`` have.
 POWER = 3
+# An estimate that grew by this factor in the last half of a run has not found the distance.
+GROWING = 2.0
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,14 @@ class Prodigy(StepSize):
     def answer(self, state: ProdigyState, w: Vector) -> Vector:
         """Return the average, or the last iterate if there is no noise to average away."""
         return state.average if state.noisy else w
+
+    def note(self, etas: Vector) -> str:
+        """Say so where the estimate was still growing: until then all steps were too short."""
+        grown = etas[-1] / etas[len(etas) // 2] if len(etas) else 1.0
+        if grown < GROWING:
+            return ""
+        return (
+            f"Prodigy's estimate of the distance was still growing: eta ended at {etas[-1]:.2g}, "
+            f"{grown:.2g} times that of halfway, so that most steps were too short. Take more "
+            "steps, give eta a number, such as 0.01, or use SGD()."
+        )
