@@ -289,13 +289,11 @@ def _choose_stop(
             return Steps(20), " (the default without a proximal term, as published)"
         return Relative(1e-8), " (the default without a proximal term)"
     mu = getattr(problem.objective, "strong_convexity", None) or 0.0
-    if expected_steps is not None:
-        why = " (the default: the objective is not known to be strongly convex)"
-        if mu > 0:
-            why = " (the default: the weaker of the rules for convex and strongly convex losses)"
-        return Convex(expected_steps, mu=mu), why
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
+    if expected_steps is not None:
+        why = " (the default: the objective is not known to be strongly convex)"
+        return Convex(expected_steps), why
     return SDane(), " (the default: neither μ nor the number of steps is known)"
 
 

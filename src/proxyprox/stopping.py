@@ -109,9 +109,6 @@ class StronglyConvex(Criterion):
 class Convex(Criterion):
     """``‖∇φ_k(w)‖² ≤ ‖w − w_k‖²/(4η²K) + G²``: the convex theorem's rule for K outer steps.
 
-    Where L is known to be μ-strongly convex, ``mu`` makes it the weaker of both theorems' rules:
-    ``max(μ/(4η), 1/(4η²K))`` in place of ``1/(4η²K)``.
-
     Examples
     --------
     >>> from proxyprox.stopping import Progress
@@ -122,18 +119,15 @@ class Convex(Criterion):
 
     steps: int
     G: float = 0.0
-    mu: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check both numbers."""
         whole("steps", self.steps)
         nonnegative("G", self.G)
-        nonnegative("mu", self.mu)
 
     def threshold(self, progress: Progress) -> float:
         """Return the square root of the rule's right-hand side."""
-        convex = 1 / (2 * progress.eta * math.sqrt(self.steps))
-        slope = max(convex, math.sqrt(self.mu / progress.eta) / 2)
+        slope = 1 / (2 * progress.eta * math.sqrt(self.steps))
         return math.hypot(slope * progress.displacement, self.G)
 
 
