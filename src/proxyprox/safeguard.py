@@ -217,7 +217,7 @@ class SafeguardedRun:
         self._batches: list[Any] = []
         self._held_out: list[Any] = []
         self._checks: list[Check] = []
-        self._samples = {"steps": 0, "held out": 0}
+        self._samples = {"steps": 0, "rival": 0, "held out": 0}
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
@@ -448,6 +448,8 @@ class SafeguardedRun:
             self._rival.open(batch)
         query = self._rival.ask()
         self._charge(query, samples=not self._repeatable)
+        if not self._repeatable:
+            self._samples["rival"] += self._samples_of(query.batch)
         told = answer_query(self.problem.objective, query)
         self.ledger.add(told.extra)
         try:
@@ -641,9 +643,8 @@ class SafeguardedRun:
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
 
     def _use_of_samples(self) -> dict[str, int]:
-        steps, held_out = self._samples["steps"], self._samples["held out"]
-        rest = self.ledger.target_samples - steps - held_out
-        return {"run": steps, self._name: rest, "held out": held_out}
+        names = {"steps": "run", "rival": self._name, "held out": "held out"}
+        return {names[use]: count for use, count in self._samples.items()}
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""
