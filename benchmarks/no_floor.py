@@ -105,23 +105,6 @@ def run_method(method: Any, *, mean: bool = False) -> Callable[..., dict[float, 
     return run
 
 
-def run_adam(rate: float) -> Callable[..., dict[float, float]]:
-    def run(table: Table, batch: int, seed: int) -> dict[float, float]:
-        rng, target, watch = np.random.default_rng(seed), table.target, Watch(table, mean=True)
-        target = target.with_batch_size(batch)
-        w = first = second = target.zeros()
-        for k in range(1, 10**9):
-            g = target.gradient(w, target.sample(rng))
-            first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g * g
-            size = np.sqrt(second / (1 - 0.999**k)) + 1e-8
-            w = w - rate * first / (1 - 0.9**k) / size
-            if watch.note(w, batch):
-                return watch.found
-        raise AssertionError
-
-    return run
-
-
 def run_lbfgs(table: Table, batch: None, seed: int) -> dict[float, float]:
     watch, target = Watch(table), table.target
 
@@ -148,7 +131,7 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
     found = {
         "SGD": grid(lambda x: run_method(pp.SGD(x), mean=True),
                     tuple(x / H for x in (0.3, 1.0, 3.0, 10.0, 30.0))),
-        "Adam": grid(run_adam, (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
+        "Adam": grid(lambda x: run_method(pp.Adam(x), mean=True), (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
         "ProxyProx": grid(lambda x: run_method(pp.ProxyProx(x), mean=True), prox),
         "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
         "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),

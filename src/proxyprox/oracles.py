@@ -362,13 +362,22 @@ def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:
         return 0.0, ()
     if halves is None:
         return None, ()
-    pairs = halves if isinstance(halves[0], (list, tuple)) else [halves]
-    gaps = []
+    several = isinstance(halves, (list, tuple)) and isinstance(
+        next(iter(halves), ()), (list, tuple)
+    )
+    pairs, gaps = halves if several else [halves], []
+    if not 0 < len(pairs) <= len(query.points) or any(_length(pair) != 2 for pair in pairs):
+        allowed = "a pair of gradients, or a list of pairs, one for each of the query's points"
+        raise ValueError(message("halves", halves, allowed))
     for point, pair in zip(query.points, pairs, strict=False):
         first, second = (as_gradient("a half's gradient", half, point) for half in pair)
         gaps.append((first - second) / 2)
     # Halves that happen to be equal, such as one row drawn twice, do not make the gradient exact.
     return max(square(norm(gaps[0])), sys.float_info.min), tuple(gaps)
+
+
+def _length(x: Any) -> int:
+    return len(x) if hasattr(x, "__len__") else 0
 
 
 class Purchase(NamedTuple):

@@ -105,39 +105,42 @@ def fresh(**changed):
     return dataclasses.replace(state, **changed)
 
 
-def signals(before, here, *, step, k=1, anchor=(0.0, 0.0), gaps=(None, None)):
-    """Return what a rule sees where a batch was evaluated at both ends of a step."""
-    previous = np.zeros(3)
-    state = fresh(previous=previous, previous_anchor=anchor[0] * previous, eta=1.0)
-    w = previous + step
-    elsewhere = ((previous, before, gaps[0]),)
-    seen = Observation(k, w, here, anchor[1] * w, half_gap=gaps[1], elsewhere=elsewhere)
-    return state, auto._signals(state, seen)
+def observed(here, *, step, k=1, state=None, gaps=(None, None)):
+    """Return the state after a batch without gradient at zero was evaluated at a step as well."""
+    zero = np.zeros(3)
+    state = state or fresh(previous=zero, previous_anchor=zero, eta=1.0)
+    elsewhere = ((zero, zero, gaps[0]),)
+    seen = Observation(k, step, here, zero, half_gap=gaps[1], elsewhere=elsewhere)
+    return auto.AutoStep().observe(state, seen)
 
 
 def test_the_growth_of_one_rows_noise_is_its_smoothness_whatever_the_step():
     rng = np.random.default_rng(0)
     for _ in range(5):
         x, step = rng.normal(size=(2, 3))
-        state, seen = signals(0 * x, x * (x @ step), step=step)
-        auto.add_growth(state, seen)
-        assert state.growth == pytest.approx(x @ x)
+        assert observed(x * (x @ step), step=step).growth == pytest.approx(x @ x)
 
 
 def test_half_batches_leave_the_common_change_out():
     step, common, own = np.array([1.0, 0, 0]), np.array([2.0, 1, 0]), np.array([0.5, 0, 0.5])
-    state, seen = signals(np.zeros(3), common, step=step, gaps=(np.zeros(3), own))
-    auto.add_growth(state, seen)
+    state = observed(common, step=step, gaps=(np.zeros(3), own))
     assert state.growth == pytest.approx((own @ own) / (common @ step))
 
 
 def test_one_measurement_raises_the_growth_at_most_fourfold():
     step = np.array([1.0, 0, 0])
-    state, seen = signals(np.zeros(3), np.array([1.0, 0, 0]), step=step)
-    auto.add_growth(state, seen)
-    _, steep = signals(np.zeros(3), np.array([1.0, 1e6, 0]), step=step, k=2)
-    auto.add_growth(state, steep)
-    assert state.growth == pytest.approx(4.0)
+    first = observed(np.array([1.0, 0, 0]), step=step)
+    steep = observed(np.array([1.0, 1e6, 0]), step=step, k=2, state=first)
+    assert steep.growth == pytest.approx(4 * first.growth)
+
+
+@pytest.mark.parametrize("halves", [(), 5, [()], [(1.0, 2.0, 3.0)], np.zeros((3, 3))])
+def test_halves_that_are_no_pairs_are_refused_by_name(halves):
+    loss = squares(3, 2)
+    run = pp.Run(pp.Problem(loss, loss.label_free()), method=pp.ProxyProx("auto"), rng=0)
+    query = run.ask()
+    with pytest.raises(ValueError, match="halves"):
+        run.tell(loss.gradient(query.points[0], query.batch), halves=halves)
 
 
 def test_a_row_drawn_twice_is_not_an_exact_gradient():

@@ -118,7 +118,8 @@ class RenewedMethod(Method):
 
     def compare_next(self, state: RenewedState, estimate: Vector) -> tuple[Any, Any]:
         """Return the point that the next batch is compared at, and the estimate of ∇L there."""
-        raise NotImplementedError
+        name = type(self).__name__
+        raise NotImplementedError(f"{name} must define compare_next(state, estimate)")
 
 
 @dataclass(frozen=True)

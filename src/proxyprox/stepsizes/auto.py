@@ -428,8 +428,8 @@ def _signals(state: AutoState, seen: Observation) -> Signals:
     again, gap_before = next(found, (None, None))
     if again is not None:
         before = again - state.previous_anchor
-    elif state.exact:
-        # One batch for all steps: its gradient at the point before was the last answer.
+    elif state.exact and seen.noise == 0:
+        # One batch for both steps: its gradient at the point before was the last answer.
         before = state.last
     gap = seen.half_gap
     if gap is None and again is not None and state.last is not None:
