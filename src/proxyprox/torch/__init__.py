@@ -21,6 +21,7 @@ True
 
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.inner import ImplicitStep
@@ -30,14 +31,17 @@ from proxyprox.torch.proxy import FlatLoss, Proxy
 __all__ = [
     "EMA",
     "BatchStatisticsWarning",
+    "Choice",
     "FlatLoss",
     "ImplicitStep",
     "Mean",
     "NonFiniteError",
     "Plain",
     "Proxy",
+    "ProxyAdamW",
     "ProxyProx",
     "ProxyScaleWarning",
+    "ProxyStepWarning",
     "RandomProxyWarning",
     "Storm",
     "WeightAverage",

@@ -39,8 +39,7 @@ class ProxyScaleWarning(UserWarning):
 
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
-    correction, anchor, mode = optimizer.correction, optimizer.anchor, optimizer.proxy_mode
-    model = optimizer.model
+    correction, anchor = optimizer.correction, optimizer.anchor
     if isinstance(correction, type) or not hasattr(correction, "two_points"):
         allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
@@ -51,12 +50,17 @@ def check_settings(optimizer: Any) -> None:
     if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
         raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
+    check_model(optimizer)
+
+
+def check_model(optimizer: Any) -> None:
+    """Check the network and the mode of its proxy passes."""
+    model, mode = optimizer.model, one_of("proxy_mode", optimizer.proxy_mode, MODES)
     if model is not None:
         own = {id(p) for p in model.parameters()} if isinstance(model, torch.nn.Module) else ()
         if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
             allowed = "the torch.nn.Module that has the optimiser's parameters, or None"
             raise ValueError(message("model", model, allowed))
-    one_of("proxy_mode", mode, MODES)
     if mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
