@@ -395,10 +395,9 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         start, batch = copy_tensors(params) if looks and weight else [], None
         for t in range(steps):
             drawn = self.proxy.sample()
-            if t == self._k == 0 and self._probe:
-                checks.probe_proxy(self.proxy, drawn)
             value = self._compute_proxy_gradient(params, drawn)
             if t == self._k == 0:
+                checks.check_loss(value)
                 checks.check_dependence(params)
             if t == 0 and looks:
                 batch, before = drawn, float(value)
