@@ -164,12 +164,12 @@ def test_resumed_runs_are_the_same_bit_for_bit(stop):
 
 
 def test_a_comparison_ends_and_its_ways_are_counted():
-    model, loss, optimizer = parts(search=4, lr=0.05)
-    train(model, loss, optimizer, 40)
+    model, loss, optimizer = parts(search=2, lr=0.05)
+    train(model, loss, optimizer, 30, scheduler=LambdaLR(optimizer, lambda k: min(k + 1, 15) / 15))
     compared = {optimizer.choice.way, *optimizer.choice.gaps}
     assert compared == set(WAYS) == set(optimizer.choice.losses)
-    # Two comparisons, since the schedule rises first; each of at most 4 rounds of 3 ways.
-    assert 12 < optimizer.metrics()["target_values"] <= 24
+    # Two comparisons, since the schedule rises first; each of 8 batches and 3 ways.
+    assert optimizer.metrics()["target_values"] == 48
 
 
 def test_too_long_proxy_steps_are_said():

@@ -23,8 +23,8 @@ from proxyprox.torch.proxy import MODES, as_proxy, gradients, proxy_mode
 
 # The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
-# Rounds of a comparison before its losses count; standard errors that drop a way.
-SETTLING, ERRORS = 3, 3.0
+# Held-out batches of a comparison, and the standard errors that make a difference clear.
+HELD_OUT_BATCHES, ERRORS = 8, 2.0
 # Outer steps between two looks at the proxy steps; looks in a row, and rise, that are too much.
 LOOK_EVERY, LOOKS, RISE = 50, 3, 0.25
 # Stands for a held-out loss that is not finite.
@@ -94,10 +94,9 @@ class Choice:
     step : int
         Outer steps before the comparison ended.
     losses : dict
-        Held-out loss of each way: its mean over the rounds that it took part in.
+        Mean held-out loss of each way.
     gaps : dict
-        Each other way's held-out loss minus the chosen one's, and the standard error, over the
-        rounds that both took part in.
+        Each other way's held-out loss minus the chosen one's, and the standard error over batches.
     """
 
     way: str
@@ -117,7 +116,7 @@ class Choice:
 
 @dataclass
 class Contender:
-    """A way, and the network and optimiser state that it has come to."""
+    """A way, the network and optimiser state that it has come to, and its held-out losses."""
 
     way: Way
     values: list[Any]
@@ -125,59 +124,51 @@ class Contender:
     losses: list[float] = field(default_factory=list)
 
 
+@dataclass
 class Comparison:
-    """Ways that take turns from the same start; those that are clearly worse are dropped.
+    """Ways that take turns, from the same start.
 
-    In a round every way takes one step; then their losses on one held-out batch are compared.
+    Each takes ``rounds`` steps of its own, then half as many on the target alone: labels of another
+    kind shift what a network predicts, which a few steps undo, and is not what counts. Then their
+    losses on the same held-out batches are compared.
     """
 
-    def __init__(self, contenders: list[Contender], rounds: int, active: int = 0) -> None:
-        self.left, self.rounds, self.active = contenders, rounds, active
-        self.dropped: list[Contender] = []
+    contenders: list[Contender]
+    rounds: int
+    turns: int = 0
 
     @property
     def current(self) -> Contender:
         """The contender whose turn it is."""
-        return self.left[self.active]
+        return self.contenders[self.turns % len(self.contenders)]
 
-    def judge(self, step: int) -> Choice | None:
-        """Drop what is clearly worse; return the choice when one is left or time is over."""
-        done = len(self.left[0].losses)
-        if done < min(SETTLING + 3, self.rounds):
-            return None
-        best = min(self.left, key=lambda c: np.mean(counted(c.losses)))
-        gaps = {c.way.name: gap_between(c, best) for c in self.left}
-        self.dropped += [c for c in self.left if is_above(gaps[c.way.name], ERRORS)]
-        self.left = [c for c in self.left if c not in self.dropped]
-        if len(self.left) > 1 and done < self.rounds:
-            return None
-        chosen = next(c for c in self.left if not is_above(gaps[c.way.name], 1.0))
-        everyone = [*self.left, *self.dropped]
-        self.left, self.active = [chosen], 0
-        return Choice(
-            chosen.way.name,
-            step,
-            {c.way.name: float(np.mean(counted(c.losses))) for c in everyone},
-            {c.way.name: gap_between(c, chosen) for c in everyone if c is not chosen},
-        )
+    @property
+    def settling(self) -> bool:
+        """Whether the steps on the target alone have begun."""
+        return self.turns >= self.rounds * len(self.contenders)
 
+    @property
+    def over(self) -> bool:
+        """Whether every contender has taken all its steps."""
+        return self.turns >= (self.rounds + -(-self.rounds // 2)) * len(self.contenders)
 
-def counted(losses: Sequence[float]) -> Sequence[float]:
-    """Return the losses that count: those of the first rounds do not, if there are others."""
-    return losses[SETTLING:] or losses
+    def choose(self, step: int) -> tuple[Contender, Choice]:
+        """Return the preferred contender: "mixed", unless another is clearly better."""
+        chosen = self.contenders[0]
+        for other in self.contenders[1:]:
+            gap, error = gap_between(other, chosen)
+            if gap < -ERRORS * error:
+                chosen = other
+        losses = {c.way.name: float(np.mean(c.losses)) for c in self.contenders}
+        others = [c for c in self.contenders if c is not chosen]
+        gaps = {c.way.name: gap_between(c, chosen) for c in others}
+        return chosen, Choice(chosen.way.name, step, losses, gaps)
 
 
 def gap_between(one: Contender, other: Contender) -> tuple[float, float]:
     """Return the mean difference of two contenders' losses and its standard error."""
-    both = min(len(one.losses), len(other.losses))
-    gaps = np.subtract(counted(one.losses[:both]), counted(other.losses[:both]))
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-    return float(gaps.mean()), float(error)
-
-
-def is_above(gap: tuple[float, float], errors: float) -> bool:
-    """Tell whether a gap is above zero by more than so many standard errors."""
-    return gap[0] > errors * gap[1]
+    gaps = np.subtract(one.losses, other.losses)
+    return float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps)))
 
 
 class ProxyAdamW(Optimizer):  # type: ignore[misc]
@@ -213,9 +204,9 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     averaging : float
         a, in (0, 1]: the weight of the newest difference.
     search : int
-        Rounds of a comparison at most; in each, every way that is left takes a step on a batch of
-        its own. There is one at the start and, where the learning rate rises first, one when it no
-        longer does: ``6 * search`` outer steps at most, of which a third or more is kept.
+        Steps that each way takes in a comparison before half as many on the target alone. There is
+        one comparison at the start and, where the learning rate rises first, one when it no longer
+        does: ``9 * search`` outer steps in all, of which a third is kept.
     model : torch.nn.Module, optional
         The network: BatchNorm's running statistics then see the target's batches only.
     proxy_mode : {"frozen", "no_dropout", "eval", "train"}
@@ -283,12 +274,14 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             raise TypeError(message("proxy", None, "a Proxy or a function", "Use torch's AdamW."))
         if isinstance(params, torch.Tensor):
             raise TypeError(message("params", params, "an iterable of tensors or of groups"))
-        self.proxy, self.held_out = as_proxy(proxy), as_proxy(held_out)
+        self.proxy: Any = as_proxy(proxy)
+        self.held_out: Any = as_proxy(held_out)
         steps = whole("proxy_steps", proxy_steps)
         theta = fraction("correction_weight", correction_weight)
+        # Without a clear difference the first is taken.
         self.ways = {
-            "corrected": Way("corrected", steps, theta),
             "mixed": Way("mixed", steps, falls=True),
+            "corrected": Way("corrected", steps, theta),
             "target alone": Way("target alone", 0),
         }
         self.averaging, self.search = fraction("averaging", averaging), whole("search", search)
@@ -461,23 +454,23 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         torch.clear_autocast_cache()
 
     def _change_contender(self, comparison: Comparison) -> None:
-        """Let the next contender take the next step; after a round, compare."""
+        """Let the next contender take the next step; after the last, choose one."""
         self._keep(comparison.current)
-        comparison.active = (comparison.active + 1) % len(comparison.left)
-        if comparison.active == 0:
-            batch = self.held_out.sample()
-            for contender in comparison.left:
+        comparison.turns += 1
+        following = comparison.current
+        if comparison.over:
+            batches = [self.held_out.sample() for _ in range(HELD_OUT_BATCHES)]
+            for contender in comparison.contenders:
                 self._show(contender)
                 with proxy_mode(self.model, "frozen" if self.model is None else "no_dropout"):
-                    value = float(self.held_out.loss(batch))
-                contender.losses.append(value if math.isfinite(value) else HUGE_LOSS)
-                self.ledger.target_values += 1
-            choice = comparison.judge(self._k)
-            if choice is not None:
-                self.choice, self._comparison = choice, None
-                if choice.way == "target alone":
-                    self._due = ""  # a proxy that is no use at the start is not tried again
-        self._show(comparison.current)
+                    values = [float(self.held_out.loss(batch)) for batch in batches]
+                contender.losses = [v if math.isfinite(v) else HUGE_LOSS for v in values]
+                self.ledger.target_values += len(batches)
+            following, self.choice = comparison.choose(self._k)
+            self._comparison = None
+        self._show(following)
+        if self._comparison is not None and comparison.settling:
+            self.way = self.ways["target alone"]
 
     # -- looking and saving -----------------------------------------------------------------
 
@@ -513,9 +506,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             "ledger": self.ledger.as_dict(),
             "proxy": self.proxy.state_dict(),
             "held_out": {} if self.held_out is None else self.held_out.state_dict(),
-            "active": 0 if comparison is None else comparison.active,
-            "contenders": [] if comparison is None else self._pack(comparison.left),
-            "dropped": [] if comparison is None else self._pack(comparison.dropped),
+            "turns": 0 if comparison is None else comparison.turns,
+            "contenders": [] if comparison is None else self._pack(comparison.contenders),
         }
         return saved
 
@@ -541,9 +533,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             self.held_out.load_state_dict(extra["held_out"])
         self._comparison = None
         if extra["contenders"]:
-            left = self._unpack(extra["contenders"])
-            self._comparison = Comparison(left, self.search, extra["active"])
-            self._comparison.dropped = self._unpack(extra["dropped"])
+            contenders = self._unpack(extra["contenders"])
+            self._comparison = Comparison(contenders, self.search, extra["turns"])
             self._comparison.current.state = self.state
 
     def _pack(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
@@ -554,7 +545,6 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
                 "way": c.way.name,
                 "values": c.values,
                 "state": {i: dict(c.state[p]) for i, p in enumerate(params) if p in c.state},
-                "losses": c.losses,
             }
             for c in contenders
         ]
@@ -571,7 +561,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
                     for name, v in entries.items()
                 }
             kept = [v.to(now, copy=True) for v, now in zip(item["values"], values, strict=True)]
-            found.append(Contender(self.ways[item["way"]], kept, state, list(item["losses"])))
+            found.append(Contender(self.ways[item["way"]], kept, state))
         return found
 
 
