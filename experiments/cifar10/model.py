@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -77,28 +78,25 @@ def half_precision(device: Any) -> Any:
 
 def evaluate(
     model: Any,
-    train: DeviceImages,
-    train_indices: Any,
-    test: DeviceImages,
+    parts: Mapping[str, tuple[DeviceImages, Any]],
     *,
     average: WeightAverage | None = None,
     refresh: tuple[Plans, int] | None = None,
 ) -> dict[str, float]:
-    """Return train loss, test loss and test accuracy, in evaluation mode.
+    """Return ``<part>_loss`` and ``<part>_accuracy`` of every part, in evaluation mode.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network; left as it was.
-    train, test : DeviceImages
-        The images.
-    train_indices : tensor
-        Which training images the train loss is measured on.
+    parts : mapping of str to (DeviceImages, tensor)
+        Images, and the indices of those to evaluate.
     average : WeightAverage, optional
         Evaluate these weights.
     refresh : (Plans, int), optional
         Measure BatchNorm's statistics on so many batches of these first.
     """
+    found: dict[str, float] = {}
     with ExitStack() as stack:
         if average is not None:
             stack.enter_context(average.applied())
@@ -107,19 +105,18 @@ def evaluate(
             batches = plans.everything(plans.batch_size)[:count]
 
             def forward(plan: Any) -> Any:
-                with half_precision(train.device):
+                with half_precision(plans.data.device):
                     return model(plans.data.batch(plan)[0])
 
             stack.enter_context(refreshed_batchnorm(model, batches, forward))
         training = model.training
         model.eval()
         try:
-            loss, _ = _mean(model, train, train_indices)
-            every = torch.arange(len(test), device=test.device)
-            test_loss, accuracy = _mean(model, test, every)
+            for name, (data, indices) in parts.items():
+                found[f"{name}_loss"], found[f"{name}_accuracy"] = _mean(model, data, indices)
         finally:
             model.train(training)
-    return {"train_loss": loss, "test_loss": test_loss, "test_accuracy": accuracy}
+    return found
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
