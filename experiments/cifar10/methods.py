@@ -119,9 +119,14 @@ class Method:
         # Captured before the proxy's, so that the weights' first use is in training mode.
         self.gradient = parts.gradient(self.recipe.batch_size, self.loss)
         self.optimizer = self.make_optimizer()
-        self.scheduler = LambdaLR(self.optimizer, self.factor)
+        self.scheduler = LambdaLR(self.paced, self.factor)
         self.images = {"target": 0, "proxy": 0}
         self.counts = {"target_gradients": 0, "proxy_gradients": 0, "proxy_sampled_gradients": 0}
+
+    @property
+    def paced(self) -> Any:
+        """The optimiser whose lr follows the schedule."""
+        return self.optimizer
 
     @staticmethod
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
@@ -299,17 +304,22 @@ class Proximal(Method):
             inner = functools.partial(
                 torch.optim.SGD, lr=recipe.inner_lr, momentum=recipe.inner_momentum
             )
+        eta, decay = recipe.lr, recipe.weight_decay
+        self.adam: Any = None
+        if recipe.inner == "adam":
+            inner, eta, decay = self._make_adam, math.inf, 0.0
         return ProxyProx(
             parts.params,
-            recipe.lr,
+            eta,
             proxy=self._graphed(self.plans["proxy"], full=recipe.needs_full_pass),
             correction=corrections[recipe.correction],
             correction_weight=recipe.correction_weight,
             inner=inner,
             stop=lambda k: max(1, round(steps(k))),
             anchor=recipe.anchor,
-            weight_decay=recipe.weight_decay,
+            weight_decay=decay,
             decoupled_weight_decay=True,
+            keep_inner_state=recipe.inner == "adam",
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,
@@ -320,7 +330,8 @@ class Proximal(Method):
         every = self.recipe.resample_every
         if every and k and k % every == 0:
             self._resample()
-        self.optimizer.measure_residual = measured and self.recipe.anchor != "first"
+        free = self.recipe.needs_full_pass or self.parts.config.clean is None
+        self.optimizer.measure_residual = measured and free and self.recipe.anchor != "first"
         self.gradient.backward(self.plans["target"].next())
         self.optimizer.step()
         ledger, size = self.optimizer.ledger, len(self.plans["proxy"].indices)
@@ -332,8 +343,17 @@ class Proximal(Method):
     def measurements(self) -> dict[str, float | None]:
         """Return ‖∇φ‖ and the weight of the correction."""
         record = self.optimizer.record
-        residual = None if record is None else record.residual
-        return {"residual": residual, "theta": self.optimizer.correction_weight}
+        known = record is not None and math.isfinite(record.residual)
+        return {"residual": record.residual if known else None, "theta": self.optimizer.correction_weight}
+
+    @property
+    def paced(self) -> Any:
+        """Adam inside, if it takes the steps."""
+        return self.adam or self.optimizer
+
+    def _make_adam(self, groups: Any) -> Any:
+        self.adam = self.parts.adamw(groups)
+        return self.adam
 
     def _graphed(self, plans: Plans, *, full: bool) -> GraphedProxy:
         parts, recipe = self.parts, self.recipe
