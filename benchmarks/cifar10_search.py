@@ -86,7 +86,7 @@ PATIENCE = 60.0
 """Seconds that the other workers wait for the first one to compile."""
 
 
-def options() -> argparse.Namespace:
+def options(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--passes", type=float, help="default 5, or as a setting says")
@@ -107,7 +107,7 @@ def options() -> argparse.Namespace:
     # What the parent tells a worker: its number, and when to end.
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 # -- jobs ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -218,8 +219,31 @@ BEYOND = (
         proxy_augment=True,
         **_REFINED,
     ),
+    Recipe(
+        "AdamW, interleaved",
+        "interleaved",
+        lr=2e-3,
+        weight_decay=0.1,
+        proxy_augment=True,
+        **_TUNED,
+    ),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
+
+_ADAM: dict[str, Any] = {"lr": 2e-3, "weight_decay": 0.1, "proxy_augment": True, **_TUNED}
+_INSIDE: dict[str, Any] = {**_ADAM, "inner": "adam", "inner_steps": 5, "correction": "ema",
+                           "a": 0.2, "anchor": "paired", "proxy_mode": "train"}  # fmt: skip
+
+WRONG_LABELS = (
+    Recipe("clean images alone", "adamw", **_ADAM),
+    Recipe("noisy images alone", "adamw", source="proxy", **_ADAM),
+    Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
+    Recipe("mixed", "adamw", source="mixed", **_ADAM),
+    Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
+    Recipe("ProxyProx", **_INSIDE),
+    Recipe("ProxyProx, weight ½", correction_weight=0.5, **_INSIDE),
+)
+"""Competitors where few images have right labels and many have wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -326,18 +350,24 @@ class Config:
         return asdict(self)
 
 
-TINY = Config(
-    recipes=tuple(
+def tiny(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
+    """Return the recipes with small batches and few inner steps."""
+    return tuple(
         replace(
             recipe,
             name=recipe.name.replace("20", "4"),
             batch_size=32,
             proxy_size=128,
-            inner_steps=4,
+            inner_steps=min(4, recipe.inner_steps),
+            interleave=2,
         )
-        for recipe in (*PAPER, *BEYOND)
-        if recipe.inner_steps == 20
-    ),
+        for recipe in recipes
+        if recipe.inner_steps <= 20
+    )
+
+
+TINY = Config(
+    recipes=tiny((*PAPER, *BEYOND)),
     passes=2.0,
     seeds=1,
     points_per_pass=2,

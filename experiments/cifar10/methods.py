@@ -211,12 +211,17 @@ class Single(Method):
 
     def loss(self, plan: Any) -> Any:
         """Return the mean loss, or that of a mixed batch with its weights."""
-        weight = self.recipe.mix_weight
+        return self.parts.loss(plan, self.weights)
+
+    @functools.cached_property
+    def weights(self) -> Any | None:
+        """The weight of each image in a mixed batch; None if all are equal."""
+        weight, size = self.recipe.mix_weight, self.recipe.batch_size
         if self.recipe.source != "mixed" or weight is None:
-            return self.parts.loss(plan)
-        first = torch.arange(len(plan), device=plan.device) < self.mixed
-        rest = (1 - weight) / (len(plan) - self.mixed)
-        return self.parts.loss(plan, torch.where(first, weight / self.mixed, rest))
+            return None
+        rest = size - self.mixed
+        each = [weight / self.mixed] * self.mixed + [(1 - weight) / rest] * rest
+        return torch.tensor(each, device=self.parts.task.data.device)
 
     def step(self, k: int, *, measured: bool) -> None:
         """Take a gradient of the next batch and a step."""
@@ -344,7 +349,10 @@ class Proximal(Method):
         """Return ‖∇φ‖ and the weight of the correction."""
         record = self.optimizer.record
         known = record is not None and math.isfinite(record.residual)
-        return {"residual": record.residual if known else None, "theta": self.optimizer.correction_weight}
+        return {
+            "residual": record.residual if known else None,
+            "theta": self.optimizer.correction_weight,
+        }
 
     @property
     def paced(self) -> Any:
