@@ -21,6 +21,7 @@ while the others wait for it, so put a setting of ProxyProx, which needs two var
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -35,6 +36,7 @@ from typing import Any
 import torch
 
 from experiments.cifar10 import TINY, Config, Recipe
+from experiments.cifar10.model import Network
 from experiments.cifar10.run import device_data
 from experiments.cifar10.training import Training, device_name
 
@@ -207,23 +209,26 @@ def key(job: Row) -> str:
 
 def work(queue: Queue, given: argparse.Namespace, number: int, deadline: float) -> Iterator[Row]:
     """Train one job after the other; yield its row when it is on the disk."""
-    torch.backends.cudnn.benchmark = True
     data: dict[Any, Any] = {}
+    networks: dict[Any, Network] = {}
     slowest, waiting = 0.0, time.time() + PATIENCE
     while number and not (queue.folder / "compiled").exists() and time.time() < waiting:
         time.sleep(0.2)
     while time.time() + slowest < deadline and (taken := queue.take()):
         file, job = taken
         begun = time.time()
-        # Networks of earlier jobs would soon count as too many variants of this one.
-        torch.compiler.reset()
+        gc.collect()  # graphs of the last training hold memory until then
         try:
             config = make_config(job["config"], job["recipe"], tiny=given.tiny)
             images = (config.data, config.train_images, config.test_images, config.image_size)
             if images not in data:
                 data[images] = device_data(config, given.device, given.data)
             train, test, source = data[images]
-            training = Training(config, config.recipes[0], job["seed"], train, test)
+            kind = (config.width, config.compile)
+            if kind not in networks:
+                networks.clear()
+                networks[kind] = Network(kind[0], train.device, compiled=kind[1])
+            training = Training(config, config.recipes[0], job["seed"], train, test, networks[kind])
             (queue.folder / "compiled").touch()
             row = train_job(training, until=given.until, deadline=deadline)
             about = {"device": device_name(train.device), "torch": torch.__version__}

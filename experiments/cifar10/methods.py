@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from experiments.cifar10.config import Config, Recipe
-from experiments.cifar10.model import half_precision
+from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
@@ -22,18 +22,19 @@ from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx
 
 @dataclass(frozen=True)
 class Parts:
-    """What a method is made from.
-
-    ``network`` is the model as it is evaluated, maybe compiled; ``total`` the number of steps.
-    """
+    """What a method is made from; ``total`` is the number of steps."""
 
     config: Config
     recipe: Recipe
     seed: int
     task: Task
-    model: Any
-    network: Any
+    network: Network
     total: int
+
+    @property
+    def model(self) -> Any:
+        """The network as a module."""
+        return self.network.model
 
     @property
     def params(self) -> list[Any]:
@@ -54,7 +55,7 @@ class Parts:
         """Return the mean loss of a batch, or its weighted sum."""
         x, y = self.task.data.batch(plan)
         with half_precision(x.device):
-            scores = self.network(x)
+            scores = self.network.forward(x)
         scores = scores.float()
         if self.recipe.forward:
             scores = self.task.forward(scores, plan)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from experiments.cuda_graphs import DeviceImages, Plans
+from experiments.cuda_graphs import DeviceImages, Plans, image_layout
 from proxyprox.torch import WeightAverage, refreshed_batchnorm
 
 LARGE = 2000
@@ -68,6 +68,48 @@ class ResNet18(nn.Module):  # type: ignore[misc]
         """Return the class scores."""
         y = functional.relu(self.stem_norm(self.stem(x)))
         return self.head(self.blocks(y).mean(dim=(2, 3)))
+
+
+class Network:
+    """A network to train again and again: new weights in the old memory, compiled once.
+
+    Parameters
+    ----------
+    width : int
+        Of :class:`ResNet18`.
+    device : torch.device
+        Where it lives.
+    compiled : bool
+        Compile it; ignored off CUDA.
+
+    Attributes
+    ----------
+    model : ResNet18
+        The weights, and evaluation as it is written.
+    forward : callable
+        Evaluation for training.
+    """
+
+    def __init__(self, width: int, device: Any, *, compiled: bool = True) -> None:
+        self.width = width
+        self.model = ResNet18(width).to(device=device, memory_format=image_layout(device))
+        self.forward: Any = self.model
+        if compiled and device.type == "cuda":
+            # What an earlier network left would count as variants of this one; with too many, the
+            # compiler would silently give up.
+            torch.compiler.reset()
+            torch._dynamo.config.recompile_limit = 64
+            # Fixed shapes: kernels for any batch size are slower, and there are few sizes.
+            self.forward = torch.compile(self.model, dynamic=False)
+
+    def restart(self, seed: int) -> None:
+        """Draw new weights, the same for the same seed, and forget statistics and gradients."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = ResNet18(self.width)
+        self.model.load_state_dict(fresh.state_dict())
+        self.model.zero_grad(set_to_none=True)
+        self.model.train()
 
 
 def half_precision(device: Any) -> Any:

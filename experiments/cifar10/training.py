@@ -12,9 +12,9 @@ import torch
 
 from experiments.cifar10.config import Config, Recipe
 from experiments.cifar10.methods import METHODS, Parts
-from experiments.cifar10.model import ResNet18, evaluate
+from experiments.cifar10.model import Network, evaluate
 from experiments.cifar10.task import Task
-from experiments.cuda_graphs import DeviceImages, image_layout
+from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals, step_first
 from proxyprox.report.records import Point
@@ -41,10 +41,19 @@ class Training:
         Of weights, order, proxy and augmentation.
     train, test : DeviceImages
         The data, on the device to train on.
+    network : Network, optional
+        One to train anew, so that it is not compiled again: what was trained with it before is
+        lost.
     """
 
     def __init__(
-        self, config: Config, recipe: Recipe, seed: int, train: DeviceImages, test: DeviceImages
+        self,
+        config: Config,
+        recipe: Recipe,
+        seed: int,
+        train: DeviceImages,
+        test: DeviceImages,
+        network: Network | None = None,
     ) -> None:
         self.config, self.recipe, self.seed = config, recipe, seed
         device, self.test = train.device, test
@@ -58,14 +67,10 @@ class Training:
         self.total = max(1, round(config.passes * a_pass / images))
         self.step, self.seconds = 0, 0.0
         self.points: list[Point] = []
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.model = ResNet18(config.width)
-        self.model.to(device=device, memory_format=image_layout(device))
-        # Fixed shapes: kernels for any batch size are slower, and there are three sizes at most.
-        compiled = device.type == "cuda" and config.compile
-        network = torch.compile(self.model, dynamic=False) if compiled else self.model
-        parts = Parts(config, recipe, seed, task, self.model, network, self.total)
+        network = network or Network(config.width, device, compiled=config.compile)
+        network.restart(seed)
+        self.model = network.model
+        parts = Parts(config, recipe, seed, task, network, self.total)
         self.params = parts.params
         self.method = kind(parts)
         self.average = WeightAverage(self.params, recipe.average) if recipe.average else None

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy  # noqa: E402
 
 from experiments.cifar10 import TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
+from experiments.cifar10.model import Network  # noqa: E402
 from experiments.cifar10.task import Task, transition_matrix, wrong_labels  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
 
@@ -144,3 +145,14 @@ def test_settings_of_wrong_labels_are_checked(images):
         replace(CONFIG, clean=None, noise=None, validation=0.25), RECIPES[0], 0, *images
     )
     assert (len(held.task.target), len(held.task.validation)) == (144, 48)
+
+
+def test_a_network_is_trained_anew(images):
+    network = Network(CONFIG.width, torch.device("cpu"))
+    ends = []
+    for recipe in (RECIPES[0], RECIPES[5], RECIPES[0]):
+        training = Training(CONFIG, recipe, 0, *images, network)
+        training.run()
+        ends.append(flattened(training))
+    assert torch.equal(ends[0], ends[2])
+    assert not torch.equal(ends[0], ends[1])
