@@ -11,6 +11,9 @@ some; seconds and proxy gradients. What ran out of time is listed.
 of ``Recipe`` and, if wanted, ``config``: fields of ``Config`` for this one, such as
 ``{"clean": 2000, "noise": "pair", "passes": 10}``.
 
+Of settings whose names begin alike up to a colon, such as "mixed: 0.1" and "mixed: 0.25", the one
+with the best validation accuracy is named at the end, for each task, with its test accuracy.
+
 ``--workers N`` trains N settings at a time, each in a process of its own, which pays where one
 training does not fill the GPU (start CUDA MPS before, if you can). The processes take their jobs
 from a folder, ``--folder``, and write every finished row into it at once; called again with the
@@ -24,6 +27,7 @@ import argparse
 import gc
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -332,6 +336,37 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+TASK = ("clean", "noise", "noise_rate", "passes", "validation")
+
+
+def choices(rows: list[Row]) -> str:
+    """Say for each task and kind of method which setting its validation images prefer."""
+    settings: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        if row.get("validation") is not None and row["finished"]:
+            config = row["job"]["config"]
+            task = ", ".join(f"{name} {config[name]}" for name in TASK if name in config)
+            group = settings.setdefault((task, row["name"].partition(":")[0]), {})
+            group.setdefault(row["name"], []).append(row)
+    lines = []
+    for (task, _), group in sorted(settings.items()):
+        best = max(
+            group.values(),
+            key=lambda runs: (mean(runs, "validation"), -mean(runs, "validation_loss")),
+        )
+        ends = [row["end"] for row in best]
+        spread = f" ± {statistics.stdev(ends):.4f}" if len(ends) > 1 else ""
+        lines.append(
+            f"{task:45s} {best[0]['name']:40s} validation {mean(best, 'validation'):.4f}, test "
+            f"{mean(best, 'end'):.4f}{spread} ({len(ends)} seeds, {mean(best, 'seconds'):.1f} s)"
+        )
+    return "\n".join(lines)
+
+
+def mean(runs: list[Row], field: str) -> float:
+    return statistics.fmean(row[field] for row in runs)
+
+
 def search(given: argparse.Namespace, queue: Queue) -> None:
     deadline = time.time() + 60 * given.minutes
     queue.fill(make_jobs(given))
@@ -343,6 +378,8 @@ def search(given: argparse.Namespace, queue: Queue) -> None:
         print(table([row]).splitlines()[-1], flush=True)
         write(given.json, queue)
     print("\n" + table(sorted(queue.rows(), key=lambda row: -row.get("end", 0.0))))
+    if chosen := choices(queue.rows()):
+        print(f"\nchosen by validation accuracy:\n{chosen}")
     if queue.left():
         print("no time for: " + "; ".join(name_of(job) for job in queue.left()))
     broken = [json.loads(file.read_text()) for file in sorted(queue.taken.iterdir())]

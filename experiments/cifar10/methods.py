@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -310,7 +310,7 @@ class Proximal(Method):
             inner = functools.partial(
                 torch.optim.SGD, lr=recipe.inner_lr, momentum=recipe.inner_momentum
             )
-        eta, decay = recipe.lr, recipe.weight_decay
+        eta, decay, weight = recipe.lr, recipe.weight_decay, cast(float, recipe.correction_weight)
         self.adam: Any = None
         if recipe.inner == "adam":
             inner, eta, decay = self._make_adam, math.inf, 0.0
@@ -319,7 +319,7 @@ class Proximal(Method):
             eta,
             proxy=self._graphed(self.plans["proxy"], full=recipe.needs_full_pass),
             correction=corrections[recipe.correction],
-            correction_weight=recipe.correction_weight,
+            correction_weight=weight,
             inner=inner,
             stop=lambda k: max(1, round(steps(k))),
             anchor=recipe.anchor,
