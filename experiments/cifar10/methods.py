@@ -6,12 +6,13 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
+import proxyprox.torch
 from experiments.cifar10.config import Config, Recipe
 from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
@@ -310,25 +311,29 @@ class Proximal(Method):
             inner = functools.partial(
                 torch.optim.SGD, lr=recipe.inner_lr, momentum=recipe.inner_momentum
             )
-        eta, decay, weight = recipe.lr, recipe.weight_decay, cast(float, recipe.correction_weight)
         self.adam: Any = None
-        if recipe.inner == "adam":
-            inner, eta, decay = self._make_adam, math.inf, 0.0
+        options: dict[str, Any] = {
+            "lr": recipe.lr, "weight_decay": recipe.weight_decay, "decoupled_weight_decay": True,
+            "correction_weight": recipe.correction_weight, "inner": inner,
+        }  # fmt: skip
+        if recipe.inner == "adam" and hasattr(proxyprox.torch, "AdamSteps"):
+            options["inner"] = proxyprox.torch.AdamSteps(betas=recipe.betas)
+            del options["decoupled_weight_decay"]
+        elif recipe.inner == "adam":
+            adam = {"lr": math.inf, "weight_decay": 0.0, "keep_inner_state": True}
+            options.update(inner=self._make_adam, **adam)
+        if recipe.held_out:
+            options["held_out"] = self._graphed(self.plans["validation"], full=False)
         return ProxyProx(
             parts.params,
-            eta,
             proxy=self._graphed(self.plans["proxy"], full=recipe.needs_full_pass),
             correction=corrections[recipe.correction],
-            correction_weight=weight,
-            inner=inner,
             stop=lambda k: max(1, round(steps(k))),
             anchor=recipe.anchor,
-            weight_decay=decay,
-            decoupled_weight_decay=True,
-            keep_inner_state=recipe.inner == "adam",
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,
+            **options,
         )
 
     def step(self, k: int, *, measured: bool) -> None:
@@ -348,12 +353,11 @@ class Proximal(Method):
 
     def measurements(self) -> dict[str, float | None]:
         """Return ‖∇φ‖ and the weight of the correction."""
-        record = self.optimizer.record
+        record, weight = self.optimizer.record, self.optimizer.correction_weight
         known = record is not None and math.isfinite(record.residual)
-        return {
-            "residual": record.residual if known else None,
-            "theta": self.optimizer.correction_weight,
-        }
+        if hasattr(self.optimizer, "metrics"):
+            weight = self.optimizer.metrics()["theta"]
+        return {"residual": record.residual if known else None, "theta": weight}
 
     @property
     def paced(self) -> Any:
