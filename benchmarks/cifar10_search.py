@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -250,20 +251,23 @@ def work(queue: Queue, given: argparse.Namespace, number: int, deadline: float) 
 
 def train_job(training: Training, *, until: float | None, deadline: float) -> Row:
     """Train to the end, to ``until`` or to the deadline, and return the numbers of the row."""
-    begun, total = time.time(), training.total
-    end = total if until is None else min(total, round(until / training.config.passes * total))
-    training.run(stop=lambda: training.step >= end or time.time() > deadline)
+    begun, share = time.time(), (until or math.inf) / training.config.passes
+
+    def ends() -> bool:
+        return training.reached(min(1.0, share))
+
+    training.run(stop=lambda: ends() or time.time() > deadline)
     points = training.points
     last = points[-1]
     return {
         "begun": begun,
-        "finished": training.step >= end,
+        "finished": ends(),
         "steps": training.step,
-        "total": total,
         "accuracy": [accuracy_at(points, n) for n in (1, 3, 5)],
         "end": last["test_accuracy"],
         "validation": last.get("validation_accuracy"),
         "validation_loss": last.get("validation_loss"),
+        "choice": last.get("choice"),
         **{name: last[name] for name in FROM_LAST},
         "ms_per_step": 1e3 * last["seconds"] / max(1, training.step),
         "recipe": asdict(training.recipe),

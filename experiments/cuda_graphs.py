@@ -15,7 +15,7 @@ graph launches them all at once; off CUDA the same classes evaluate eagerly.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -234,6 +234,10 @@ class Plans:
         self.at += 1
         return self._pass[self.at - 1]
 
+    def __iter__(self) -> Iterator[Any]:
+        """Return the next pass's plans, for a ``Proxy`` on them."""
+        return (self.next() for _ in range(self.per_pass))
+
     def everything(self, batch_size: int, *, shuffled: bool = False) -> list[Any]:
         """Return plans that cover the subset once, in its order or in a random one."""
         used = self._shuffle() if shuffled else self.indices
@@ -414,8 +418,8 @@ class GraphedProxy:
     graph : bool
         Capture graphs; ignored off CUDA.
     full : bool
-        Capture the full pass at once. If False it is captured at the first one, which optimisers
-        with ``anchor="first"`` never make: the proxy's size may then be any number.
+        Capture the full pass at once. If False it is captured at the first one, and the proxy's
+        size may be any number as long as there is none.
     """
 
     sampled = True

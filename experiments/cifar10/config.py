@@ -8,7 +8,7 @@ from typing import Any
 
 from proxyprox._util.validation import below_one, fraction, message, nonnegative, positive, whole
 
-OPTIMIZERS = ("proxyprox", "interleaved", "sgd", "adamw")
+OPTIMIZERS = ("proxyprox", "proxyadamw", "interleaved", "sgd", "adamw")
 SOURCES = ("target", "proxy", "fine-tuned", "mixed")
 INNER = ("implicit", "adam")
 NOISES = ("pair", "uniform")
@@ -25,7 +25,7 @@ class Recipe:
     name : str
         As in the figures.
     optimizer : str
-        ``"proxyprox"``; ``"sgd"`` or ``"adamw"``, on the batches of ``source``; ``"interleaved"``,
+        ``"proxyprox"``; ``"proxyadamw"``, AdamW that steps on the proxy too; ``"sgd"`` or ``"adamw"``, on the batches of ``source``; ``"interleaved"``,
         after each target batch ``interleave`` proxy batches, each a step of one AdamW (of SGD if
         there is a momentum).
     lr : float
@@ -71,20 +71,21 @@ class Recipe:
         Proxy batches on which BatchNorm's statistics are measured for an evaluation; 0 uses the
         running ones.
     correction, a, correction_weight
-        The correction ("plain", "ema", "mean"), its parameter and its weight: a number, or a way
-        of choosing it that the optimiser knows.
+        The correction ("plain", "ema", "mean"), its parameter and its weight.
     held_out : bool
-        Show the optimiser the validation images, as evidence for the weight.
+        Let ProxyAdamW compare its ways on the validation images.
+    way, search
+        The way of ProxyAdamW if it is not to compare, and the rounds of its comparisons.
     inner : str
         ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
         learning rate ``lr``, without a proximal term.
     inner_steps, inner_lr, inner_momentum
-        The inner solve; ``inner_lr`` and ``inner_momentum`` are not Adam's. With momentum it is SGD
+        The inner solve, and the proxy steps of ProxyAdamW; ``inner_lr`` and ``inner_momentum`` are not Adam's. With momentum it is SGD
         on ∇φ, without it the implicit step.
     inner_steps_end, inner_lr_end : optional
         Where the two go, linearly over the run.
     anchor : str
-        ``"full"``, ``"paired"`` or ``"first"``, as the optimiser's.
+        ``"full"`` or ``"paired"``, as the optimiser's.
     anchor_batch : int, optional
         Images of each batch of the full pass; by default as many as in an inner step. More are
         faster, but a bias that grows with BatchNorm.
@@ -121,8 +122,10 @@ class Recipe:
     refresh: int = 0
     correction: str = "plain"
     a: float = 0.1
-    correction_weight: float | str = 1.0
+    correction_weight: float = 1.0
     held_out: bool = False
+    way: str | None = None
+    search: int = 10
     inner: str = "implicit"
     inner_steps: int = 20
     inner_lr: float = 0.01

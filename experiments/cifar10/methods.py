@@ -12,18 +12,21 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
-import proxyprox.torch
 from experiments.cifar10.config import Config, Recipe
-from experiments.cifar10.model import Network, half_precision
+from experiments.cifar10.model import LARGE, Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyProx
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyAdamW, ProxyProx
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a method is made from; ``total`` is the number of steps."""
+    """What a method is made from.
+
+    ``total`` is the number of steps; where all gradients count, ``budget`` the images that
+    gradients may be taken of, and ``total`` an estimate.
+    """
 
     config: Config
     recipe: Recipe
@@ -31,6 +34,7 @@ class Parts:
     task: Task
     network: Network
     total: int
+    budget: int | None
 
     @property
     def model(self) -> Any:
@@ -52,11 +56,11 @@ class Parts:
             seed=offset + self.seed,
         )  # fmt: skip
 
-    def loss(self, plan: Any, weights: Any | None = None) -> Any:
-        """Return the mean loss of a batch, or its weighted sum."""
+    def loss(self, plan: Any, weights: Any | None = None, *, plain: bool = False) -> Any:
+        """Return the mean loss of a batch, or its weighted sum; ``plain``, without the compiler."""
         x, y = self.task.data.batch(plan)
         with half_precision(x.device):
-            scores = self.network.forward(x)
+            scores = self.model(x) if plain else self.network.forward(x)
         scores = scores.float()
         if self.recipe.forward:
             scores = self.task.forward(scores, plan)
@@ -85,13 +89,18 @@ class Parts:
 
     def adamw(self, params: Any) -> Any:
         """Return AdamW, fused on CUDA."""
-        recipe, cuda = self.recipe, self.task.data.device.type == "cuda"
+        recipe = self.recipe
         return torch.optim.AdamW(
             params, lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay,
-            fused=cuda or None,
+            fused=self.fused,
         )  # fmt: skip
 
-    def schedule(self, k: int, total: int) -> float:
+    @property
+    def fused(self) -> bool | None:
+        """AdamW's option: on CUDA."""
+        return True if self.task.data.device.type == "cuda" else None
+
+    def schedule(self, k: float, total: float) -> float:
         """Return lr's factor at step k of so many."""
         recipe, progress = self.recipe, min(1.0, k / total)
         if recipe.warmup and progress < recipe.warmup:
@@ -116,14 +125,14 @@ class Method:
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.recipe = parts, parts.recipe
+        self.images = {"target": 0, "proxy": 0}
+        self.counts = {"target_gradients": 0, "proxy_gradients": 0, "proxy_sampled_gradients": 0}
         sizes = self.batch_sizes()
         self.plans = {name: parts.plans(name, size) for name, size in sizes.items()}
         # Captured before the proxy's, so that the weights' first use is in training mode.
         self.gradient = parts.gradient(self.recipe.batch_size, self.loss)
         self.optimizer = self.make_optimizer()
         self.scheduler = LambdaLR(self.paced, self.factor)
-        self.images = {"target": 0, "proxy": 0}
-        self.counts = {"target_gradients": 0, "proxy_gradients": 0, "proxy_sampled_gradients": 0}
 
     @property
     def paced(self) -> Any:
@@ -153,11 +162,35 @@ class Method:
 
     def factor(self, k: int) -> float:
         """Return the learning rate's factor at step k."""
-        return self.parts.schedule(k, self.parts.total)
+        total, budget = self.parts.total, self.parts.budget
+        return self.parts.schedule(k if budget is None else self.used / budget * total, total)
 
-    def measurements(self) -> dict[str, float | None]:
+    @property
+    def used(self) -> int:
+        """Images that gradients were taken of."""
+        return sum(self.images.values())
+
+    def measurements(self) -> dict[str, Any]:
         """Return what the method tells about its last step."""
         return {"residual": None, "theta": None}
+
+    def graphed_proxy(self) -> GraphedProxy:
+        """Return the proxy for an optimiser that takes its gradients itself."""
+        parts, recipe = self.parts, self.recipe
+        return GraphedProxy(
+            self.plans["proxy"], parts.loss, parts.params, full_batch=recipe.anchor_batch,
+            model=parts.model, mode=recipe.proxy_mode, graph=parts.config.graphs,
+            full=recipe.needs_full_pass,
+        )  # fmt: skip
+
+    def read_ledger(self) -> None:
+        """Take over the counts of an optimiser that keeps a ledger."""
+        ledger, recipe = self.optimizer.ledger, self.recipe
+        self.counts = {name: getattr(ledger, name) for name in self.counts}
+        self.images["target"] = ledger.target_gradients * recipe.batch_size
+        sampled = ledger.proxy_sampled_gradients * recipe.inner_batch
+        full = ledger.proxy_gradients * len(self.plans["proxy"].indices)
+        self.images["proxy"] = sampled + full
 
     def count(self, of: str, images: int) -> None:
         """Enter a gradient of a batch of the target or of the proxy."""
@@ -290,13 +323,6 @@ class Proximal(Method):
         inner = (recipe.inner_steps + end) / 2 * each
         return recipe.batch_size + inner + (proxy_size if recipe.needs_full_pass else 0)
 
-    def batch_sizes(self) -> dict[str, int]:
-        """Return sizes, of the validation images too if they are evidence."""
-        sizes = super().batch_sizes()
-        if self.recipe.held_out:
-            sizes["validation"] = min(self.recipe.batch_size, len(self.parts.task.validation))
-        return sizes
-
     def make_optimizer(self) -> Any:
         """Return ProxyProx with everything that the recipe says."""
         parts, recipe = self.parts, self.recipe
@@ -316,17 +342,12 @@ class Proximal(Method):
             "lr": recipe.lr, "weight_decay": recipe.weight_decay, "decoupled_weight_decay": True,
             "correction_weight": recipe.correction_weight, "inner": inner,
         }  # fmt: skip
-        if recipe.inner == "adam" and hasattr(proxyprox.torch, "AdamSteps"):
-            options["inner"] = proxyprox.torch.AdamSteps(betas=recipe.betas)
-            del options["decoupled_weight_decay"]
-        elif recipe.inner == "adam":
+        if recipe.inner == "adam":
             adam = {"lr": math.inf, "weight_decay": 0.0, "keep_inner_state": True}
             options.update(inner=self._make_adam, **adam)
-        if recipe.held_out:
-            options["held_out"] = self._graphed(self.plans["validation"], full=False)
         return ProxyProx(
             parts.params,
-            proxy=self._graphed(self.plans["proxy"], full=recipe.needs_full_pass),
+            proxy=self.graphed_proxy(),
             correction=corrections[recipe.correction],
             stop=lambda k: max(1, round(steps(k))),
             anchor=recipe.anchor,
@@ -345,19 +366,14 @@ class Proximal(Method):
         self.optimizer.measure_residual = measured and free and self.recipe.anchor != "first"
         self.gradient.backward(self.plans["target"].next())
         self.optimizer.step()
-        ledger, size = self.optimizer.ledger, len(self.plans["proxy"].indices)
-        self.counts = {name: getattr(ledger, name) for name in self.counts}
-        self.images["target"] = ledger.target_gradients * self.recipe.batch_size
-        sampled = ledger.proxy_sampled_gradients * self.recipe.inner_batch
-        self.images["proxy"] = sampled + ledger.proxy_gradients * size
+        self.read_ledger()
 
-    def measurements(self) -> dict[str, float | None]:
+    def measurements(self) -> dict[str, Any]:
         """Return ‖∇φ‖ and the weight of the correction."""
-        record, weight = self.optimizer.record, self.optimizer.correction_weight
+        record = self.optimizer.record
         known = record is not None and math.isfinite(record.residual)
-        if hasattr(self.optimizer, "metrics"):
-            weight = self.optimizer.metrics()["theta"]
-        return {"residual": record.residual if known else None, "theta": weight}
+        residual = record.residual if known else None
+        return {"residual": residual, "theta": self.optimizer.correction_weight}
 
     @property
     def paced(self) -> Any:
@@ -367,13 +383,6 @@ class Proximal(Method):
     def _make_adam(self, groups: Any) -> Any:
         self.adam = self.parts.adamw(groups)
         return self.adam
-
-    def _graphed(self, plans: Plans, *, full: bool) -> GraphedProxy:
-        parts, recipe = self.parts, self.recipe
-        return GraphedProxy(
-            plans, parts.loss, parts.params, full_batch=recipe.anchor_batch, model=parts.model,
-            mode=recipe.proxy_mode, graph=parts.config.graphs, full=full,
-        )  # fmt: skip
 
     def _between(self, begin: float, end: float | None) -> Callable[[int], float]:
         last = begin if end is None else end
@@ -386,10 +395,61 @@ class Proximal(Method):
         self.plans["proxy"] = new.plans
 
 
+class AdamWithProxy(Method):
+    """ProxyAdamW."""
+
+    @staticmethod
+    def images_per_step(recipe: Recipe, proxy_size: int) -> float:
+        """Return the images of a step with all proxy steps and a correction."""
+        return recipe.batch_size + (1 + recipe.inner_steps) * recipe.inner_batch
+
+    def batch_sizes(self) -> dict[str, int]:
+        """Return sizes, of the validation images too if they are evidence."""
+        sizes, held = super().batch_sizes(), len(self.parts.task.validation)
+        return {**sizes, "validation": min(LARGE, held)} if self.recipe.held_out else sizes
+
+    def make_optimizer(self) -> Any:
+        """Return ProxyAdamW with everything that the recipe says."""
+        parts, recipe = self.parts, self.recipe
+        held_out = None
+        if recipe.held_out:
+            held_out = Proxy(self.plans["validation"], functools.partial(parts.loss, plain=True))
+        return ProxyAdamW(
+            parts.params,
+            recipe.lr,
+            proxy=self.graphed_proxy(),
+            held_out=held_out,
+            way=recipe.way,
+            proxy_steps=recipe.inner_steps,
+            correction_weight=recipe.correction_weight,
+            averaging=recipe.a,
+            search=recipe.search,
+            model=parts.model,
+            proxy_mode=recipe.proxy_mode,
+            probe=False,
+            betas=recipe.betas,
+            weight_decay=recipe.weight_decay,
+            fused=parts.fused,
+        )
+
+    def step(self, k: int, *, measured: bool) -> None:
+        """Take an outer step."""
+        self.gradient.backward(self.plans["target"].next())
+        self.optimizer.step()
+        self.read_ledger()
+
+    def measurements(self) -> dict[str, Any]:
+        """Return the weight of the correction, and what was preferred."""
+        found = self.optimizer.metrics()
+        choice = str(self.optimizer.choice)
+        return {"residual": None, "theta": found["theta"], "choice": choice}
+
+
 METHODS: dict[str, type[Method]] = {
     "sgd": Single,
     "adamw": Single,
     "interleaved": Interleaved,
     "proxyprox": Proximal,
+    "proxyadamw": AdamWithProxy,
 }
 """By the recipe's optimiser."""
