@@ -17,8 +17,10 @@ from typing import Any
 COMMON = {"weight_decay": 0.1, "warmup": 0.15, "average": 0.98, "refresh": 20, "augment": True,
           "proxy_augment": True, "label_smoothing": 0.1}  # fmt: skip
 ALONE = {"optimizer": "adamw", **COMMON}
-OURS = {"optimizer": "proxyprox", "inner": "adam", "correction": "ema", "a": 0.2, "inner_steps": 8,
-        "proxy_mode": "train", **COMMON}  # fmt: skip
+OURS = {"optimizer": "proxyadamw", "a": 0.2, "inner_steps": 8, "correction_weight": 0.3, **COMMON}
+FIXED = [
+    {"name": f"fixed: {way}", "way": way, "lr": 2e-3, **OURS} for way in ("corrected", "mixed")
+]
 RATES = {"pair": 0.45, "uniform": 0.6}
 
 Setting = dict[str, Any]
@@ -33,10 +35,11 @@ def grid(name: str, base: Setting, **values: list[Any]) -> list[Setting]:
     return found
 
 
-def wrong_labels(lr: list[float], anchor: str, weights: list[float | str]) -> list[Setting]:
+def wrong_labels(lr: list[float]) -> list[Setting]:
     mixed, tuned = {"source": "mixed", **ALONE}, {"source": "fine-tuned", **ALONE}
     return [
-        *grid("ours", {"anchor": anchor, **OURS}, lr=lr, correction_weight=weights),
+        *grid("ours", {"held_out": True, **OURS}, lr=lr),
+        *FIXED,
         *grid("clean alone", ALONE, lr=lr),
         *grid("noisy alone", {"source": "proxy", **ALONE}, lr=lr),
         *grid("fine-tuned", tuned, lr=lr[-1:], pretrain=[0.5, 0.8], tune_lr=[2e-4, 1e-3]),
@@ -47,10 +50,11 @@ def wrong_labels(lr: list[float], anchor: str, weights: list[float | str]) -> li
     ]
 
 
-def subset(lr: list[float], anchor: str, weights: list[float | str]) -> list[Setting]:
+def subset(lr: list[float]) -> list[Setting]:
     sgd = {**COMMON, "optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4}
     return [
-        *grid("ours", {"anchor": anchor, **OURS}, lr=lr, correction_weight=weights),
+        *grid("ours", {"held_out": True, **OURS}, lr=lr),
+        *FIXED,
         *grid("interleaved", {**ALONE, "optimizer": "interleaved"}, lr=lr, interleave=[5, 8]),
         *grid("AdamW", ALONE, lr=lr),
         *grid("Nesterov", sgd, lr=[0.02, 0.05, 0.1]),
@@ -65,19 +69,16 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="default: 0.45 of pairs, 0.6 uniform")
     parser.add_argument("--passes", type=float, help="default: 5 with a subset, else 10")
     parser.add_argument("--lr", type=float, nargs="+", default=[1e-3, 2e-3])
-    parser.add_argument("--anchor", default="first")
-    parser.add_argument("--weights", nargs="+", default=["chosen", "1", "0.5"])
     given = parser.parse_args()
-    weights = [w if w.isalpha() else float(w) for w in given.weights]
     found = []
     if given.subset:
         config = {"validation": 0.04, "passes": given.passes or 5}
-        found = [{**s, "config": config} for s in subset(given.lr, given.anchor, weights)]
+        found = [{**s, "config": config} for s in subset(given.lr)]
     else:
         for clean, noise in itertools.product(given.clean, given.noise):
             config = {"clean": clean, "noise": noise, "noise_rate": given.rate or RATES[noise],
                       "passes": given.passes or 10}  # fmt: skip
-            settings = wrong_labels(given.lr, given.anchor, weights)
+            settings = wrong_labels(given.lr)
             found += [{**setting, "config": config} for setting in settings]
     print(json.dumps(found, indent=1))
 

@@ -25,9 +25,9 @@ class Recipe:
     name : str
         As in the figures.
     optimizer : str
-        ``"proxyprox"``; ``"proxyadamw"``, AdamW that steps on the proxy too; ``"sgd"`` or ``"adamw"``, on the batches of ``source``; ``"interleaved"``,
-        after each target batch ``interleave`` proxy batches, each a step of one AdamW (of SGD if
-        there is a momentum).
+        ``"proxyprox"``; ``"proxyadamw"``, which chooses its way; ``"sgd"`` or ``"adamw"``, on the
+        batches of ``source``; ``"interleaved"``, after each target batch ``interleave`` proxy
+        batches, each a step of one AdamW (of SGD if there is a momentum).
     lr : float
         η, or the learning rate of Adam inside ProxyProx and of the others; annealed by
         ``schedule``.
@@ -80,8 +80,9 @@ class Recipe:
         ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
         learning rate ``lr``, without a proximal term.
     inner_steps, inner_lr, inner_momentum
-        The inner solve, and the proxy steps of ProxyAdamW; ``inner_lr`` and ``inner_momentum`` are not Adam's. With momentum it is SGD
-        on ∇φ, without it the implicit step.
+        The inner solve; ``inner_steps`` are also the proxy steps of ProxyAdamW. ``inner_lr`` and
+        ``inner_momentum`` are not Adam's; with momentum the solve is SGD on ∇φ, without it the
+        implicit step.
     inner_steps_end, inner_lr_end : optional
         Where the two go, linearly over the run.
     anchor : str
@@ -160,6 +161,7 @@ class Recipe:
             whole(field, getattr(self, field))
         for field in ("resample_every", "refresh"):
             whole(field, getattr(self, field), least=0)
+        whole("search", self.search)
         if self.seeds is not None:
             whole("seeds", self.seeds)
         positive("lr", self.lr)
@@ -207,6 +209,9 @@ PAPER = (
 _REFINED: dict[str, Any] = {"augment": True, "label_smoothing": 0.1, "refresh": 20}
 _TUNED: dict[str, Any] = {**_REFINED, "warmup": 0.15, "average": 0.98}
 
+_ADAM: dict[str, Any] = {"lr": 2e-3, "weight_decay": 0.1, "proxy_augment": True, **_TUNED}
+_OURS: dict[str, Any] = {**_ADAM, "correction_weight": 0.3, "a": 0.2, "inner_steps": 8}
+
 BEYOND = (
     Recipe("AdamW, refined", "adamw", lr=2e-3, weight_decay=0.1, **_TUNED),
     Recipe("Nesterov, refined", "sgd", lr=0.05, momentum=0.9, weight_decay=5e-4, **_TUNED),
@@ -222,20 +227,10 @@ BEYOND = (
         proxy_augment=True,
         **_REFINED,
     ),
-    Recipe(
-        "AdamW, interleaved",
-        "interleaved",
-        lr=2e-3,
-        weight_decay=0.1,
-        proxy_augment=True,
-        **_TUNED,
-    ),
+    Recipe("AdamW, interleaved", "interleaved", **_ADAM),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
-
-_ADAM: dict[str, Any] = {"lr": 2e-3, "weight_decay": 0.1, "proxy_augment": True, **_TUNED}
-_INSIDE: dict[str, Any] = {**_ADAM, "inner": "adam", "inner_steps": 5, "correction": "ema",
-                           "a": 0.2, "anchor": "paired", "proxy_mode": "train"}  # fmt: skip
 
 WRONG_LABELS = (
     Recipe("clean images alone", "adamw", **_ADAM),
@@ -243,8 +238,7 @@ WRONG_LABELS = (
     Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
     Recipe("mixed", "adamw", source="mixed", **_ADAM),
     Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
-    Recipe("ProxyProx", **_INSIDE),
-    Recipe("ProxyProx, weight ½", correction_weight=0.5, **_INSIDE),
+    Recipe("ProxyAdamW", "proxyadamw", held_out=True, **_OURS),
 )
 """Competitors where few images have right labels and many have wrong ones."""
 
