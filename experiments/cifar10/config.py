@@ -357,6 +357,7 @@ def tiny(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
             proxy_size=128,
             inner_steps=min(4, recipe.inner_steps),
             interleave=2,
+            search=1,
         )
         for recipe in recipes
         if recipe.inner_steps <= 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,13 +143,12 @@ def sentences(records: list[Point], passes: str = OF_TARGET) -> list[str]:
     """Say where each method stood at the end, the best first."""
     ends = _ends(records, "test_accuracy")
     ends.sort(key=lambda row: -(row["test_accuracy_median"] or 0.0))
-    # Batches of different sizes end at slightly different fractions of a pass.
-    end = max(round(row["passes"], 2) for row in ends)
+    # Steps of different sizes end at slightly different fractions of a pass.
+    end = round(statistics.median(row["passes"] for row in ends), 2)
 
     def standing(row: Row) -> str:
         at = round(row["passes"], 2)
-        # Steps of several batches end a little before or after the others.
-        early = "" if at > 0.98 * end else f" (after {at:g})"
+        early = "" if at > 0.9 * end else f" (after {at:g})"
         return f"{row['method']} {row['test_accuracy_median']:.3f}{early}"
 
     return [

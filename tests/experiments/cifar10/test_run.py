@@ -186,6 +186,19 @@ def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
+def test_wrong_labels_from_the_command_line(tmp_path, monkeypatch):
+    few = (Recipe("mixed", "adamw", source="mixed", lr=1e-3),)
+    monkeypatch.setattr("experiments.cifar10.config.TINY", CONFIG)
+    monkeypatch.setattr("experiments.cifar10.config.WRONG_LABELS", few)
+    monkeypatch.setattr("experiments.cifar10.results.save_panels", lambda *_: [])
+    result = invoke("--tiny", "--clean", 48, "--noise", "pair", "--json", "-o", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "of target and proxy" in json.loads(result.stdout)["findings"][0]
+    panels = {row["panel"] for row in json.loads((tmp_path / "summary.json").read_text())["rows"]}
+    assert "validation accuracy" in panels
+    assert "48 clean images" in (tmp_path / "report.html").read_text()
+
+
 def test_data_that_is_not_there_is_one_message(tmp_path, monkeypatch):
     monkeypatch.setenv("PROXYPROX_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
