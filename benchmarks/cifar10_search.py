@@ -280,7 +280,7 @@ FROM_LAST = ("train_loss", "theta", "passes", "seconds", "proxy_gradients",
 
 
 def accuracy_at(points: list[Row], passes: float) -> float | None:
-    near = [p for p in points if abs(p["passes"] - passes) < 0.02]
+    near = [p for p in points if abs(p["passes"] - passes) < 0.03]
     return near[-1]["test_accuracy"] if near else None
 
 
