@@ -15,7 +15,7 @@ graph launches them all at once; off CUDA the same classes evaluate eagerly.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -143,6 +143,16 @@ class DeviceImages:
     def __len__(self) -> int:
         return int(self.labels.shape[0])
 
+    def with_labels(self, labels: Any) -> DeviceImages:
+        """Return the same images with other labels; the pixels are shared."""
+        given = torch.as_tensor(labels).long().to(self.device)
+        if given.shape != self.labels.shape:
+            allowed = f"one for each image, {len(self)}"
+            raise ValueError(message("labels", Words(f"{tuple(given.shape)}"), allowed))
+        other = copy.copy(self)
+        other.labels = given
+        return other
+
     def plain_plan(self, indices: Any) -> Any:
         """Return the plan of whole, unshifted images."""
         plan = torch.full((len(indices), 4), self.pad, dtype=torch.long, device=self.device)
@@ -223,6 +233,10 @@ class Plans:
             self.at = 0
         self.at += 1
         return self._pass[self.at - 1]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the next pass's plans, for a ``Proxy`` on them."""
+        return (self.next() for _ in range(self.per_pass))
 
     def everything(self, batch_size: int, *, shuffled: bool = False) -> list[Any]:
         """Return plans that cover the subset once, in its order or in a random one."""
@@ -403,6 +417,9 @@ class GraphedProxy:
         As the optimiser's ``proxy_mode``; fixed at capture.
     graph : bool
         Capture graphs; ignored off CUDA.
+    full : bool
+        Capture the full pass at once. If False it is captured at the first one, and the proxy's
+        size may be any number as long as there is none.
     """
 
     sampled = True
@@ -418,11 +435,9 @@ class GraphedProxy:
         model: Any | None = None,
         mode: str = "frozen",
         graph: bool = True,
+        full: bool = True,
     ) -> None:
         full_batch = plans.batch_size if full_batch is None else full_batch
-        if len(plans.indices) % full_batch:
-            allowed = f"a divisor of the proxy's size, {len(plans.indices)}"
-            raise ValueError(message("full_batch", full_batch, allowed))
         self.plans = plans
         self.loss_of = loss
         self.params = list(params)
@@ -434,11 +449,10 @@ class GraphedProxy:
         sample = plans.indices[:1]
         self._example = plans.data.plain_plan(sample.repeat(plans.batch_size))
         self._partial = self._capture_gradient(self._example)
-        self._total = self._partial.gradients or [torch.zeros_like(p) for p in self.params]
-        chunks = len(plans.indices) // full_batch
-        self._full = self._capture_gradient(
-            plans.data.plain_plan(sample.repeat(full_batch)), into=self._total, scale=1 / chunks
-        )
+        self._total = self._partial.gradients
+        self._full: CapturedGradient | None = None
+        if full:
+            self._full = self._capture_full_pass()
         self._subtract: dict[float, CapturedGradient] = {}
 
     def on(self, indices: Any) -> GraphedProxy:
@@ -456,6 +470,8 @@ class GraphedProxy:
         The batches are drawn anew, as those of the inner steps are: with BatchNorm, who shares a
         batch with whom is part of the loss.
         """
+        if self._full is None:
+            self._full = self._capture_full_pass()
         torch._foreach_zero_(self._total)
         plans = self.plans.everything(self.full_batch, shuffled=True)
         value: Any = 0.0
@@ -505,6 +521,16 @@ class GraphedProxy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a saved position."""
         self.plans.load_state_dict(state)
+
+    def _capture_full_pass(self) -> CapturedGradient:
+        size = len(self.plans.indices)
+        if size % self.full_batch:
+            allowed = f"a divisor of the proxy's size, {size}"
+            raise ValueError(message("full_batch", self.full_batch, allowed))
+        self._total = self._total or [torch.zeros_like(p) for p in self.params]
+        example = self.plans.data.plain_plan(self.plans.indices[:1].repeat(self.full_batch))
+        scale = self.full_batch / size
+        return self._capture_gradient(example, into=self._total, scale=scale)
 
     def _capture_gradient(
         self,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from proxyprox._util.validation import fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import below_one, fraction, message, nonnegative, positive, whole
 
-OPTIMIZERS = ("proxyprox", "sgd", "adamw")
+OPTIMIZERS = ("proxyprox", "proxyadamw", "interleaved", "sgd", "adamw")
+SOURCES = ("target", "proxy", "fine-tuned", "mixed")
+INNER = ("implicit", "adam")
+NOISES = ("pair", "uniform")
 CORRECTIONS = ("plain", "ema", "mean")
 SCHEDULES = ("cosine", "linear", "constant")
 
@@ -21,11 +25,16 @@ class Recipe:
     name : str
         As in the figures.
     optimizer : str
-        ``"proxyprox"``, ``"sgd"`` or ``"adamw"``.
+        ``"proxyprox"``; ``"proxyadamw"``, which chooses its way; ``"sgd"`` or ``"adamw"``, on the
+        batches of ``source``; ``"interleaved"``, after each target batch ``interleave`` proxy
+        batches, each a step of one AdamW (of SGD if there is a momentum).
     lr : float
-        η, annealed by ``schedule``; the learning rate of the others.
+        η, or the learning rate of Adam inside ProxyProx and of the others; annealed by
+        ``schedule``.
     momentum : float
         Nesterov momentum of SGD.
+    betas : pair of float
+        Of AdamW, alone or inside ProxyProx.
     weight_decay : float
         Decoupled for AdamW and ProxyProx, coupled for SGD.
     batch_size : int
@@ -39,6 +48,23 @@ class Recipe:
         Crop and flip the target's, or the proxy's, images at random.
     label_smoothing : float
         Of both losses.
+    source : str
+        What SGD and AdamW are trained on: the ``"target"``, the ``"proxy"``, ``"fine-tuned"`` (the
+        proxy first, then the target) or ``"mixed"`` (both in every batch). All but the first need
+        :attr:`Config.clean`.
+    interleave : int
+        Proxy batches after each target batch.
+    mix : float
+        Share of target images in a mixed batch.
+    mix_weight : float, optional
+        Their share of the loss; by default as large as of the batch.
+    pretrain : float
+        Share of the steps that fine-tuning spends on the proxy.
+    tune_lr : float, optional
+        Learning rate after that, with a schedule of its own; by default ``lr``.
+    forward : bool
+        Correct the loss of wrongly labelled images by the transition matrix between right and
+        wrong labels (Patrini et al., 2017), which is estimated on the clean ones.
     average : float
         Decay of a moving average of the weights, which is then what is evaluated; 0 for none.
     refresh : int
@@ -46,17 +72,26 @@ class Recipe:
         running ones.
     correction, a, correction_weight
         The correction ("plain", "ema", "mean"), its parameter and its weight.
+    held_out : bool
+        Let ProxyAdamW compare its ways on the validation images.
+    way, search
+        The way of ProxyAdamW if it is not to compare, and the rounds of its comparisons.
+    inner : str
+        ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
+        learning rate ``lr``, without a proximal term.
     inner_steps, inner_lr, inner_momentum
-        The inner solve; with momentum it is SGD on ∇φ, without it the implicit step.
+        The inner solve; ``inner_steps`` are also the proxy steps of ProxyAdamW. ``inner_lr`` and
+        ``inner_momentum`` are not Adam's; with momentum the solve is SGD on ∇φ, without it the
+        implicit step.
     inner_steps_end, inner_lr_end : optional
         Where the two go, linearly over the run.
     anchor : str
-        ``"full"`` or ``"paired"``.
+        ``"full"`` or ``"paired"``, as the optimiser's.
     anchor_batch : int, optional
         Images of each batch of the full pass; by default as many as in an inner step. More are
         faster, but a bias that grows with BatchNorm.
     proxy_size : int
-        Images of the proxy.
+        Images of the proxy, unless :attr:`Config.clean` makes it all others.
     resample_every : int
         Outer steps after which the proxy is drawn anew from the training images; 0 for never.
     proxy_mode : str
@@ -69,6 +104,7 @@ class Recipe:
     optimizer: str = "proxyprox"
     lr: float = 0.25
     momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     batch_size: int = 128
     schedule: str = "cosine"
@@ -76,11 +112,22 @@ class Recipe:
     augment: bool = False
     proxy_augment: bool = False
     label_smoothing: float = 0.0
+    source: str = "target"
+    interleave: int = 5
+    mix: float = 0.25
+    mix_weight: float | None = None
+    pretrain: float = 0.5
+    tune_lr: float | None = None
+    forward: bool = False
     average: float = 0.0
     refresh: int = 0
     correction: str = "plain"
     a: float = 0.1
     correction_weight: float = 1.0
+    held_out: bool = False
+    way: str | None = None
+    search: int = 10
+    inner: str = "implicit"
     inner_steps: int = 20
     inner_lr: float = 0.01
     inner_momentum: float = 0.0
@@ -97,27 +144,41 @@ class Recipe:
         """Check what the optimiser does not check itself."""
         for field, choices in (
             ("optimizer", OPTIMIZERS),
+            ("source", SOURCES),
+            ("inner", INNER),
             ("correction", CORRECTIONS),
             ("schedule", SCHEDULES),
         ):
             if getattr(self, field) not in choices:
                 allowed = "one of " + ", ".join(choices)
                 raise ValueError(message(field, getattr(self, field), allowed))
-        for field in ("batch_size", "inner_steps", "proxy_size"):
+        if self.source != "target" and self.optimizer not in ("sgd", "adamw"):
+            allowed = '"target" unless optimizer is "sgd" or "adamw"'
+            raise ValueError(message("source", self.source, allowed))
+        # Lists, as files of settings have them.
+        object.__setattr__(self, "betas", tuple(self.betas))
+        for field in ("batch_size", "inner_steps", "proxy_size", "interleave"):
             whole(field, getattr(self, field))
         for field in ("resample_every", "refresh"):
             whole(field, getattr(self, field), least=0)
+        whole("search", self.search)
         if self.seeds is not None:
             whole("seeds", self.seeds)
         positive("lr", self.lr)
         positive("inner_lr", self.inner_lr)
+        for field in ("mix", "pretrain"):
+            fraction(field, getattr(self, field))
+        if self.mix_weight is not None:
+            fraction("mix_weight", self.mix_weight)
+        if self.tune_lr is not None:
+            positive("tune_lr", self.tune_lr)
         if self.average:
             fraction("average", self.average)
         for field in ("warmup", "label_smoothing", "weight_decay", "momentum"):
             nonnegative(field, getattr(self, field))
         given = self.anchor_batch
         anchor_batch = self.inner_batch if given is None else whole("anchor_batch", given)
-        if self.optimizer == "proxyprox" and self.proxy_size % anchor_batch:
+        if self.needs_full_pass and self.proxy_size % anchor_batch:
             allowed = f"a divisor of the proxy's size, {self.proxy_size}"
             raise ValueError(message("anchor_batch", anchor_batch, allowed))
 
@@ -125,6 +186,12 @@ class Recipe:
     def inner_batch(self) -> int:
         """Images of an inner step's minibatch."""
         return min(128, self.proxy_size, self.batch_size)
+
+    @property
+    def needs_full_pass(self) -> bool:
+        """Whether the optimiser goes over the whole proxy at every step."""
+        remembered = self.anchor == "paired" and self.correction != "plain"
+        return self.optimizer == "proxyprox" and (self.anchor == "full" or remembered)
 
 
 # Between two target batches the weights move far: running statistics must follow the inner steps.
@@ -142,6 +209,9 @@ PAPER = (
 _REFINED: dict[str, Any] = {"augment": True, "label_smoothing": 0.1, "refresh": 20}
 _TUNED: dict[str, Any] = {**_REFINED, "warmup": 0.15, "average": 0.98}
 
+_ADAM: dict[str, Any] = {"lr": 2e-3, "weight_decay": 0.1, "proxy_augment": True, **_TUNED}
+_OURS: dict[str, Any] = {**_ADAM, "correction_weight": 0.3, "a": 0.2, "inner_steps": 8}
+
 BEYOND = (
     Recipe("AdamW, refined", "adamw", lr=2e-3, weight_decay=0.1, **_TUNED),
     Recipe("Nesterov, refined", "sgd", lr=0.05, momentum=0.9, weight_decay=5e-4, **_TUNED),
@@ -157,8 +227,20 @@ BEYOND = (
         proxy_augment=True,
         **_REFINED,
     ),
+    Recipe("AdamW, interleaved", "interleaved", **_ADAM),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
+
+WRONG_LABELS = (
+    Recipe("clean images alone", "adamw", **_ADAM),
+    Recipe("noisy images alone", "adamw", source="proxy", **_ADAM),
+    Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
+    Recipe("mixed", "adamw", source="mixed", **_ADAM),
+    Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
+    Recipe("ProxyAdamW", "proxyadamw", held_out=True, **_OURS),
+)
+"""Competitors where few images have right labels and many have wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +252,8 @@ class Config:
     recipes : tuple of Recipe
         The competitors.
     passes : float
-        Passes over the target data.
+        Passes over the target data. With ``clean``, all gradients count, of the target and of the
+        proxy, and a pass is as many images as there are for training.
     seeds : int
         Runs of each.
     points_per_pass : int
@@ -178,7 +261,18 @@ class Config:
     width : int
         Channels of the network's first stage.
     train_evaluation : int
-        Training images on which the train loss is measured.
+        Target images on which the train loss is measured.
+    clean : int, optional
+        Only so many images, drawn by the seed, are the target, with right labels; all others are
+        the proxy. By default all are the target and ``proxy_size`` of them the proxy.
+    noise : str, optional
+        How the labels of the others are wrong: ``"pair"``, a class is taken for the next one;
+        ``"uniform"``, for any other.
+    noise_rate : float
+        Share of labels that are wrong.
+    validation : float, optional
+        Share of the target images that are held out, for tuning; by default 0, with ``clean`` a
+        fifth.
     data : str
         ``"cifar10"`` or ``"synthetic"``.
     train_images, test_images : int, optional
@@ -195,6 +289,10 @@ class Config:
     points_per_pass: int = 4
     width: int = 64
     train_evaluation: int = 10_000
+    clean: int | None = None
+    noise: str | None = None
+    noise_rate: float = 0.45
+    validation: float | None = None
     data: str = "cifar10"
     train_images: int | None = None
     test_images: int | None = None
@@ -207,6 +305,14 @@ class Config:
         positive("passes", self.passes)
         for field in ("seeds", "points_per_pass", "width", "train_evaluation"):
             whole(field, getattr(self, field))
+        if self.clean is not None:
+            whole("clean", self.clean)
+        if self.noise is not None and (self.noise not in NOISES or self.clean is None):
+            allowed = "None, or one of " + ", ".join(NOISES) + " if clean is given"
+            raise ValueError(message("noise", self.noise, allowed))
+        if self.noise is not None:
+            fraction("noise_rate", self.noise_rate)
+        below_one("validation", self.held_out_share)
         if self.data not in ("cifar10", "synthetic"):
             raise ValueError(message("data", self.data, 'one of "cifar10", "synthetic"'))
         if 32 % whole("image_size", self.image_size):
@@ -214,6 +320,18 @@ class Config:
         names = [recipe.name for recipe in self.recipes]
         if not names or len(set(names)) < len(names):
             raise ValueError(message("recipes", names, "one or more, of different names"))
+
+    @property
+    def held_out_share(self) -> float:
+        """Share of the target images that are held out."""
+        default = 0.0 if self.clean is None else 0.2
+        return default if self.validation is None else self.validation
+
+    @property
+    def task(self) -> tuple[Any, ...]:
+        """What a run depends on besides its recipe."""
+        noise = (self.clean, self.noise, self.noise_rate, self.held_out_share)
+        return self.passes, self.data, self.train_images, self.image_size, self.width, *noise
 
     def jobs(self) -> list[tuple[Recipe, int]]:
         """Return every recipe with every of its seeds, the first seed of all of them first."""
@@ -229,18 +347,25 @@ class Config:
         return asdict(self)
 
 
-TINY = Config(
-    recipes=tuple(
+def tiny(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
+    """Return the recipes with small batches and few inner steps."""
+    return tuple(
         replace(
             recipe,
             name=recipe.name.replace("20", "4"),
             batch_size=32,
             proxy_size=128,
-            inner_steps=4,
+            inner_steps=min(4, recipe.inner_steps),
+            interleave=2,
+            search=1,
         )
-        for recipe in (*PAPER, *BEYOND)
-        if recipe.inner_steps == 20
-    ),
+        for recipe in recipes
+        if recipe.inner_steps <= 20
+    )
+
+
+TINY = Config(
+    recipes=tiny((*PAPER, *BEYOND)),
     passes=2.0,
     seeds=1,
     points_per_pass=2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from experiments.cuda_graphs import DeviceImages, Plans
+from experiments.cuda_graphs import DeviceImages, Plans, image_layout
 from proxyprox.torch import WeightAverage, refreshed_batchnorm
 
 LARGE = 2000
@@ -69,6 +70,48 @@ class ResNet18(nn.Module):  # type: ignore[misc]
         return self.head(self.blocks(y).mean(dim=(2, 3)))
 
 
+class Network:
+    """A network to train again and again: new weights in the old memory, compiled once.
+
+    Parameters
+    ----------
+    width : int
+        Of :class:`ResNet18`.
+    device : torch.device
+        Where it lives.
+    compiled : bool
+        Compile it; ignored off CUDA.
+
+    Attributes
+    ----------
+    model : ResNet18
+        The weights, and evaluation as it is written.
+    forward : callable
+        Evaluation for training.
+    """
+
+    def __init__(self, width: int, device: Any, *, compiled: bool = True) -> None:
+        self.width = width
+        self.model = ResNet18(width).to(device=device, memory_format=image_layout(device))
+        self.forward: Any = self.model
+        if compiled and device.type == "cuda":
+            # What an earlier network left would count as variants of this one; with too many, the
+            # compiler would silently give up.
+            torch.compiler.reset()
+            torch._dynamo.config.recompile_limit = 64
+            # Fixed shapes: kernels for any batch size are slower, and there are few sizes.
+            self.forward = torch.compile(self.model, dynamic=False)
+
+    def restart(self, seed: int) -> None:
+        """Draw new weights, the same for the same seed, and forget statistics and gradients."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = ResNet18(self.width)
+        self.model.load_state_dict(fresh.state_dict())
+        self.model.zero_grad(set_to_none=True)
+        self.model.train()
+
+
 def half_precision(device: Any) -> Any:
     """Return bf16 autocast on CUDA, and nothing elsewhere."""
     enabled = device.type == "cuda"
@@ -77,28 +120,25 @@ def half_precision(device: Any) -> Any:
 
 def evaluate(
     model: Any,
-    train: DeviceImages,
-    train_indices: Any,
-    test: DeviceImages,
+    parts: Mapping[str, tuple[DeviceImages, Any]],
     *,
     average: WeightAverage | None = None,
     refresh: tuple[Plans, int] | None = None,
 ) -> dict[str, float]:
-    """Return train loss, test loss and test accuracy, in evaluation mode.
+    """Return ``<part>_loss`` and ``<part>_accuracy`` of every part, in evaluation mode.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network; left as it was.
-    train, test : DeviceImages
-        The images.
-    train_indices : tensor
-        Which training images the train loss is measured on.
+    parts : mapping of str to (DeviceImages, tensor)
+        Images, and the indices of those to evaluate.
     average : WeightAverage, optional
         Evaluate these weights.
     refresh : (Plans, int), optional
         Measure BatchNorm's statistics on so many batches of these first.
     """
+    found: dict[str, float] = {}
     with ExitStack() as stack:
         if average is not None:
             stack.enter_context(average.applied())
@@ -107,19 +147,18 @@ def evaluate(
             batches = plans.everything(plans.batch_size)[:count]
 
             def forward(plan: Any) -> Any:
-                with half_precision(train.device):
+                with half_precision(plans.data.device):
                     return model(plans.data.batch(plan)[0])
 
             stack.enter_context(refreshed_batchnorm(model, batches, forward))
         training = model.training
         model.eval()
         try:
-            loss, _ = _mean(model, train, train_indices)
-            every = torch.arange(len(test), device=test.device)
-            test_loss, accuracy = _mean(model, test, every)
+            for name, (data, indices) in parts.items():
+                found[f"{name}_loss"], found[f"{name}_accuracy"] = _mean(model, data, indices)
         finally:
             model.train(training)
-    return {"train_loss": loss, "test_loss": test_loss, "test_accuracy": accuracy}
+    return found
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]

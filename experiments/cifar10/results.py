@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ METRICS = {
 """The panels: field, title, and whether the axis is logarithmic."""
 
 COSTS = ("target_gradients", "proxy_gradients", "proxy_sampled_gradients", "seconds")
-X_AXES = {"passes": "passes over the target data", "seconds": "seconds of training steps"}
+OF_TARGET = "passes over the target data"
+OF_ALL = "passes' worth of gradients, of target and proxy"
 BEGINNING = 0.2
 """Accuracies of this first part of a run do not stretch the axis: the end is what differs."""
 
@@ -41,8 +43,15 @@ def panel_rows(records: Sequence[Mapping[str, Any]], metric: str) -> list[Row]:
     return summarise(there, metric=metric, x="passes", group=("method",), constant=(), costs=COSTS)
 
 
-def save_panels(folder: Path, records: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Write ``figure_<x>.png`` and ``.svg`` with the three panels, over passes and seconds.
+def unit(config: Config) -> str:
+    """Return what the passes of a configuration are passes of."""
+    return OF_TARGET if config.clean is None else OF_ALL
+
+
+def save_panels(
+    folder: Path, records: Sequence[Mapping[str, Any]], passes: str = OF_TARGET
+) -> list[Path]:
+    """Write ``figure_<x>.png`` and ``.svg`` with a panel for each metric, over passes and seconds.
 
     Parameters
     ----------
@@ -50,15 +59,18 @@ def save_panels(folder: Path, records: Sequence[Mapping[str, Any]]) -> list[Path
         Existing folder.
     records : sequence of mappings
         Points of all runs.
+    passes : str
+        What the passes are passes of.
     """
     figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
     looks, paths = styles(records), []
-    for x, label in X_AXES.items():
+    panels = {metric: rows for metric in METRICS if (rows := panel_rows(records, metric))}
+    for x, label in (("passes", passes), ("seconds", "seconds of training steps")):
         figure = figures.Figure(figsize=(9.7, 3.5), dpi=200, layout="constrained")
-        axes = figure.subplots(1, len(METRICS))
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
         handles: dict[str, Any] = {}
-        for axis, (metric, (title, log)) in zip(axes, METRICS.items(), strict=True):
-            rows = panel_rows(records, metric)
+        for axis, (metric, rows) in zip(axes, panels.items(), strict=True):
+            title, log = METRICS[metric]
             for method in in_order(rows, "method"):
                 curve = [row for row in rows if row["method"] == method]
                 at = [math.nan if x == "seconds" and not row[x] else row[x] for row in curve]
@@ -97,17 +109,18 @@ def _lowest(rows: Sequence[Row], metric: str) -> float:
 def publish(folder: Path, config: Config, records: list[Point], *, command: str) -> None:
     """Write ``summary.json``, the figures and the report."""
     rows: list[Row] = []
-    for metric, (title, _) in METRICS.items():
+    titles = {metric: title for metric, (title, _) in METRICS.items()}
+    for metric, title in {**titles, "validation_accuracy": "validation accuracy"}.items():
         rows += [{"panel": title, **row} for row in panel_rows(records, metric)]
     found = {"command": command, "config": config.as_dict(), "rows": rows}
     write_json(folder / "summary.json", found)
-    save_panels(folder, records)
+    save_panels(folder, records, unit(config))
     settings: dict[str, Any] = config.as_dict()
     settings["recipes"] = {recipe["name"]: recipe for recipe in settings["recipes"]}
     write_report(
         folder,
-        title="ResNet-18 on CIFAR-10: training with a proxy of a few images",
-        lead=sentences(records),
+        title=f"ResNet-18 on CIFAR-10: {_subject(config)}",
+        lead=sentences(records, unit(config)),
         command=command,
         config=settings,
         rows=_smaller_is_better(records),
@@ -115,26 +128,34 @@ def publish(folder: Path, config: Config, records: list[Point], *, command: str)
         notes=notes(config, records),
         metric="value",
         x_axes=("passes", "seconds", "proxy_sampled_gradients"),
-        labels={"passes": "passes over the target data", "value": "value"},
+        labels={"passes": unit(config), "value": "value"},
     )
 
 
-def sentences(records: list[Point]) -> list[str]:
+def _subject(config: Config) -> str:
+    if config.clean is None:
+        return "training with a proxy of a few images"
+    wrong = f"{config.noise_rate:.0%} {config.noise} noise" if config.noise else "no noise"
+    return f"{config.clean} clean images, the others with {wrong}"
+
+
+def sentences(records: list[Point], passes: str = OF_TARGET) -> list[str]:
     """Say where each method stood at the end, the best first."""
     ends = _ends(records, "test_accuracy")
     ends.sort(key=lambda row: -(row["test_accuracy_median"] or 0.0))
-    # Batches of different sizes end at slightly different fractions of a pass.
-    end = max(round(row["passes"], 2) for row in ends)
+    # Steps of different sizes end at slightly different fractions of a pass.
+    end = round(statistics.median(row["passes"] for row in ends), 2)
 
     def standing(row: Row) -> str:
-        passes = round(row["passes"], 2)
-        early = "" if passes == end else f" (after {passes:g})"
+        at = round(row["passes"], 2)
+        early = "" if at > 0.9 * end else f" (after {at:g})"
         return f"{row['method']} {row['test_accuracy_median']:.3f}{early}"
 
     return [
-        f"After {end:g} passes over the target data the median test accuracy is: "
-        f"{'; '.join(map(standing, ends))}.",
-        "The x axis that counts is passes over the target data; the methods with a proxy pay "
+        f"After {end:g} {passes} the median test accuracy is: {'; '.join(map(standing, ends))}.",
+        "All gradients count, those of the proxy too; time is in the ledger."
+        if passes == OF_ALL
+        else "The x axis that counts is passes over the target data; the methods with a proxy pay "
         "for them with passes over the proxy, which the ledger shows, and with time.",
     ]
 
@@ -154,6 +175,11 @@ def notes(config: Config, records: list[Point]) -> list[str]:
         "show the accuracy.",
         "‖∇φₖ(wₖ₊₁)‖ is measured with the whole proxy, after the inner solve.",
     ]
+    if config.held_out_share:
+        found.append(
+            f"{config.held_out_share:.0%} of the target images are held out: settings are chosen "
+            "by the validation accuracy in summary.json, not by the test images."
+        )
     if config.data == "cifar10":
         found.append(
             "If the images come from cifar10-jpeg75.tar.xz they are JPEG of quality 75, slightly "

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from experiments.cifar10 import data as cifar10
-from experiments.cifar10.config import Config, Recipe
+from experiments.cifar10.config import Config
+from experiments.cifar10.model import Network
 from experiments.cifar10.results import publish
 from experiments.cifar10.training import Training
 from experiments.cuda_graphs import DeviceImages
@@ -62,10 +63,14 @@ def run(
         plan = [{"method": name, "seed": seed} for name, seed in jobs]
         if any(job not in records for job in plan):
             train, test, _ = device_data(config, device, folder)
+            network = Network(config.width, train.device, compiled=config.compile)
             for ((name, seed), recipe), job in zip(jobs.items(), plan, strict=True):
                 if job in records:
                     continue
-                points = run_one(config, recipe, seed, train, test, place / "checkpoint.pt")
+                training = Training(config, recipe, seed, train, test, network)
+                if (place / "checkpoint.pt").is_file():
+                    training.load(place / "checkpoint.pt")
+                points = training.run(place / "checkpoint.pt")
                 records.add(job, points)
                 (place / "checkpoint.pt").unlink(missing_ok=True)
                 last = points[-1]
@@ -79,31 +84,13 @@ def run(
         return found
 
 
-def run_one(
-    config: Config,
-    recipe: Recipe,
-    seed: int,
-    train: DeviceImages,
-    test: DeviceImages,
-    checkpoint: Path | None = None,
-) -> list[Point]:
-    """Run one recipe with one seed, resuming from the checkpoint if it is of this very run."""
-    # Each run compiles its own network, for a few batch sizes; what earlier ones left would soon
-    # count as too many variants, and the compiler would silently give up.
-    torch.compiler.reset()
-    if train.device.type == "cuda":
-        torch.backends.cudnn.benchmark = True
-    training = Training(config, recipe, seed, train, test)
-    if checkpoint is not None and checkpoint.is_file():
-        training.load(checkpoint)
-    return training.run(checkpoint)
-
-
 def device_data(
     config: Config, device: str | None = None, folder: str | os.PathLike[str] | None = None
 ) -> tuple[DeviceImages, DeviceImages, str]:
     """Return training and test images on the device, and where they came from."""
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if where.type == "cuda":
+        torch.backends.cudnn.benchmark = True
     if config.data == "synthetic":
         images = cifar10.synthetic(config.train_images or 5000, config.test_images or 1000)
     else:

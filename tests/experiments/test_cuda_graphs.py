@@ -244,3 +244,32 @@ def test_a_graphed_proxy_on_another_subset():
         proxy.on(torch.arange(4))
     with pytest.raises(ValueError, match="full_batch must be a divisor"):
         GraphedProxy(plans, loss, model.parameters(), full_batch=5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graphed_proxy_without_full_passes_may_have_any_size(device):
+    data, _, _ = pictures(device=device)
+    model = network(device)
+    loss, params = losses(data, model), list(model.parameters())
+    plans = Plans(data, torch.arange(10), 4, augment=False, seed=3)
+    proxy = GraphedProxy(plans, loss, params, model=model, full=False)
+    plan = proxy.sample()
+    value = proxy.partial(plan, params)
+    torch.testing.assert_close(value, proxy.loss(plan))
+    expected = torch.autograd.grad(loss(plan), params)
+    torch.testing.assert_close([p.grad for p in params], list(expected))
+    with pytest.raises(ValueError, match="full_batch must be a divisor"):
+        proxy.full(params)
+    other = GraphedProxy(plans.on(torch.arange(8)), loss, params, model=model, full=False)
+    exact = GraphedProxy(plans.on(torch.arange(8)), loss, params, model=model, full_batch=8)
+    assert float(other.full(params)) == pytest.approx(float(exact.full(params)), rel=0.5)
+
+
+def test_the_same_images_with_other_labels():
+    data, _, labels = pictures()
+    other = data.with_labels((labels + 1) % 3)
+    plan = data.plain_plan(torch.arange(6))
+    assert torch.equal(other.batch(plan)[0], data.batch(plan)[0])
+    assert torch.equal(other.batch(plan)[1], (data.batch(plan)[1] + 1) % 3)
+    with pytest.raises(ValueError, match="labels must be one for each image"):
+        data.with_labels([0, 1])

@@ -29,6 +29,7 @@ RECIPES = (
         augment=True, proxy_augment=True, label_smoothing=0.1, warmup=0.2, inner_lr_end=0.001,
         inner_steps_end=1, weight_decay=1e-3, schedule="linear",
     ),
+    Recipe("interleaved", "interleaved", lr=1e-3, batch_size=16, proxy_size=32, interleave=2),
 )  # fmt: skip
 CONFIG = replace(
     TINY, recipes=RECIPES, passes=1.0, width=4, train_images=96, test_images=32,
@@ -54,7 +55,7 @@ def test_from_configuration_to_report(tmp_path):
     pytest.importorskip("plotly")
     lines = []
     records = experiment.run(CONFIG, tmp_path, device="cpu", progress=lines.append)
-    assert len(lines) == 4
+    assert len(lines) == 5
     for name in ("records.jsonl", "summary.json", "figure_passes.png", "report.html"):
         assert (tmp_path / name).stat().st_size > 500, name
     ends = {p["method"]: p for p in records if p["passes"] == 1.0}
@@ -62,6 +63,8 @@ def test_from_configuration_to_report(tmp_path):
     assert ends["SGD"]["residual"] is None
     assert ends["ProxyProx"]["residual"] > 0
     assert ends["ProxyProx"]["proxy_sampled_gradients"] == 6 * 2
+    assert ends["interleaved"]["proxy_sampled_gradients"] == 6 * 2
+    assert "validation_loss" not in ends["SGD"]
     assert all(p["target_samples"] == 96 for p in ends.values())
     rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
     assert {row["panel"] for row in rows} == {"train loss", "test accuracy", "‖∇φₖ(wₖ₊₁)‖"}
@@ -90,14 +93,14 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path, recipe):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """Return the records of the last recipe."""
-    config = replace(CONFIG, recipes=RECIPES[-1:])
+    """Return the records of the recipe with everything."""
+    config = replace(CONFIG, recipes=RECIPES[3:4])
     return experiment.run(config, tmp_path_factory.mktemp("whole"), device="cpu", report=False)
 
 
 @pytest.mark.parametrize("at", [2, 6])
 def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, uninterrupted, at):
-    config = replace(CONFIG, recipes=RECIPES[-1:])
+    config = replace(CONFIG, recipes=RECIPES[3:4])
     advance = Training._advance
 
     def interrupted(self, *, measured):
@@ -181,6 +184,19 @@ def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
     assert again.exit_code == 0
     # Finished runs are not done again, or their seconds would differ.
     assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_wrong_labels_from_the_command_line(tmp_path, monkeypatch):
+    few = (Recipe("mixed", "adamw", source="mixed", lr=1e-3),)
+    monkeypatch.setattr("experiments.cifar10.config.TINY", CONFIG)
+    monkeypatch.setattr("experiments.cifar10.config.WRONG_LABELS", few)
+    monkeypatch.setattr("experiments.cifar10.results.save_panels", lambda *_: [])
+    result = invoke("--tiny", "--clean", 48, "--noise", "pair", "--json", "-o", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "of target and proxy" in json.loads(result.stdout)["findings"][0]
+    panels = {row["panel"] for row in json.loads((tmp_path / "summary.json").read_text())["rows"]}
+    assert "validation accuracy" in panels
+    assert "48 clean images" in (tmp_path / "report.html").read_text()
 
 
 def test_data_that_is_not_there_is_one_message(tmp_path, monkeypatch):

@@ -1,0 +1,87 @@
+"""Settings for ``cifar10_search.py --settings``: every method with its knobs, tuned alike.
+
+    python benchmarks/cifar10_settings.py --clean 500 2000 8000 --noise pair uniform > noise.json
+    python benchmarks/cifar10_settings.py --subset > subset.json
+
+The first are few right labels among wrong ones, at equal numbers of gradients; the second the
+proxy of 2,560 images, at equal numbers of target gradients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from typing import Any
+
+COMMON = {"weight_decay": 0.1, "warmup": 0.15, "average": 0.98, "refresh": 20, "augment": True,
+          "proxy_augment": True, "label_smoothing": 0.1}  # fmt: skip
+ALONE = {"optimizer": "adamw", **COMMON}
+OURS = {"optimizer": "proxyadamw", "a": 0.2, "inner_steps": 8, "correction_weight": 0.3, **COMMON}
+FIXED = [
+    {"name": f"fixed: {way}", "way": way, "lr": 2e-3, **OURS} for way in ("corrected", "mixed")
+]
+RATES = {"pair": 0.45, "uniform": 0.6}
+
+Setting = dict[str, Any]
+
+
+def grid(name: str, base: Setting, **values: list[Any]) -> list[Setting]:
+    """Return a setting for every combination of values, named by them."""
+    found = []
+    for combination in itertools.product(*values.values()):
+        chosen = dict(zip(values, combination, strict=True))
+        found.append({"name": f"{name}: {', '.join(map(str, combination))}", **base, **chosen})
+    return found
+
+
+def wrong_labels(lr: list[float]) -> list[Setting]:
+    mixed, tuned = {"source": "mixed", **ALONE}, {"source": "fine-tuned", **ALONE}
+    return [
+        *grid("ours", {"held_out": True, **OURS}, lr=lr),
+        *FIXED,
+        *grid("clean alone", ALONE, lr=lr),
+        *grid("noisy alone", {"source": "proxy", **ALONE}, lr=lr),
+        *grid("fine-tuned", tuned, lr=lr[-1:], pretrain=[0.5, 0.8], tune_lr=[2e-4, 1e-3]),
+        *grid("mixed", mixed, lr=lr, mix=[0.1, 0.25, 0.5]),
+        *grid("mixed, forward", {"forward": True, **mixed}, lr=lr[-1:], mix=[0.1, 0.25, 0.5]),
+        *grid("noisy, forward", {"forward": True, "source": "proxy", **ALONE}, lr=lr[-1:]),
+        *grid("interleaved", {**ALONE, "optimizer": "interleaved"}, lr=lr[-1:], interleave=[2, 5]),
+    ]
+
+
+def subset(lr: list[float]) -> list[Setting]:
+    sgd = {**COMMON, "optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4}
+    return [
+        *grid("ours", {"held_out": True, **OURS}, lr=lr),
+        *FIXED,
+        *grid("interleaved", {**ALONE, "optimizer": "interleaved"}, lr=lr, interleave=[5, 8]),
+        *grid("AdamW", ALONE, lr=lr),
+        *grid("Nesterov", sgd, lr=[0.02, 0.05, 0.1]),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--subset", action="store_true")
+    parser.add_argument("--clean", type=int, nargs="+", default=[2000])
+    parser.add_argument("--noise", nargs="+", default=["pair"], choices=sorted(RATES))
+    parser.add_argument("--rate", type=float, help="default: 0.45 of pairs, 0.6 uniform")
+    parser.add_argument("--passes", type=float, help="default: 5 with a subset, else 10")
+    parser.add_argument("--lr", type=float, nargs="+", default=[1e-3, 2e-3])
+    given = parser.parse_args()
+    found = []
+    if given.subset:
+        config = {"validation": 0.04, "passes": given.passes or 5}
+        found = [{**s, "config": config} for s in subset(given.lr)]
+    else:
+        for clean, noise in itertools.product(given.clean, given.noise):
+            config = {"clean": clean, "noise": noise, "noise_rate": given.rate or RATES[noise],
+                      "passes": given.passes or 10}  # fmt: skip
+            settings = wrong_labels(given.lr)
+            found += [{**setting, "config": config} for setting in settings]
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Rivals and ours on few clean images with wrong labels around them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch.nn.functional import cross_entropy  # noqa: E402
+
+from experiments.cifar10 import TINY, Config, Recipe  # noqa: E402
+from experiments.cifar10 import run as experiment  # noqa: E402
+from experiments.cifar10.model import Network  # noqa: E402
+from experiments.cifar10.task import Task, transition_matrix, wrong_labels  # noqa: E402
+from experiments.cifar10.training import Training  # noqa: E402
+
+SMALL = {"lr": 1e-3, "batch_size": 16}
+OURS = {**SMALL, "inner": "adam", "inner_steps": 2, "anchor": "paired", "correction_weight": 0.5}
+RECIPES = (
+    Recipe("target alone", "adamw", **SMALL),
+    Recipe("proxy alone", "adamw", source="proxy", **SMALL),
+    Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=1e-4, pretrain=0.6, **SMALL),
+    Recipe("mixed", "adamw", source="mixed", mix=0.25, mix_weight=0.5, forward=True, **SMALL),
+    Recipe("interleaved", "interleaved", interleave=2, momentum=0.9, **SMALL),
+    Recipe(
+        "AdamW with a proxy",
+        "proxyadamw",
+        **SMALL,
+        inner_steps=2,
+        correction_weight=0.5,
+        held_out=True,
+        search=1,
+    ),
+    Recipe("ours", correction="plain", weight_decay=0.1, warmup=0.2, average=0.5, **OURS),
+)
+CONFIG = replace(
+    TINY, recipes=RECIPES, passes=1.0, width=4, train_images=192, test_images=32, clean=40,
+    noise="pair", train_evaluation=32, image_size=8,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return experiment.device_data(CONFIG, "cpu")[:2]
+
+
+def flattened(training):
+    return torch.cat([p.detach().flatten() for p in training.params])
+
+
+# All gradients count: 192 images in batches of 16. Paired, an inner step takes two gradients.
+USED = {
+    "target alone": (192, 0),
+    "proxy alone": (0, 192),
+    "fine-tuned": (5 * 16, 7 * 16),
+    "mixed": (12 * 4, 12 * 12),
+    "interleaved": (4 * 16, 8 * 16),
+    # Three ways in turn: one with two proxy steps and a correction, one with two, one without any.
+    "AdamW with a proxy": None,
+    "ours": (2 * 16, 8 * 16),
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_equal_work_and_resumption(tmp_path, images, recipe):
+    whole = Training(CONFIG, recipe, 0, *images)
+    expected = whole.run()
+    last = expected[-1]
+    used = last["target_samples"], last["proxy_samples"]
+    assert used == (USED[recipe.name] or used)
+    assert last["passes"] == pytest.approx(sum(used) / 192, abs=1e-5) == pytest.approx(1, abs=0.2)
+    assert 0 <= last["validation_accuracy"] <= 1
+    assert last["validation_loss"] > 0
+    first = Training(CONFIG, recipe, 0, *images)
+    first.run(tmp_path / "c.pt", stop=lambda: first.step >= whole.step // 2)
+    second = Training(CONFIG, recipe, 0, *images)
+    assert second.load(tmp_path / "c.pt")
+    found = second.run()
+    assert [{**p, "seconds": 0} for p in found] == [{**p, "seconds": 0} for p in expected]
+    assert torch.equal(flattened(second), flattened(whole))
+    other = Training(replace(CONFIG, noise="uniform"), recipe, 0, *images)
+    assert not other.load(tmp_path / "c.pt"), "another task's checkpoint is not taken"
+
+
+def test_clean_noisy_and_held_out_images(images):
+    train, _ = images
+    task, again = (Task(CONFIG, recipe, 3, train) for recipe in RECIPES[:2])
+    parts = [set(part.tolist()) for part in (task.target, task.validation, task.proxy)]
+    assert [len(part) for part in parts] == [32, 8, 144]
+    assert len(set.union(*parts)) == 184, "they are disjoint; the incomplete last batch is left out"
+    right, given = train.labels, task.data.labels
+    clean = torch.cat([task.target, task.validation])
+    assert torch.equal(given[clean], right[clean])
+    wrong = (given != right)[task.proxy]
+    assert 0.3 < wrong.float().mean() < 0.6
+    assert torch.equal(given[task.proxy][wrong], (right[task.proxy][wrong] + 1) % 10)
+    assert torch.equal(again.data.labels, given), "every recipe sees the same labels"
+    other = Task(CONFIG, RECIPES[0], 4, train)
+    assert not torch.equal(other.data.labels, given)
+    assert torch.equal(train.labels, right), "the right labels stay"
+
+
+def test_noise_and_its_transition_matrix():
+    generator = torch.Generator().manual_seed(0)
+    right = torch.arange(10).repeat(4000)
+    pair = transition_matrix(right, wrong_labels(right, "pair", 0.45, generator))
+    torch.testing.assert_close(pair.diagonal(), torch.full((10,), 0.55), atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        pair.roll(-1, 1).diagonal(), torch.full((10,), 0.45), atol=0.03, rtol=0
+    )
+    uniform = transition_matrix(right, wrong_labels(right, "uniform", 0.9, generator))
+    torch.testing.assert_close(uniform, torch.full((10, 10), 0.1), atol=0.03, rtol=0)
+    assert torch.equal(wrong_labels(right, None, 0.9, generator), right)
+
+
+def test_the_forward_loss_is_the_likelihood_of_the_given_labels(images):
+    task = Task(CONFIG, RECIPES[3], 0, images[0])
+    target, proxy = task.target[:2], task.proxy[:2]
+    plan = task.data.plain_plan(torch.cat([target, proxy]))
+    scores, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)), torch.arange(4)
+    found = cross_entropy(task.forward(scores, plan), labels, reduction="none")
+    torch.testing.assert_close(found[:2], cross_entropy(scores[:2], labels[:2], reduction="none"))
+    assert not torch.allclose(found[2:], cross_entropy(scores[2:], labels[2:], reduction="none"))
+    everything = task.forward(scores, plan).exp().sum(1)
+    torch.testing.assert_close(everything, torch.ones(4))
+
+
+def test_mixed_batches_weigh_their_parts(images):
+    method = Training(CONFIG, RECIPES[3], 0, *images).method
+    parts = [method.plans["target"].next(), method.plans["proxy"].next()]
+    method.parts.model.eval()  # or BatchNorm would make the loss depend on the batch
+    halves = [method.parts.loss(part) for part in parts]
+    torch.testing.assert_close(method.loss(torch.cat(parts)), sum(halves) / 2)
+
+
+def test_settings_of_wrong_labels_are_checked(images):
+    with pytest.raises(ValueError, match="noise must be None"):
+        Config(noise="pair")
+    with pytest.raises(ValueError, match="noise must be None"):
+        Config(clean=100, noise="salt")
+    with pytest.raises(ValueError, match="source must be"):
+        Recipe("x", "interleaved", source="proxy")
+    with pytest.raises(ValueError, match="clean must be less"):
+        Training(replace(CONFIG, clean=192), RECIPES[0], 0, *images)
+    with pytest.raises(ValueError, match="source must be"):
+        Training(replace(CONFIG, clean=None, noise=None), RECIPES[1], 0, *images)
+    held = Training(
+        replace(CONFIG, clean=None, noise=None, validation=0.25), RECIPES[0], 0, *images
+    )
+    assert (len(held.task.target), len(held.task.validation)) == (144, 48)
+
+
+def test_a_network_is_trained_anew(images):
+    network = Network(CONFIG.width, torch.device("cpu"))
+    ends = []
+    for recipe in (RECIPES[0], RECIPES[-1], RECIPES[0]):
+        training = Training(CONFIG, recipe, 0, *images, network)
+        training.run()
+        ends.append(flattened(training))
+    assert torch.equal(ends[0], ends[2])
+    assert not torch.equal(ends[0], ends[1])
