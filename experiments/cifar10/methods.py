@@ -406,7 +406,7 @@ class AdamWithProxy(Method):
     def batch_sizes(self) -> dict[str, int]:
         """Return sizes, of the validation images too if they are evidence."""
         sizes, held = super().batch_sizes(), len(self.parts.task.validation)
-        return {**sizes, "validation": min(LARGE, held)} if self.recipe.held_out else sizes
+        return {**sizes, "validation": max(1, min(128, held // 4))} if self.recipe.held_out else sizes
 
     def make_optimizer(self) -> Any:
         """Return ProxyAdamW with everything that the recipe says."""
