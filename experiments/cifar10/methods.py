@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from experiments.cifar10.config import Config, Recipe
-from experiments.cifar10.model import LARGE, Network, half_precision
+from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
