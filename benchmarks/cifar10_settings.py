@@ -35,7 +35,7 @@ def grid(name: str, base: Setting, **values: list[Any]) -> list[Setting]:
 def wrong_labels(lr: list[float]) -> list[Setting]:
     mixed, tuned = {"source": "mixed", **ALONE}, {"source": "fine-tuned", **ALONE}
     return [
-        *grid("ours", {"held_out": True, **OURS}, lr=lr),
+        *grid("ours", OURS, lr=lr, way=["mixed", "fine-tuned", "corrected", "target alone"]),
         *grid("clean alone", ALONE, lr=lr),
         *grid("noisy alone", {"source": "proxy", **ALONE}, lr=lr),
         *grid("fine-tuned", tuned, lr=lr, pretrain=[0.8], tune_lr=[2e-4, 1e-3]),
@@ -47,9 +47,7 @@ def wrong_labels(lr: list[float]) -> list[Setting]:
 
 def subset(lr: list[float]) -> list[Setting]:
     return [
-        *grid("ours", {"held_out": True, **OURS}, lr=lr),
-        *grid("corrected", {"way": "corrected", **OURS}, lr=lr),
-        *grid("mixed", {"way": "mixed", **OURS}, lr=lr),
+        *grid("ours", OURS, lr=lr, way=["corrected", "mixed", "fine-tuned"]),
         *grid("interleaved", {**ALONE, "optimizer": "interleaved"}, lr=lr, interleave=[5]),
         *grid("AdamW", ALONE, lr=lr),
     ]

@@ -25,7 +25,7 @@ class Recipe:
     name : str
         As in the figures.
     optimizer : str
-        ``"proxyprox"``; ``"proxyadamw"``, which chooses its way; ``"sgd"`` or ``"adamw"``, on the
+        ``"proxyprox"``; ``"proxyadamw"``; ``"sgd"`` or ``"adamw"``, on the
         batches of ``source``; ``"interleaved"``, after each target batch ``interleave`` proxy
         batches, each a step of one AdamW (of SGD if there is a momentum).
     lr : float
@@ -72,10 +72,8 @@ class Recipe:
         running ones.
     correction, a, correction_weight
         The correction ("plain", "ema", "mean"), its parameter and its weight.
-    held_out : bool
-        Let ProxyAdamW compare its ways on the validation images.
-    way, search
-        The way of ProxyAdamW if it is not to compare, and the rounds of its comparisons.
+    way : str
+        The way of ProxyAdamW.
     inner : str
         ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
         learning rate ``lr``, without a proximal term.
@@ -124,9 +122,7 @@ class Recipe:
     correction: str = "plain"
     a: float = 0.1
     correction_weight: float = 1.0
-    held_out: bool = False
-    way: str | None = None
-    search: int = 10
+    way: str = "mixed"
     inner: str = "implicit"
     inner_steps: int = 20
     inner_lr: float = 0.01
@@ -161,7 +157,6 @@ class Recipe:
             whole(field, getattr(self, field))
         for field in ("resample_every", "refresh"):
             whole(field, getattr(self, field), least=0)
-        whole("search", self.search)
         if self.seeds is not None:
             whole("seeds", self.seeds)
         positive("lr", self.lr)
@@ -238,7 +233,9 @@ WRONG_LABELS = (
     Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
     Recipe("mixed", "adamw", source="mixed", **_ADAM),
     Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
-    Recipe("ProxyAdamW", "proxyadamw", held_out=True, **_OURS),
+    Recipe("ProxyAdamW, mixed", "proxyadamw", way="mixed", **_OURS),
+    Recipe("ProxyAdamW, fine-tuned", "proxyadamw", way="fine-tuned", **_OURS),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
 )
 """Competitors where few images have right labels and many have wrong ones."""
 
@@ -357,7 +354,6 @@ def tiny(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
             proxy_size=128,
             inner_steps=min(4, recipe.inner_steps),
             interleave=2,
-            search=1,
         )
         for recipe in recipes
         if recipe.inner_steps <= 20

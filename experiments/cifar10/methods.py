@@ -17,7 +17,7 @@ from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyAdamW, ProxyProx
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx
 
 
 @dataclass(frozen=True)
@@ -403,27 +403,17 @@ class AdamWithProxy(Method):
         """Return the images of a step with all proxy steps and a correction."""
         return recipe.batch_size + (1 + recipe.inner_steps) * recipe.inner_batch
 
-    def batch_sizes(self) -> dict[str, int]:
-        """Return sizes, of the validation images too if they are evidence."""
-        sizes, held = super().batch_sizes(), len(self.parts.task.validation)
-        return {**sizes, "validation": max(1, min(128, held // 4))} if self.recipe.held_out else sizes
-
     def make_optimizer(self) -> Any:
         """Return ProxyAdamW with everything that the recipe says."""
         parts, recipe = self.parts, self.recipe
-        held_out = None
-        if recipe.held_out:
-            held_out = Proxy(self.plans["validation"], functools.partial(parts.loss, plain=True))
         return ProxyAdamW(
             parts.params,
             recipe.lr,
             proxy=self.graphed_proxy(),
-            held_out=held_out,
             way=recipe.way,
             proxy_steps=recipe.inner_steps,
             correction_weight=recipe.correction_weight,
             averaging=recipe.a,
-            search=recipe.search,
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,
@@ -439,10 +429,8 @@ class AdamWithProxy(Method):
         self.read_ledger()
 
     def measurements(self) -> dict[str, Any]:
-        """Return the weight of the correction, and what was preferred."""
-        found = self.optimizer.metrics()
-        choice = str(self.optimizer.choice)
-        return {"residual": None, "theta": found["theta"], "choice": choice}
+        """Return the weight of the target beside the proxy."""
+        return {"residual": None, "theta": self.optimizer.metrics()["theta"]}
 
 
 METHODS: dict[str, type[Method]] = {

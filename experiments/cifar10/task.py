@@ -119,9 +119,6 @@ class Task:
     def _split(self, chosen: Any) -> None:
         held = round(self.config.held_out_share * len(chosen))
         self.validation, self.target = chosen[:held], chosen[held:]
-        if self.recipe.held_out and not held:
-            remedy = "Set Config.validation to a share of the target images."
-            raise ValueError(message("held_out", True, "False without such images", remedy))
 
     def _refuse_other_sources(self) -> None:
         if self.recipe.source != "target":

@@ -12,12 +12,12 @@ import torch
 from torch.nn.functional import mse_loss
 from torch.optim.lr_scheduler import LambdaLR
 
-from proxyprox.torch import NonFiniteError, Proxy, ProxyAdamW, ProxyStepWarning
+from proxyprox.torch import NonFiniteError, Proxy, ProxyAdamW, ProxyStepWarning, choose_way
 
 torch.set_num_threads(1)
 X = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.tanh(X @ torch.tensor([[1.0], [-2.0], [0.5], [0.0]]))
-WAYS = ("corrected", "mixed", "target alone")
+WAYS = ("mixed", "corrected", "fine-tuned", "target alone")
 OPTIONS = {"lr": 0.02, "betas": (0.8, 0.95), "weight_decay": 0.1}
 
 
@@ -33,18 +33,15 @@ def batches(first, last, labels=Y, size=8):
     return [(X[i : i + size], labels[i : i + size]) for i in range(first, last, size)]
 
 
-def parts(way=None, *, labels=Y, normalised=False, **options):
+def parts(way="mixed", *, labels=Y, normalised=False, **options):
     model = network(normalised=normalised)
 
     def loss(batch):
         return mse_loss(model(batch[0]), batch[1])
 
-    held_out = Proxy(batches(64, 96), loss)
     proxy = Proxy(batches(0, 32, labels), loss)
     chosen = {**OPTIONS, "proxy_steps": 3, **options}
-    optimizer = ProxyAdamW(
-        model.parameters(), proxy=proxy, held_out=held_out, way=way, model=model, **chosen
-    )
+    optimizer = ProxyAdamW(model.parameters(), proxy=proxy, way=way, model=model, **chosen)
     return model, loss, optimizer
 
 
@@ -88,7 +85,9 @@ def by_hand(way, steps, theta=0.3, a=0.2):
     for k in range(steps):
         lr = adamw.param_groups[0]["lr"]
         peak = max(peak, lr)
-        inner = {"corrected": 3, "mixed": round(3 * lr / peak), "target alone": 0}[way]
+        share = lr / peak
+        inner = {"corrected": 3, "mixed": round(3 * share), "fine-tuned": 3 * (share >= 0.5)}
+        inner = inner.get(way, 0)
         g = gradient(batches(32, 64)[k % 4])
         if way == "corrected":
             new = [x - y for x, y in zip(g, gradient(batches(0, 32)[cheap % 4]), strict=True)]
@@ -110,10 +109,9 @@ def by_hand(way, steps, theta=0.3, a=0.2):
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_is_what_it_says(way):
     model, loss, optimizer = parts(way)
-    train(model, loss, optimizer, 20)
-    torch.testing.assert_close(weights(model), weights(by_hand(way, 20)), rtol=1e-5, atol=1e-6)
-    assert optimizer.ledger.target_gradients == 20
-    assert optimizer.ledger.target_values == 0
+    train(model, loss, optimizer, 30)
+    torch.testing.assert_close(weights(model), weights(by_hand(way, 30)), rtol=1e-5, atol=1e-6)
+    assert optimizer.ledger.target_gradients == 30
 
 
 def test_target_alone_is_adamw_bit_for_bit():
@@ -122,29 +120,53 @@ def test_target_alone_is_adamw_bit_for_bit():
     assert torch.equal(weights(model), weights(by_hand("target alone", 12)))
 
 
-def test_held_out_rows_drop_a_useless_proxy_and_keep_a_good_one():
-    model, loss, optimizer = parts(labels=-3 * Y, lr=0.05, search=8)
-    train(model, loss, optimizer, 60)
-    assert optimizer.choice.way == "target alone"
-    assert optimizer.choice.gaps["mixed"][0] > 0
-    assert "target alone" in str(optimizer.choice)
-    model, loss, optimizer = parts(lr=0.05, search=8)
-    train(model, loss, optimizer, 60)
-    assert optimizer.choice.way in ("corrected", "mixed")
-    assert optimizer.choice.gaps["target alone"][0] > 0
+def held_out_losses(way, labels, steps=40):
+    model, loss, optimizer = parts(way, labels=labels, lr=0.05)
+    train(model, loss, optimizer, steps)
+    with torch.no_grad():
+        return [loss(batch).item() for batch in batches(64, 96, size=4)]
 
 
-def test_without_held_out_rows_nothing_is_compared():
-    model = network()
-    proxy = Proxy(batches(0, 32), lambda b: mse_loss(model(b[0]), b[1]))
-    optimizer = ProxyAdamW(model.parameters(), proxy=proxy, model=model)
-    assert optimizer.choice.way == "mixed"
-    assert "nothing was compared" in str(optimizer.choice)
+def test_held_out_rows_refuse_a_useless_proxy_and_prefer_a_good_one():
+    useless = choose_way(lambda way: held_out_losses(way, -3 * Y))
+    assert useless.way == "target alone"
+    assert useless.gaps["corrected"][0] > 2 * useless.gaps["corrected"][1]
+    good = choose_way(lambda way: held_out_losses(way, Y), ["target alone", "mixed", "corrected"])
+    assert good.way in ("corrected", "mixed")
+    assert "target alone +" in str(good)
 
 
-@pytest.mark.parametrize("stop", [1, 2, 5, 11, 19, 30])
-def test_resumed_runs_are_the_same_bit_for_bit(stop):
-    model, loss, optimizer = parts(normalised=True, search=4)
+def test_finished_ways_are_not_trained_again(tmp_path):
+    path, trained = tmp_path / "ways.json", []
+
+    def train_once(way):
+        trained.append(way)
+        if way == "fine-tuned":
+            raise KeyboardInterrupt
+        return [float(len(way)), math.nan if way == "corrected" else 1.0]
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_way(train_once, path=path)
+    found = choose_way(lambda way: [1.0, 2.0], path=path)
+    assert trained == ["mixed", "corrected", "fine-tuned"]
+    assert found.losses["mixed"] == 3.0
+    assert found.losses["corrected"] > 1e9  # one loss was not finite
+    assert found.way == "fine-tuned"
+
+
+def test_wrong_losses_and_ways_are_refused():
+    with pytest.raises(ValueError, match="ways"):
+        choose_way(lambda way: [1.0], ["both"])
+    with pytest.raises(ValueError, match="held-out"):
+        choose_way(lambda way: [1.0] * len(way))
+    with pytest.raises(ValueError, match="train"):
+        choose_way(lambda way: [])
+
+
+@pytest.mark.parametrize("stop", [1, 6, 25])
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_resumed_runs_are_the_same_bit_for_bit(way, stop):
+    model, loss, optimizer = parts(way, normalised=True)
     scheduler = train(model, loss, optimizer, stop)
     file = io.BytesIO()
     saved = (model.state_dict(), optimizer.state_dict(), scheduler.state_dict())
@@ -152,24 +174,14 @@ def test_resumed_runs_are_the_same_bit_for_bit(stop):
     train(model, loss, optimizer, 40 - stop, stop, scheduler)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    other, loss, again = parts(normalised=True, search=4)
+    other, loss, again = parts(way, normalised=True)
     scheduler = LambdaLR(again, factor)
     other.load_state_dict(saved[0])
     again.load_state_dict(saved[1])
     scheduler.load_state_dict(saved[2])
     train(other, loss, again, 40 - stop, stop, scheduler)
     assert torch.equal(weights(model), weights(other))
-    assert str(optimizer.choice) == str(again.choice)
     assert again.ledger.target_gradients == 40
-
-
-def test_a_comparison_ends_and_its_ways_are_counted():
-    model, loss, optimizer = parts(search=2, lr=0.05)
-    train(model, loss, optimizer, 30, scheduler=LambdaLR(optimizer, lambda k: min(k + 1, 15) / 15))
-    compared = {optimizer.choice.way, *optimizer.choice.gaps}
-    assert compared == set(WAYS) == set(optimizer.choice.losses)
-    # Two comparisons, since the schedule rises first; each of 8 batches and 3 ways.
-    assert optimizer.metrics()["target_values"] == 48
 
 
 def test_too_long_proxy_steps_are_said():
@@ -239,7 +251,6 @@ def test_groups_and_closures():
         ({"proxy": None}, "proxy"),
         ({"way": "both"}, "way"),
         ({"proxy_steps": 0}, "proxy_steps"),
-        ({"search": 0}, "search"),
         ({"correction_weight": 1.5}, "correction_weight"),
         ({"averaging": 0}, "averaging"),
         ({"model": torch.nn.Linear(2, 2)}, "model"),

@@ -21,7 +21,7 @@ True
 
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning
+from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.inner import ImplicitStep
@@ -45,5 +45,6 @@ __all__ = [
     "RandomProxyWarning",
     "Storm",
     "WeightAverage",
+    "choose_way",
     "refreshed_batchnorm",
 ]

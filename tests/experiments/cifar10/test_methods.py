@@ -29,8 +29,7 @@ RECIPES = (
         **SMALL,
         inner_steps=2,
         correction_weight=0.5,
-        held_out=True,
-        search=1,
+        way="corrected",
     ),
     Recipe("ours", correction="plain", weight_decay=0.1, warmup=0.2, average=0.5, **OURS),
 )
