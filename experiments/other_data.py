@@ -1,0 +1,490 @@
+"""Little of the right data, much of other data: synthetic rows, drift, biased samples, other tasks.
+
+Two currencies. *Labels*: few labelled rows of the target and many of something else, test loss
+against the number of labels. *Rounds*: exact gradients of the target's loss, other data as proxy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+import scipy.special
+import typer
+from sklearn import datasets as built_in
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+
+import proxyprox as pp
+from experiments import datasets as libsvm
+from experiments.labels import differences, print_differences
+from experiments.shared import (
+    Experiment,
+    Json,
+    NoDownload,
+    Output,
+    Seeds,
+    Workers,
+    guarded,
+    listed,
+    start,
+)
+from proxyprox._util.files import atomic_write_text
+from proxyprox._util.validation import message, whole
+from proxyprox.cli.comparison import output_folder, run_experiment
+from proxyprox.cli.console import command_line, emit, say, stdout
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.report.figures import save_figures
+from proxyprox.report.page import write_report
+from proxyprox.report.records import Point
+from proxyprox.report.summary import Row, summarise, write_json
+from proxyprox.sklearn import ProxyLogisticRegression
+from proxyprox.study.compare import Curve, Job
+
+Array = Any
+
+OURS = "ProxyLogisticRegression"
+TARGET = "target alone"
+PROXY = "proxy alone"
+FINE_TUNED = "fine-tuned"
+MIXED = "mixed"
+IMPORTANCE = "importance weighted"
+NEW_INPUTS = "ours, new inputs without labels"
+OLD_MODEL = "ours, the old model's answers on new inputs"
+
+RIVALS = (TARGET, PROXY, FINE_TUNED, MIXED, IMPORTANCE)
+WITH_NEW_INPUTS = (NEW_INPUTS, OLD_MODEL)
+EFFORT = {OURS: 3.0, OLD_MODEL: 3.0}
+"""Rough cost of a fit, for the estimate of the time left; 1 for the others."""
+
+PROXY_ROWS = 2000
+TEST_ROWS = 4000
+FOLDS = 5
+STRENGTHS = (0.003, 0.03, 0.3, 3.0)
+"""scikit-learn's C of methods that tune something else, too: four by four settings."""
+
+FINE_STRENGTHS = tuple(np.geomspace(1e-3, 30, 16).tolist())
+"""The sixteen values of methods that tune C alone."""
+
+WEIGHTS = (0.01, 0.05, 0.25, 1.0)
+"""Weight of a proxy row beside a target row's, when mixed."""
+
+POWERS = (0.0, 1 / 3, 2 / 3, 1.0)
+"""Powers of the density ratio, which tame it."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows of one seed: few of the target, many of the proxy, and those of the test."""
+
+    X: Any
+    y: Array
+    X_proxy: Any
+    y_proxy: Array
+    X_test: Any
+    y_test: Array
+    X_new: Any = None
+
+
+def fit_and_score(method: str, drawn: Draw, seed: int) -> tuple[float, str | None]:
+    """Fit a method; return its test log-loss and, of ours, what it chose.
+
+    Parameters
+    ----------
+    method : str
+        One of the names above.
+    drawn : Draw
+        The rows.
+    seed : int
+        Randomness of the split.
+    """
+    choice = None
+    with warnings.catch_warnings():
+        # Fits that stop at their iteration limit are scored as they are.
+        warnings.simplefilter("ignore")
+        if method in (OURS, *WITH_NEW_INPUTS):
+            model = _fit_ours(method, drawn, seed)
+            z = model.decision_function(drawn.X_test)
+            found = getattr(model, "choice_", None)
+            choice = None if found is None else str(found).splitlines()[0]
+        else:
+            z = _RIVALS[method](drawn, seed)
+    return _log_loss(drawn.y_test, z), choice
+
+
+def _log_loss(y: Array, z: Array) -> float:
+    """Return the mean log-loss of labels 0 and 1 with these logits."""
+    return float(np.mean(np.logaddexp(0, np.where(y > 0, -z, z))))
+
+
+def _fit_ours(method: str, drawn: Draw, seed: int) -> Any:
+    model = ProxyLogisticRegression(random_state=seed)
+    if method == OURS:
+        return model.fit(drawn.X, drawn.y, X_proxy=drawn.X_proxy, y_proxy=drawn.y_proxy)
+    if method == NEW_INPUTS:
+        return model.fit(drawn.X, drawn.y, X_proxy=drawn.X_new)
+    old = LogisticRegression(C=0.3, max_iter=1000).fit(drawn.X_proxy, drawn.y_proxy)
+    answers = old.predict_proba(_stack(drawn.X, drawn.X_new))[:, 1]
+    return model.fit(drawn.X, drawn.y, X_proxy=drawn.X_new, y_proxy=answers)
+
+
+# -- rivals: each tries sixteen settings on the same five folds of the target's rows --------------
+
+Fit = Callable[[Array, Any], Array]
+"""Fits target rows (their indices) with a setting; returns coefficients, the intercept last."""
+
+
+def _tuned(drawn: Draw, seed: int, settings: Iterable[Any], fit: Fit) -> Array:
+    """Return test logits of the setting with the least held-out loss."""
+    folds = _folds(drawn.y, seed)
+
+    def held_out(setting: Any) -> float:
+        losses = [
+            _log_loss(drawn.y[out], _logits(drawn.X[out], fit(kept, setting))) for kept, out in folds
+        ]
+        return float(np.mean(losses))
+
+    return _logits(drawn.X_test, fit(np.arange(len(drawn.y)), min(settings, key=held_out)))
+
+
+def _folds(y: Array, seed: int) -> list[tuple[Array, Array]]:
+    number = max(2, min(FOLDS, int(np.bincount(y).min())))
+    split = StratifiedKFold(number, shuffle=True, random_state=seed)
+    return list(split.split(np.zeros((len(y), 1)), y))
+
+
+def _logits(X: Any, w: Array) -> Array:
+    return np.asarray(X @ w[:-1]).ravel() + w[-1]
+
+
+def _coefficients(X: Any, y: Array, C: float, weights: Array | None = None) -> Array:
+    model = LogisticRegression(C=C, max_iter=300).fit(X, y, sample_weight=weights)
+    return np.append(model.coef_.ravel(), model.intercept_)
+
+
+def _target_alone(drawn: Draw, seed: int) -> Array:
+    def fit(rows: Array, C: float) -> Array:
+        return _coefficients(drawn.X[rows], drawn.y[rows], C)
+
+    return _tuned(drawn, seed, FINE_STRENGTHS, fit)
+
+
+def _proxy_alone(drawn: Draw, seed: int) -> Array:
+    fits = {C: _coefficients(drawn.X_proxy, drawn.y_proxy, C) for C in FINE_STRENGTHS}
+    return _tuned(drawn, seed, fits, lambda rows, C: fits[C])
+
+
+def _fine_tuned(drawn: Draw, seed: int) -> Array:
+    """Shrink to the proxy's fit instead of to zero; both strengths by cross-validation."""
+    fits = {C: _coefficients(drawn.X_proxy, drawn.y_proxy, C) for C in STRENGTHS}
+
+    def fit(rows: Array, setting: tuple[float, float]) -> Array:
+        begin, C = fits[setting[0]], setting[1]
+        X, signs = drawn.X[rows], 2.0 * drawn.y[rows] - 1
+        offset = _logits(X, begin)
+
+        def loss(move: Array) -> tuple[float, Array]:
+            margins = signs * (offset + _logits(X, move))
+            slopes = -C * signs * scipy.special.expit(-margins)
+            gradient = np.append(X.T @ slopes, slopes.sum())
+            # The intercept is not shrunk, as in scikit-learn.
+            gradient[:-1] += move[:-1]
+            value = C * np.logaddexp(0, -margins).sum() + move[:-1] @ move[:-1] / 2
+            return value, gradient
+
+        found = scipy.optimize.minimize(loss, np.zeros_like(begin), jac=True, method="L-BFGS-B")
+        return begin + found.x
+
+    return _tuned(drawn, seed, [(c, d) for c in STRENGTHS for d in (1e-3, 1e-2, 0.1, 1.0)], fit)
+
+
+def _mixed(drawn: Draw, seed: int) -> Array:
+    ones = np.ones(len(drawn.y_proxy))
+    return _pooled(drawn, seed, {weight: weight * ones for weight in WEIGHTS})
+
+
+def _importance_weighted(drawn: Draw, seed: int) -> Array:
+    """Weight proxy rows by how much likelier their inputs are among the target's."""
+    target = drawn.X if drawn.X_new is None else _stack(drawn.X, drawn.X_new)
+    both = _stack(target, drawn.X_proxy)
+    new = np.repeat([1, 0], [target.shape[0], len(drawn.y_proxy)])
+    tell = LogisticRegression(C=0.1, max_iter=300).fit(both, new)
+    ratio = np.exp(np.clip(tell.decision_function(drawn.X_proxy), -10, 10))
+    found = {}
+    for power in POWERS:
+        weights = ratio**power
+        found[power] = weights / weights.mean()
+    return _pooled(drawn, seed, found)
+
+
+def _pooled(drawn: Draw, seed: int, weights: Mapping[float, Array]) -> Array:
+    """Fit both tables together; the proxy rows' weights and C by cross-validation."""
+
+    def fit(rows: Array, setting: tuple[float, float]) -> Array:
+        both = _stack(drawn.X[rows], drawn.X_proxy), np.append(drawn.y[rows], drawn.y_proxy)
+        of_rows = np.append(np.ones(len(rows)), weights[setting[0]])
+        return _coefficients(*both, setting[1], of_rows)
+
+    return _tuned(drawn, seed, [(w, C) for w in weights for C in STRENGTHS], fit)
+
+
+_RIVALS: dict[str, Callable[[Draw, int], Array]] = {
+    TARGET: _target_alone,
+    PROXY: _proxy_alone,
+    FINE_TUNED: _fine_tuned,
+    MIXED: _mixed,
+    IMPORTANCE: _importance_weighted,
+}
+
+
+def _stack(*parts: Any) -> Any:
+    if scipy.sparse.issparse(parts[0]):
+        return scipy.sparse.vstack(parts).tocsr()
+    return np.vstack(parts)
+
+
+# -- the cases ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _table(name: str) -> tuple[Any, Array]:
+    """Return inputs and labels 0 and 1; digits are asked whether they are 5 or more."""
+    if name in ("breast_cancer", "digits"):
+        X, y = getattr(built_in, f"load_{name}")(return_X_y=True)
+        return StandardScaler().fit_transform(X), y if name == "breast_cancer" else (y >= 5) * 1
+    data = libsvm.load(name)
+    return data.X, np.unique(data.y, return_inverse=True)[1]
+
+
+@lru_cache(maxsize=2)
+def _fitted_logits(name: str) -> Array:
+    X, y = _table(name)
+    return LogisticRegression(C=1.0, max_iter=1000).fit(X, y).decision_function(X)
+
+
+def drifted_labels(name: str, degrees: float, rng: np.random.Generator) -> Array:
+    """Draw old labels from a logistic model whose logits are turned by an angle.
+
+    With z the logits of the table's own fit and u logits of random coefficients, made uncorrelated
+    with z and as spread, old labels have the logits ``mean(z) + cos φ (z − mean(z)) + sin φ u``:
+    cos φ is the correlation of old and new logits. 0° is no drift, 180° the opposite.
+    """
+    X, _ = _table(name)
+    z = _fitted_logits(name)
+    centred, u = z - z.mean(), X @ rng.normal(size=X.shape[1])
+    u = u - u.mean()
+    u -= centred * (u @ centred) / (centred @ centred)
+    u *= np.linalg.norm(centred) / np.linalg.norm(u)
+    turned = np.cos(np.radians(degrees)) * centred + np.sin(np.radians(degrees)) * u
+    return (rng.random(len(z)) < scipy.special.expit(z.mean() + turned)).astype(int)
+
+
+def _split(rows: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return test rows, a third at most, and the others."""
+    order = rng.permutation(rows)
+    cut = min(TEST_ROWS, rows // 3)
+    return order[:cut], order[cut:]
+
+
+def _labelled(pool: Array, y: Array, labels: int) -> tuple[Array, Array]:
+    """Return the labelled rows, two of each class at least, and the rest of the pool."""
+    first = np.concatenate([pool[y[pool] == c][:2] for c in (0, 1)])
+    pool = np.concatenate([first, pool[~np.isin(pool, first)]])
+    return pool[:labels], pool[labels:]
+
+
+def synthetic(name: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw proxy rows from Gaussian mixtures fitted to each class of the few real rows."""
+    X, y = _table(name)
+    test, pool = _split(len(y), rng)
+    few, _ = _labelled(pool, y, labels)
+    parts = []
+    for c in (0, 1):
+        own = _dense(X[few[y[few] == c]])
+        shapes = [(1, "diag"), (1, "full"), (2, "diag")][: 3 if len(own) > 2 else 1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            models = [
+                GaussianMixture(
+                    k, covariance_type=kind, reg_covar=1e-2, random_state=int(rng.integers(2**31))
+                ).fit(own)
+                for k, kind in shapes
+            ]
+        best = min(models, key=lambda model: model.bic(own))
+        parts.append(best.sample(max(1, round(PROXY_ROWS * len(own) / len(few))))[0])
+    made = np.repeat([0, 1], [len(part) for part in parts])
+    proxy: Any = np.vstack(parts)
+    if scipy.sparse.issparse(X):
+        proxy = scipy.sparse.csr_matrix(proxy)
+    return Draw(X[few], y[few], proxy, made, X[test], y[test])
+
+
+def _dense(X: Any) -> Array:
+    return X.toarray() if scipy.sparse.issparse(X) else X
+
+
+def label_drift(degrees: float) -> Callable[[str, int, np.random.Generator], Draw]:
+    """Return the draw of a table whose old labels followed another model."""
+
+    def draw(name: str, labels: int, rng: np.random.Generator) -> Draw:
+        X, y = _table(name)
+        then = drifted_labels(name, degrees, rng)
+        test, pool = _split(len(y), rng)
+        few, rest = _labelled(pool, y, labels)
+        old, new = rest[:PROXY_ROWS], rest[PROXY_ROWS : 2 * PROXY_ROWS]
+        return Draw(X[few], y[few], X[old], then[old], X[test], y[test], X[new])
+
+    return draw
+
+
+def input_drift(name: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw old rows mostly where the label 1 is rare; labels given inputs are the same."""
+    X, y = _table(name)
+    test, pool = _split(len(y), rng)
+    few, rest = _labelled(pool, y, labels)
+    chance = input_selection(name)[rest]
+    old = rng.choice(rest, min(PROXY_ROWS, len(rest) // 3), replace=False, p=chance / chance.sum())
+    new = rest[~np.isin(rest, old)][:PROXY_ROWS]
+    return Draw(X[few], y[few], X[old], y[old], X[test], y[test], X[new])
+
+
+def input_selection(name: str) -> Array:
+    """Return each row's weight among the old inputs: ``exp(−1.5 z)``, z its standardised logit."""
+    z = _fitted_logits(name)
+    return np.exp(-1.5 * (z - z.mean()) / z.std())
+
+
+def other_scanner(name: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw old images one pixel farther to the right than the new ones."""
+    _, y = _table(name)
+    images = built_in.load_digits().images
+    scale = StandardScaler().fit(images.reshape(len(y), -1))
+    moved = np.concatenate([np.zeros((len(y), 8, 1)), images[:, :, :-1]], axis=2)
+    X, X_old = (scale.transform(part.reshape(len(y), -1)) for part in (images, moved))
+    test, pool = _split(len(y), rng)
+    few, rest = _labelled(pool, y, labels)
+    old, new = rest[: len(rest) * 2 // 3], rest[len(rest) * 2 // 3 :]
+    return Draw(X[few], y[few], X_old[old], y[old], X[test], y[test], X[new])
+
+
+RARE_COLUMN = 7
+"""Column of a9a that names the rare group: 3.4 % of the rows."""
+
+
+def rare_group(name: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw a target of which half is the group; the proxy has it as rare as it is."""
+    X, y = _table(name)
+    member = _dense(X[:, [RARE_COLUMN]]).ravel() > 0
+    test, pool = _split(len(y), rng)
+    parts = [_labelled(pool[member[pool] == one], y, labels // 2) for one in (True, False)]
+    few = np.concatenate([part[0] for part in parts])
+    left = np.concatenate([part[1] for part in parts])
+    # As sampled: the members left, at the share that they have.
+    share = len(parts[0][1]) / len(left)
+    inside = rng.choice(parts[0][1], int(PROXY_ROWS * min(share, member.mean())), replace=False)
+    proxy = np.concatenate([inside, rng.choice(parts[1][1], PROXY_ROWS - len(inside), False)])
+    # The same number of test rows of both: a mean over them has the target's weights.
+    ones = test[member[test]]
+    tested = np.concatenate([ones, test[~member[test]][: len(ones)]])
+    return Draw(X[few], y[few], X[proxy], y[proxy], X[tested], y[tested])
+
+
+def survey(name: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw a large sample that chose itself by something that is not in the table.
+
+    The column most correlated with the label decides: rows with it take part nine times as often.
+    It and the columns that tell much of it (correlation above 0.3) are not in the table.
+    """
+    X, y = _table(name)
+    hidden, visible = _hidden(name)
+    X = X[:, visible]
+    test, pool = _split(len(y), rng)
+    few, rest = _labelled(pool, y, labels)
+    chance = np.where(hidden[rest] > 0, 0.9, 0.1)
+    proxy = rng.choice(rest, PROXY_ROWS, replace=False, p=chance / chance.sum())
+    return Draw(X[few], y[few], X[proxy], y[proxy], X[test], y[test])
+
+
+@lru_cache(maxsize=1)
+def _hidden(name: str) -> tuple[Array, Array]:
+    X, y = _table(name)
+    X = _dense(X)
+    kept = np.flatnonzero(X.std(axis=0) > 0.05)
+    alike = np.corrcoef(np.column_stack([X[:, kept], y]), rowvar=False)
+    most = int(np.argmax(abs(alike[-1, :-1])))
+    return X[:, kept[most]], kept[abs(alike[most, :-1]) < 0.3]
+
+
+TASKS, TASK_ROWS, TASK_COLUMNS = 10, 200, 20
+
+
+def made_tasks(spread: float) -> Callable[[str, int, np.random.Generator], Draw]:
+    """Return the draw of a new task and ten old ones: coefficients ``common + spread × own``."""
+
+    def draw(_: str, labels: int, rng: np.random.Generator) -> Draw:
+        common = rng.normal(size=TASK_COLUMNS) * 2 / np.sqrt(TASK_COLUMNS)
+
+        def task(rows: int) -> tuple[Array, Array]:
+            own = rng.normal(size=TASK_COLUMNS) * 2 / np.sqrt(TASK_COLUMNS)
+            X = rng.normal(size=(rows, TASK_COLUMNS))
+            chance = scipy.special.expit(X @ (common + spread * own))
+            return X, (rng.random(rows) < chance).astype(int)
+
+        old = [task(TASK_ROWS) for _ in range(TASKS)]
+        X, y = task(TEST_ROWS + labels + 200)
+        few, _ = _labelled(np.arange(TEST_ROWS, len(y)), y, labels)
+        others = np.vstack([part[0] for part in old]), np.concatenate([part[1] for part in old])
+        return Draw(X[few], y[few], *others, X[:TEST_ROWS], y[:TEST_ROWS])
+
+    return draw
+
+
+DIGIT_TASKS = ((6, 5), (0, 7), (9, 4))
+"""Old tasks that seem alike: the first digit has a closed loop. The new one is 8 against 3."""
+
+
+def digit_tasks(_: str, labels: int, rng: np.random.Generator) -> Draw:
+    """Draw 8 against 3 as the new task, and other pairs of digits as the old ones."""
+    X, digit = built_in.load_digits(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    new = rng.permutation(np.flatnonzero((digit == 8) | (digit == 3)))
+    y = (digit == 8).astype(int)
+    test, pool = new[: len(new) // 2], new[len(new) // 2 :]
+    few, _rest = _labelled(pool, y, labels)
+    old = np.flatnonzero(np.isin(digit, np.ravel(DIGIT_TASKS)))
+    answers = np.isin(digit[old], [first for first, _ in DIGIT_TASKS]).astype(int)
+    return Draw(X[few], y[few], X[old], answers, X[test], y[test])
+
+
+CASES: dict[str, tuple[str, Callable[[str, int, np.random.Generator], Draw], int]] = {
+    "synthetic rows, breast_cancer": ("breast_cancer", synthetic, 200),
+    "synthetic rows, a9a": ("a9a", synthetic, 800),
+    "old labels 30° off, a9a": ("a9a", label_drift(30), 800),
+    "old labels 75° off, a9a": ("a9a", label_drift(75), 800),
+    "old labels opposite, a9a": ("a9a", label_drift(180), 800),
+    "old inputs, a9a": ("a9a", input_drift, 800),
+    "old scanner, digits": ("digits", other_scanner, 200),
+    "rare group, a9a": ("a9a", rare_group, 800),
+    "self-chosen sample, a9a": ("a9a", survey, 800),
+    "ten related tasks": ("", made_tasks(0.4), 800),
+    "other pairs of digits": ("digits", digit_tasks, 50),
+}
+"""Panels: the table, its draw, and the most labels that leave enough other rows."""
+
+
+def draw(case: str, labels: int, seed: int) -> Draw:
+    """Draw the rows of a case; every number of labels has draws of its own."""
+    name, make, _ = CASES[case]
+    return make(name, labels, np.random.default_rng([seed, labels]))
