@@ -260,7 +260,7 @@ def _stack(*parts: Any) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _table(name: str) -> tuple[Any, Array]:
+def table(name: str) -> tuple[Any, Array]:
     """Return inputs and labels 0 and 1; digits are asked whether they are 5 or more."""
     if name in ("breast_cancer", "digits"):
         X, y = getattr(built_in, f"load_{name}")(return_X_y=True)
@@ -270,8 +270,9 @@ def _table(name: str) -> tuple[Any, Array]:
 
 
 @lru_cache(maxsize=2)
-def _fitted_logits(name: str) -> Array:
-    X, y = _table(name)
+def fitted_logits(name: str) -> Array:
+    """Return the logits of a table's own fit."""
+    X, y = table(name)
     return LogisticRegression(C=1.0, max_iter=1000).fit(X, y).decision_function(X)
 
 
@@ -282,8 +283,8 @@ def drifted_labels(name: str, degrees: float, rng: np.random.Generator) -> Array
     with z and as spread, old labels have the logits ``mean(z) + cos φ (z − mean(z)) + sin φ u``:
     cos φ is the correlation of old and new logits. 0° is no drift, 180° the opposite.
     """
-    X, _ = _table(name)
-    z = _fitted_logits(name)
+    X, _ = table(name)
+    z = fitted_logits(name)
     centred, u = z - z.mean(), X @ rng.normal(size=X.shape[1])
     u = u - u.mean()
     u -= centred * (u @ centred) / (centred @ centred)
@@ -308,7 +309,7 @@ def _labelled(pool: Array, y: Array, labels: int) -> tuple[Array, Array]:
 
 def synthetic(name: str, labels: int, rng: np.random.Generator) -> Draw:
     """Draw proxy rows from Gaussian mixtures fitted to each class of the few real rows."""
-    X, y = _table(name)
+    X, y = table(name)
     test, pool = _split(len(y), rng)
     few, _ = _labelled(pool, y, labels)
     parts = []
@@ -340,7 +341,7 @@ def label_drift(degrees: float) -> Callable[[str, int, np.random.Generator], Dra
     """Return the draw of a table whose old labels followed another model."""
 
     def draw(name: str, labels: int, rng: np.random.Generator) -> Draw:
-        X, y = _table(name)
+        X, y = table(name)
         then = drifted_labels(name, degrees, rng)
         test, pool = _split(len(y), rng)
         few, rest = _labelled(pool, y, labels)
@@ -352,7 +353,7 @@ def label_drift(degrees: float) -> Callable[[str, int, np.random.Generator], Dra
 
 def input_drift(name: str, labels: int, rng: np.random.Generator) -> Draw:
     """Draw old rows mostly where the label 1 is rare; labels given inputs are the same."""
-    X, y = _table(name)
+    X, y = table(name)
     test, pool = _split(len(y), rng)
     few, rest = _labelled(pool, y, labels)
     chance = input_selection(name)[rest]
@@ -363,13 +364,13 @@ def input_drift(name: str, labels: int, rng: np.random.Generator) -> Draw:
 
 def input_selection(name: str) -> Array:
     """Return each row's weight among the old inputs: ``exp(−1.5 z)``, z its standardised logit."""
-    z = _fitted_logits(name)
+    z = fitted_logits(name)
     return np.exp(-1.5 * (z - z.mean()) / z.std())
 
 
 def other_scanner(name: str, labels: int, rng: np.random.Generator) -> Draw:
     """Draw old images one pixel farther to the right than the new ones."""
-    _, y = _table(name)
+    _, y = table(name)
     images = built_in.load_digits().images
     scale = StandardScaler().fit(images.reshape(len(y), -1))
     moved = np.concatenate([np.zeros((len(y), 8, 1)), images[:, :, :-1]], axis=2)
@@ -386,7 +387,7 @@ RARE_COLUMN = 7
 
 def rare_group(name: str, labels: int, rng: np.random.Generator) -> Draw:
     """Draw a target of which half is the group; the proxy has it as rare as it is."""
-    X, y = _table(name)
+    X, y = table(name)
     member = _dense(X[:, [RARE_COLUMN]]).ravel() > 0
     test, pool = _split(len(y), rng)
     parts = [_labelled(pool[member[pool] == one], y, labels // 2) for one in (True, False)]
@@ -408,8 +409,8 @@ def survey(name: str, labels: int, rng: np.random.Generator) -> Draw:
     The column most correlated with the label decides: rows with it take part nine times as often.
     It and the columns that tell much of it (correlation above 0.3) are not in the table.
     """
-    X, y = _table(name)
-    hidden, visible = _hidden(name)
+    X, y = table(name)
+    hidden, visible = hidden_column(name)
     X = X[:, visible]
     test, pool = _split(len(y), rng)
     few, rest = _labelled(pool, y, labels)
@@ -419,8 +420,9 @@ def survey(name: str, labels: int, rng: np.random.Generator) -> Draw:
 
 
 @lru_cache(maxsize=1)
-def _hidden(name: str) -> tuple[Array, Array]:
-    X, y = _table(name)
+def hidden_column(name: str) -> tuple[Array, Array]:
+    """Return the column that decides who takes part, and the indices of those in the table."""
+    X, y = table(name)
     X = _dense(X)
     kept = np.flatnonzero(X.std(axis=0) > 0.05)
     alike = np.corrcoef(np.column_stack([X[:, kept], y]), rowvar=False)
@@ -518,7 +520,7 @@ class Losses:
 def losses(case: str, seed: int) -> Losses:
     """Return the two losses of a case: half of a9a is the target, the other half the proxy."""
     rng = np.random.default_rng([seed, 7])
-    X, y = _table("a9a")
+    X, y = table("a9a")
     order = rng.permutation(len(y))
     new, old = order[: len(y) // 2], order[len(y) // 2 :]
     X_old, y_old, weights = X[old], y[old], None
@@ -663,7 +665,7 @@ class Config:
             whole("labels", number, 20)
         for name in self.cases:
             if not any(case.startswith(name) for case in (*CASES, *ROUND_CASES)):
-                raise ValueError(message("cases", name, f"the beginning of {', '.join(CASES)}"))
+                raise ValueError(message("cases", name, f"the beginning of: {'; '.join(CASES)}"))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
         """Return the names of cases to run."""
@@ -901,14 +903,14 @@ def write_results(
     by_rounds = [p for p in records if p["panel"].startswith(ROUNDS)]
     by_labels = [p for p in records if not p["panel"].startswith(ROUNDS)]
     gaps = differences(by_labels)
-    table, rounds = compare_with_rivals(by_labels), rounds_table(by_rounds)
-    texts = sentences(table, gaps)
+    methods, rounds = compare_with_rivals(by_labels), rounds_table(by_rounds)
+    texts = sentences(methods, gaps)
     rows = summarise(by_labels, metric="test_loss", x="labels", costs=("seconds",))
     excess = summarise(by_rounds, metric="excess", x="rounds", costs=())
     found: dict[str, Any] = {"command": command, "config": dict(config), "findings": texts}
-    found |= {"methods": table, "differences": gaps, "rounds": rounds}
+    found |= {"methods": methods, "differences": gaps, "rounds": rounds}
     write_json(folder / "summary.json", found)
-    page = markdown(table, gaps, rounds, command, config["seeds"])
+    page = markdown(methods, gaps, rounds, command, config["seeds"])
     atomic_write_text(folder / "report.md", page)
     for kind, metric, of in (("labels", "test_loss", rows), ("rounds", "excess", excess)):
         if of:
