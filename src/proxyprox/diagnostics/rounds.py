@@ -72,6 +72,10 @@ GAIN = 1.3
 # A misfit must be below that of the identity by more than this.
 MARGIN = 0.05
 
+# Times the target's smoothness that a proxy, scaled as the steps say, may be steep: that scale is
+# off by factors of 5 even for good proxies.
+STEEP = 10.0
+
 # The accuracy of those who name none, as a share of the start's suboptimality.
 SHARE = 1e-6
 
@@ -137,12 +141,12 @@ class RoundAudit:
 
     @property
     def unlike(self) -> bool:
-        """Whether δ exceeds H for certain, at the scale that suits the steps best.
+        """Whether δ exceeds H many times, at the scale that suits the steps best.
 
         Along the steps a proxy can seem right and be far too steep elsewhere.
         """
         most = getattr(self.problem.objective, "smoothness", math.inf)
-        return self.model is not None and self.model.steepest > 2 * most
+        return self.model is not None and self.model.steepest > STEEP * most
 
     @property
     def reasons(self) -> list[str]:
