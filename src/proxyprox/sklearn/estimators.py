@@ -111,9 +111,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         start: Any = getattr(self, "_w", None) if warm else None
         start = start if np.shape(start) == (size,) else None
         found = fitting.learn(settings, family, rows, moment, teacher, start)
-        self._w, trial, self._rectifier, estimate = found
+        self._w, trial, choice, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = trial
+        (way, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        self._choice, self.taught_ = tuple(vars(choice).values()), way != "labels alone"
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
         if estimate.loose:
@@ -141,6 +142,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         return matrix.copy(), np.zeros(len(matrix))
 
     # -- after fitting ----------------------------------------------------------------------
+
+    @property
+    def choice_(self) -> inference.Choice:
+        """Which way of using labels and teacher the held-out labels preferred, and by how much."""
+        check_is_fitted(self)
+        return inference.Choice(*self._choice)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """Return intervals for the coefficients.
