@@ -1,4 +1,4 @@
-"""Test losses with a teacher, or with old data, on fourteen tables: ours and plain scikit-learn.
+"""Test losses with a teacher, or with old data, on fifteen tables: ours and plain scikit-learn.
 
     python benchmarks/teacher_tables.py --seeds 5 --output docs/results/labels
 
@@ -16,6 +16,7 @@ The constants of the library's rule were fixed on the TUNED tables; the others r
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 import warnings
@@ -320,20 +321,23 @@ def ours(name: str, labels: int, situation: str, seed: int) -> dict[str, Any]:
 
 # -- the record ---------------------------------------------------------------------------------
 
+KEY = ("table", "labels", "situation", "seed")
 RIVALS = ("labels alone", "teacher alone", "mixed")
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the mean losses of each table, teacher and number of labels over the seeds."""
     rows = []
-    for key in dict.fromkeys((run["table"], run["situation"], run["labels"]) for run in runs):
-        own = [run for run in runs if (run["table"], run["situation"], run["labels"]) == key]
+    places = {tuple(run[name] for name in KEY[:3]) for run in runs}
+    order = {name: place for place, name in enumerate([*TABLES, *SITUATIONS])}
+    for key in sorted(places, key=lambda place: (order[place[0]], place[1], order[place[2]])):
+        own = [run for run in runs if tuple(run[name] for name in KEY[:3]) == key]
         means = {way: float(np.mean([run[way] for run in own])) for way in (*RIVALS, "ours")}
         best = min(RIVALS, key=lambda way: means[way])
         ratios = [run["ours"] / run[best] for run in own]
         ways = [run.get("way", "") for run in own]
         rows.append(
-            dict(zip(("table", "situation", "labels"), key, strict=True))
+            dict(zip(KEY[:3], key, strict=True))
             | means
             | {
                 "best": best,
@@ -391,22 +395,23 @@ def main() -> None:
     parser.add_argument("--situations", nargs="+", default=list(SITUATIONS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--cache", type=Path, help="JSON file of the rivals' runs to go on with")
+    parser.add_argument("--cache", type=Path, help="folder of finished runs to go on with")
     parser.add_argument("--output", type=Path, help="folder for teacher_tables.json and .md")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    kept, fresh, runs = Runs(given.cache), Runs(None), []
-    for name in given.tables:
-        for labels in given.labels:
-            for situation in given.situations:
-                for seed in range(given.first_seed, given.first_seed + given.seeds):
-                    where = (name, labels, situation, seed)
-                    theirs = kept.result(str(where), rivals, *where)
-                    if theirs:
-                        found = theirs | fresh.result(str(where), ours, *where)
-                        key = {"table": name, "labels": labels, "situation": situation}
-                        runs.append({**key, "seed": seed, **found})
-        print(table_of(summary([run for run in runs if run["table"] == name])), flush=True)
+    if given.cache:
+        given.cache.mkdir(parents=True, exist_ok=True)
+    # After a change of the library ours.json is to be deleted, the rivals' runs stay.
+    kept, fresh = (Runs(given.cache and given.cache / f"{who}.json") for who in ("rivals", "ours"))
+    runs = []
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    for seed, labels, name in itertools.product(seeds, given.labels, given.tables):
+        for situation in given.situations:
+            where = (name, labels, situation, seed)
+            if theirs := kept.result(str(where), rivals, *where):
+                found = theirs | fresh.result(str(where), ours, *where)
+                runs.append(dict(zip(KEY, where, strict=True)) | found)
+        print(seed, labels, name, flush=True)
     rows = summary(runs)
     parts = []
     for title, tables in (("Reported", REPORTED), ("Used to fix constants", TUNED)):

@@ -650,11 +650,12 @@ class Fit:
     # -- cross-validation ---------------------------------------------------------------------
 
     def _cross_validate(self) -> tuple[list[Trial], Shares]:
-        """Return the trials, that of least held-out loss first, and the shares of all points.
+        """Return the trials, the chosen one first, and the shares of all points.
 
         With few labels the least held-out loss is a gamble. Averaging weighs every point of every
         path by its held-out likelihood ``exp(−n · loss)``, whether the teacher has a part in it or
         not; because the loss is convex, the average is never worse than its parts are on average.
+        The correction is the noisiest of the ways: it must be better by a standard error.
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
@@ -663,7 +664,12 @@ class Fit:
             trial = Trial(candidates[0], steps, np.zeros(0), np.zeros(0), nothing)
             return [trial], {candidates[0]: np.eye(steps + 1)[-1]}
         trials = [self._try(candidate, folds) for candidate in candidates]
-        best, *_ = trials = sorted(trials, key=lambda trial: trial.score)
+        trials.sort(key=lambda trial: trial.score)
+        others = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
+        gap = trials[0].losses - others[0].losses
+        pooled = trials if gap.mean() < -gap.std() / np.sqrt(len(gap)) else others
+        best = pooled[0]
+        trials = [best, *(trial for trial in trials if trial is not best)]
         # An average of sparse points would not be sparse, and a teacher is best as it is.
         alone = steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0
         if alone or best.candidate.way == "teacher alone":
@@ -672,7 +678,7 @@ class Fit:
         if not self.plain.family.known_dispersion:
             # The loss is a likelihood in units of the dispersion, here the mean deviance.
             unit /= 2 * max(best.score, 1e-300)
-        raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in trials}
+        raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in pooled}
         total = sum(float(weights.sum()) for weights in raw.values())
         return trials, {candidate: weights / total for candidate, weights in raw.items()}
 
