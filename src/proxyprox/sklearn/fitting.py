@@ -434,6 +434,12 @@ class Trial(NamedTuple):
         return float(self.curve[self.steps])
 
 
+def is_better(trial: Trial, rival: Trial) -> bool:
+    """Tell whether a trial's held-out loss is lower by more than a standard error, row by row."""
+    gap = trial.losses - rival.losses
+    return bool(gap.mean() < -gap.std() / np.sqrt(len(gap)))
+
+
 def choice_of(trials: Sequence[Trial]) -> inference.Choice:
     """Return what trials tell of the ways, the best trial being the first."""
     (way, *_), steps, *_ = best = trials[0]
@@ -655,7 +661,8 @@ class Fit:
         With few labels the least held-out loss is a gamble. Averaging weighs every point of every
         path by its held-out likelihood ``exp(−n · loss)``, whether the teacher has a part in it or
         not; because the loss is convex, the average is never worse than its parts are on average.
-        The correction is the noisiest of the ways: it must be better by a standard error.
+        The teacher's own fit has seen most rows: it stays as it is unless another way is better by
+        a standard error. The correction is the noisiest way: it must be better by one, too.
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
@@ -665,14 +672,16 @@ class Fit:
             return [trial], {candidates[0]: np.eye(steps + 1)[-1]}
         trials = [self._try(candidate, folds) for candidate in candidates]
         trials.sort(key=lambda trial: trial.score)
-        others = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
-        gap = trials[0].losses - others[0].losses
-        pooled = trials if gap.mean() < -gap.std() / np.sqrt(len(gap)) else others
+        pooled = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
+        if is_better(trials[0], pooled[0]):
+            pooled = trials
+        student = [trial for trial in pooled if trial.candidate.way == "teacher alone"]
+        if student and not is_better(pooled[0], student[0]):
+            pooled = student
         best = pooled[0]
         trials = [best, *(trial for trial in trials if trial is not best)]
-        # An average of sparse points would not be sparse, and a teacher is best as it is.
-        alone = steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0
-        if alone or best.candidate.way == "teacher alone":
+        # An average of sparse points would not be sparse.
+        if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
             return trials, {best.candidate: np.eye(best.steps + 1)[-1]}
         unit = self.rows.weights.sum()
         if not self.plain.family.known_dispersion:

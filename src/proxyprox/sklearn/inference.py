@@ -273,10 +273,10 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
 # -- what the labels preferred --------------------------------------------------------------------
 
 MEANINGS = {
-    "labels alone": "The teacher has no part in the fit.",
+    "labels alone": "The fit tends to the minimiser of the labels' loss L.",
     "teacher alone": (
-        "The fit imitates the teacher, its errors too; the labels have only judged it. More "
-        "labels, not more of its rows, would remove that bias."
+        "No other way is better by a standard error. The fit imitates the teacher, its errors too: "
+        "only more labels, not more of its rows, can remove that bias."
     ),
     "fine-tuned": (
         "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
