@@ -618,11 +618,12 @@ def count_rounds(solver: str, given: Losses) -> list[Point]:
         begin = minimise_exactly(given.proxy, begin)
     try:
         if solver == MINIMIZE:
-            found = pp.audit(pp.Problem(target, given.proxy), epsilon=EXCESS * given.optimum)
+            problem = pp.Problem(target, given.proxy)
+            found: Any = pp.audit(problem, epsilon=EXCESS * given.optimum)
             notes = {"verdict": found.verdict.name, "predicted": found.rounds}
             rounds.begun = time.process_time()
             pp.minimize(
-                pp.Problem(target, given.proxy),
+                problem,
                 steps=RANGE_OF_ROUNDS[-1],
                 callback=lambda step: rounds.note(step.value),
                 rng=0,
