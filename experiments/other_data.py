@@ -895,7 +895,7 @@ def markdown(
             "## Rounds to one per cent above the least loss", "",
             "Medians over the seeds, the worst seed in brackets, – not within "
             f"{RANGE_OF_ROUNDS[-1]} rounds; processor seconds until then, with all of the proxy's "
-            "work except finding its minimum for those that begin there.", "",
+            "work.", "",
             "![Excess loss against rounds](figure_rounds.png)", "",
             "| case | method | rounds | seconds | the audit said (rounds predicted) |",
             "|---|---|---|---|---|",
