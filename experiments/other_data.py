@@ -41,12 +41,13 @@ from experiments.shared import (
     listed,
     start,
 )
+from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.validation import message, whole
 from proxyprox.cli.comparison import output_folder, run_experiment
 from proxyprox.cli.console import command_line, emit, say, stdout
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.figures import save_figures
+from proxyprox.report.figures import in_order, save_figure, save_figures, styles
 from proxyprox.report.page import write_report
 from proxyprox.report.records import Point
 from proxyprox.report.summary import Row, summarise, write_json
@@ -869,7 +870,7 @@ def markdown(
         *(f"- {note}" for note in NOTES), "",
     ]  # fmt: skip
     if rows:
-        lines += ["![Test log-loss against labels of the target](figure_labels.png)", ""]
+        lines += ["![Test loss over that of the target alone](figure_labels.png)", ""]
     ours = {(g["panel"], g["labels"], g["method"]): g for g in gaps}
     for panel, labels in dict.fromkeys((r["panel"], r["labels"]) for r in rows):
         here = [r for r in rows if (r["panel"], r["labels"]) == (panel, labels)]
@@ -913,6 +914,52 @@ def markdown(
     return "\n".join(lines)
 
 
+def draw_ratios(records: Sequence[Point]) -> Any:
+    """Draw each method's loss over that of the target alone: means, and the range over seeds.
+
+    Parameters
+    ----------
+    records : sequence of points
+        Points of all methods and seeds.
+    """
+    figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
+    loss = {(p["panel"], p["labels"], p["method"], p["seed"]): p["test_loss"] for p in records}
+    cases, looks = in_order(records, "panel")[::-1], styles(records)
+    numbers = sorted({p["labels"] for p in records})
+    figure = figures.Figure(
+        figsize=(4.6 * len(numbers) + 2, 0.62 * len(cases) + 1.6), dpi=150, layout="constrained"
+    )
+    axes = figure.subplots(1, len(numbers), sharey=True, squeeze=False)[0]
+    handles: dict[str, Any] = {}
+    for axis, labels in zip(axes, numbers, strict=True):
+        for j, (method, look) in enumerate(looks.items()):
+            for row, case in enumerate(cases):
+                ratios = [
+                    value / loss[case, labels, TARGET, key[3]]
+                    for key, value in loss.items()
+                    if key[:3] == (case, labels, method)
+                ]
+                if ratios:
+                    at = row + 0.38 - 0.76 * j / max(1, len(looks) - 1)
+                    axis.plot([min(ratios), max(ratios)], [at, at], color=look.colour, lw=1.2)
+                    mean = float(np.mean(ratios))
+                    (dot,) = axis.plot(mean, at, look.marker, color=look.colour, ms=4.5)
+                    handles.setdefault(method, dot)
+        for row in range(len(cases) - 1):
+            axis.axhline(row + 0.5, color="0.9", lw=0.6)
+        axis.axvline(1, color="0.5", lw=0.8)
+        axis.set_xscale("log")
+        ticks = (0.5, 0.7, 1, 1.5, 2, 4, 8)
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.set(title=f"{labels} labels", xlabel="test loss / that of the target alone")
+        axis.set_yticks(range(len(cases)), cases)
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False
+    )
+    return figure
+
+
 def write_results(
     folder: Path, records: Sequence[Point], command: str, config: Mapping[str, Any]
 ) -> tuple[list[Row], list[str]]:
@@ -941,9 +988,10 @@ def write_results(
     write_json(folder / "summary.json", found)
     page = markdown(methods, gaps, rounds, command, config["seeds"])
     atomic_write_text(folder / "report.md", page)
-    for kind, metric, of in (("labels", "test_loss", rows), ("rounds", "excess", excess)):
-        if of:
-            save_figures(folder, of, metric=metric, x_axes=(kind,), log_x=True, labels=WORDS)
+    if rows:
+        save_figure(folder / "figure_labels", draw_ratios(by_labels))
+    if excess:
+        save_figures(folder, excess, metric="excess", x_axes=("rounds",), log_x=True, labels=WORDS)
     if rows:
         write_report(
             folder, title=TITLE, lead=texts, command=command, config=config, rows=rows, costs=gaps,

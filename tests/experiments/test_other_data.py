@@ -86,7 +86,7 @@ def test_rounds_are_counted(solver: str) -> None:
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_data, "save_figures", lambda *_, **__: [])
+    monkeypatch.setattr(other_data, "save_figure", lambda *_: [])
     monkeypatch.setattr(
         other_data, "fit_and_score", lambda method, *_: (0.3 + (method == OURS) / 10, "mixed")
     )
