@@ -443,7 +443,7 @@ def is_better(trial: Trial, rival: Trial) -> bool:
 def choice_of(trials: Sequence[Trial]) -> inference.Choice:
     """Return what trials tell of the ways, the best trial being the first."""
     (way, *_), steps, *_ = best = trials[0]
-    theta = {"teacher alone": 0.0, "mixed": THETAS[steps % len(THETAS)]}.get(way, 1.0)
+    theta = THETAS[steps] if way == "mixed" else float(way != "teacher alone")
     losses, errors = dict[str, float](), dict[str, float]()
     for trial in trials:
         name = trial.candidate.way
