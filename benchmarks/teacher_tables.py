@@ -1,6 +1,6 @@
 """Test losses with a teacher, or with old data, on fifteen tables: ours and plain scikit-learn.
 
-    python benchmarks/teacher_tables.py --seeds 5 --output docs/results/labels
+    python benchmarks/teacher_tables.py --seeds 3 --output docs/results/labels
 
 A third of the rows (4000 at most) is the test set, of the others so many are labelled and up to
 2000 more are the proxy's. Teachers answer on all of them: "good" gives one row in ten another
@@ -405,7 +405,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--labels", nargs="+", type=int, default=[50, 200, 1000])
     parser.add_argument("--situations", nargs="+", default=list(SITUATIONS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--cache", type=Path, help="folder of finished runs to go on with")
     parser.add_argument("--output", type=Path, help="folder for teacher_tables.json and .md")
