@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss
 
 from proxyprox.sklearn import (
     Choice,
@@ -229,3 +230,16 @@ def test_the_choice_is_readable():
     assert choice.errors[choice.way] == 0.0
     alone = ProxyRidge(n_steps="converged", alpha=0.0).fit(X[:40], y[:40])
     assert alone.choice_ == Choice("labels alone", 1.0, {}, {})
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_other_data_help_if_alike_and_do_no_harm_if_not(binary, flipped):
+    X, y, _ = binary
+    other = 1 - y[40:400] if flipped else y[40:400]
+    quick = {"cv": 3, "max_steps": 30}
+    fit = ProxyLogisticRegression(**quick).fit(X[:40], y[:40], X_proxy=X[40:400], y_proxy=other)
+    alone = ProxyLogisticRegression(**quick).fit(X[:40], y[:40], X_proxy=X[40:400])
+    assert "corrected" not in fit.choice_.losses
+    assert fit.taught_ == (fit.choice_.way != "labels alone") != flipped
+    losses = [log_loss(y[400:], model.predict_proba(X[400:])) for model in (fit, alone)]
+    assert losses[0] <= (1.01 if flipped else 0.97) * losses[1]

@@ -443,7 +443,7 @@ def is_better(trial: Trial, rival: Trial) -> bool:
 def choice_of(trials: Sequence[Trial]) -> inference.Choice:
     """Return what trials tell of the ways, the best trial being the first."""
     (way, *_), steps, *_ = best = trials[0]
-    theta = {"teacher alone": 0.0, "mixed": THETAS[steps % len(THETAS)]}.get(way, 1.0)
+    theta = THETAS[steps] if way == "mixed" else float(way != "teacher alone")
     losses, errors = dict[str, float](), dict[str, float]()
     for trial in trials:
         name = trial.candidate.way
@@ -721,12 +721,14 @@ class Fit:
         plain = [Candidate("labels alone", alpha) for alpha in self.losses]
         if teacher is None or power == 0.0:
             return plain
-        # The teacher regularises in place of an L2 term; only an L1 term has another purpose.
-        alphas = list(self.losses) if self.settings.l1_ratio else [min(self.losses)]
+        # The teacher regularises in place of an L2 term. An L1 term has another purpose: a path
+        # from the teacher becomes sparse, the teacher itself and mixtures are not.
+        sparse = self.settings.l1_ratio > 0
+        alphas = list(self.losses) if sparse else [min(self.losses)]
         if power is not None:
             return [Candidate("corrected", alpha, power) for alpha in alphas]
         ways = ["fine-tuned"] + ["corrected"] * teacher.paired
-        if self.settings.n_steps == "cv":
+        if self.settings.n_steps == "cv" and not sparse:
             ways += ["teacher alone", "mixed"]
         helped = [
             Candidate(way, alpha, None if way == "corrected" else 0.0)

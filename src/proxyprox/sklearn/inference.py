@@ -275,8 +275,8 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
 MEANINGS = {
     "labels alone": "The fit tends to the minimiser of the labels' loss L.",
     "teacher alone": (
-        "No other way is better by a standard error. The fit imitates the teacher, its errors too: "
-        "only more labels, not more of its rows, can remove that bias."
+        "The best other way is not better by a standard error. The fit imitates the teacher, its "
+        "errors too: only more labels, not more of its rows, can remove that bias."
     ),
     "fine-tuned": (
         "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
@@ -326,10 +326,8 @@ class Choice:
     @property
     def rivals(self) -> list[str]:
         """The other ways whose held-out loss is within a standard error of the chosen one's."""
-        least = self.losses.get(self.way, 0.0)
-        return [
-            w for w in self.losses if self.losses[w] - least <= self.errors[w] and w != self.way
-        ]
+        gaps = {way: abs(loss - self.losses[self.way]) for way, loss in self.losses.items()}
+        return [way for way, gap in gaps.items() if gap <= self.errors[way] and way != self.way]
 
     def __str__(self) -> str:
         """Return what was preferred, by how much, and what the bias means."""
