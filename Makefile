@@ -8,10 +8,10 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test figure1 figure2 labels lint format bench clean help
+.PHONY: demo test figure1 figure2 labels other_data lint format bench clean help
 
 help:            ## list the commands
-	@grep -E '^[a-z0-9]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/.demo    ## install the package and run the demonstration (no network needed once installed)
 	$(BIN)/proxyprox demo --output runs/demo
@@ -27,6 +27,9 @@ figure2: $(VENV)/.torch        ## reproduce Figure 2 (CIFAR-10): on a GPU; OPTIO
 
 labels: $(VENV)/.experiments   ## our estimators against scikit-learn's on the same labels: five minutes
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.labels $(OPTIONS)
+
+other_data: $(VENV)/.experiments  ## little right data and much other data, rivals tuned alike: ten minutes
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.other_data $(OPTIONS)
 
 lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .

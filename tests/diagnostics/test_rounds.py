@@ -13,6 +13,7 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.diagnostics import RoundAudit, Verdict, audit, plan
 from proxyprox.inner.exact import minimise_exactly
+from proxyprox.problems import ScaledProxy
 from proxyprox.report.page import audit_values, write_audit_page
 
 EPSILON = 1e-6
@@ -128,6 +129,18 @@ def test_a_proxy_of_other_columns_will_not_pay(target: pp.GLM) -> None:
     assert isinstance(planned.problem.proxy, pp.Zero)
     assert planned.steps == found.rounds_without
     assert planned.notes[0] == found.sentence
+
+
+def test_a_proxy_in_other_units_will_not_pay(target: pp.GLM) -> None:
+    X, y = table()
+    other = pp.logistic_regression(30 * X[:400], y[:400], l2=1e-4)
+    found = audit(pp.Problem(target, other), epsilon=1e-2)
+    assert found.unlike
+    assert found.verdict is Verdict.DO_NOT_USE
+    assert "δ exceeds H" in found.sentence
+    # A factor of the whole loss is no harm: it is fitted.
+    large = ScaledProxy(target.subsample(400, rng=0), 1000.0)
+    assert not audit(pp.Problem(target, large), epsilon=1e-2).unlike
 
 
 def test_a_proxy_without_labels_is_lowest_at_the_start(target: pp.GLM) -> None:

@@ -8,8 +8,11 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss
 
 from proxyprox.sklearn import (
+    Choice,
     ProxyGammaRegressor,
     ProxyLogisticRegression,
     ProxyPoissonRegressor,
@@ -173,3 +176,70 @@ def test_a_teacher_needs_unlabelled_rows(binary):
     X, y, _ = binary
     with pytest.raises(ValueError, match="answers on some"):
         ProxyLogisticRegression().fit(X, y, y_proxy=y)
+
+
+# -- which way the labels preferred -------------------------------------------------------------
+
+
+def linear_rows(shift=0.0, noise=1.0, rows=700, seed=6):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 4))
+    return X, X @ [1.0, -1.0, 0.5, shift] + shift + noise * rng.normal(size=rows)
+
+
+def test_a_mixture_is_the_weighted_least_squares_of_both():
+    X, y = linear_rows()
+    X_other, y_other = linear_rows(shift=0.6, seed=7)
+    # One step of the other ways leads nowhere.
+    fit = ProxyRidge(cv=3, average=False, alpha=0.0, max_steps=1)
+    fit.fit(X[:60], y[:60], X_proxy=X_other, y_proxy=y_other)
+    assert fit.choice_.way == "mixed"
+    theta = fit.choice_.weight
+    weights = np.r_[np.full(60, theta / 60), np.full(700, (1 - theta) / 700)]
+    exact = LinearRegression().fit(np.vstack([X[:60], X_other]), np.r_[y[:60], y_other], weights)
+    np.testing.assert_allclose(fit.coef_, exact.coef_, rtol=1e-5)
+    assert fit.intercept_ == pytest.approx(exact.intercept_, rel=1e-5)
+
+
+def test_the_teacher_alone_is_its_imitation():
+    X, y = linear_rows(noise=2.0)
+    answers = X @ [1.0, -1.0, 0.5, 0.0]
+    fit = ProxyRidge(cv=3).fit(X[:25], y[:25], X_proxy=X[25:], y_proxy=answers)
+    assert fit.choice_.way == "teacher alone"
+    assert fit.choice_.weight == 0.0
+    np.testing.assert_allclose(fit.coef_, [1.0, -1.0, 0.5, 0.0], atol=1e-8)
+
+
+def test_labels_against_their_opposite_stand_alone():
+    X, y = linear_rows()
+    fit = ProxyRidge(cv=3).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=-y)
+    alone = ProxyRidge(cv=3).fit(X[:60], y[:60], X_proxy=X[60:])
+    assert fit.choice_.way == "labels alone"
+    assert fit.choice_.weight == 1.0
+    assert set(fit.choice_.losses) > {"mixed", "fine-tuned", "corrected", "teacher alone"}
+    assert fit.score(X, y) >= alone.score(X, y) - 0.01
+
+
+def test_the_choice_is_readable():
+    X, y = linear_rows(noise=0.5)
+    fit = ProxyRidge(cv=3).fit(X[:40], y[:40], X_proxy=X[40:], y_proxy=y[40:] + 0.3 * X[40:, 3])
+    choice, text = fit.choice_, str(fit.choice_)
+    assert text.startswith(choice.way.capitalize())
+    assert all(way in text for way in choice.losses if way != choice.way)
+    assert ("undecided" in text) == bool(choice.rivals)
+    assert choice.errors[choice.way] == 0.0
+    alone = ProxyRidge(n_steps="converged", alpha=0.0).fit(X[:40], y[:40])
+    assert alone.choice_ == Choice("labels alone", 1.0, {}, {})
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_other_data_help_if_alike_and_do_no_harm_if_not(binary, flipped):
+    X, y, _ = binary
+    other = 1 - y[40:400] if flipped else y[40:400]
+    quick = {"cv": 3, "max_steps": 30}
+    fit = ProxyLogisticRegression(**quick).fit(X[:40], y[:40], X_proxy=X[40:400], y_proxy=other)
+    alone = ProxyLogisticRegression(**quick).fit(X[:40], y[:40], X_proxy=X[40:400])
+    assert "corrected" not in fit.choice_.losses
+    assert fit.taught_ == (fit.choice_.way != "labels alone") != flipped
+    losses = [log_loss(y[400:], model.predict_proba(X[400:])) for model in (fit, alone)]
+    assert losses[0] <= (1.01 if flipped else 0.97) * losses[1]

@@ -72,6 +72,10 @@ GAIN = 1.3
 # A misfit must be below that of the identity by more than this.
 MARGIN = 0.05
 
+# Times the target's smoothness that a proxy, scaled as the steps say, may be steep: that scale is
+# off by factors of 5 even for good proxies.
+STEEP = 10.0
+
 # The accuracy of those who name none, as a share of the start's suboptimality.
 SHARE = 1e-6
 
@@ -136,6 +140,15 @@ class RoundAudit:
         return [] if self.model is None else self.model.misfits
 
     @property
+    def unlike(self) -> bool:
+        """Whether δ exceeds H many times, at the scale that suits the steps best.
+
+        Along the steps a proxy can seem right and be far too steep elsewhere.
+        """
+        most = getattr(self.problem.objective, "smoothness", math.inf)
+        return self.model is not None and self.model.steepest > STEEP * most
+
+    @property
     def reasons(self) -> list[str]:
         """What to know of the numbers, in sentences."""
         if self.model is None or self.verdict is Verdict.UNSURE:
@@ -163,6 +176,13 @@ class RoundAudit:
             return str(self.verdict)
         if self.verdict is Verdict.UNSURE:
             return FLAT
+        if self.unlike and self.model is not None:
+            most = self.problem.objective.smoothness
+            return (
+                "It will not pay: δ exceeds H. At the scale that suits the steps the proxy curves "
+                f"by up to {self.model.steepest:.3g}, the target by {most:.3g} at most. Other "
+                "units or other columns than the target's are the likely cause."
+            )
         counts = (self.rounds, self.rounds_lbfgs, self.rounds_without)
         own, lbfgs, without = map(round_words, counts)
         lead = "Use it" if self.verdict is Verdict.USE else "It will not pay"
@@ -246,10 +266,11 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     else:
         loss = model.draw(np.random.default_rng(0))
         rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
-    if model.gain < MARGIN:
+    if model.gain < MARGIN or found.unlike:
         # Curvature no better than none is dropped, and all of the target's has to be learnt.
         own = rivals[0]
     pays = own <= GAIN * min(rivals) and (model.gain >= MARGIN or found.starts_lower)
+    pays = pays and not found.unlike
     verdict = Verdict.USE if pays else Verdict.DO_NOT_USE
     if not model.misfits and model.excess > epsilon:
         verdict = Verdict.UNSURE
@@ -345,6 +366,11 @@ class StandIn:
         flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
         gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
         return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
+
+    @property
+    def steepest(self) -> float:
+        """The proxy's strongest curvature, scaled."""
+        return self.scale * float(np.abs(np.linalg.eigvalsh(self.P)).max()) if self.misfits else 0.0
 
     @property
     def excess(self) -> float:

@@ -7,10 +7,12 @@ from proxyprox.sklearn.estimators import (
     ProxyPoissonRegressor,
     ProxyRidge,
 )
+from proxyprox.sklearn.inference import Choice
 from proxyprox.sklearn.inputs import ProxyWarning, labelled_only
 from proxyprox.sklearn.labelling import JournalError, LabelBudget
 
 __all__ = [
+    "Choice",
     "Interval",
     "JournalError",
     "LabelBudget",

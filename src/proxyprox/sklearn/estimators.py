@@ -72,7 +72,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             needs ``sklearn.set_config(enable_metadata_routing=True)``.
         y_proxy : array, optional
             A teacher's answers: for the rows of X and then those of X_proxy; or for those of
-            X_proxy only, and a student answers on X in its place.
+            X_proxy only, such as the labels of old, drifted or synthetic rows. The labels decide
+            how far it is believed, and ``choice_`` tells.
 
         Returns
         -------
@@ -111,9 +112,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         start: Any = getattr(self, "_w", None) if warm else None
         start = start if np.shape(start) == (size,) else None
         found = fitting.learn(settings, family, rows, moment, teacher, start)
-        self._w, trial, self._rectifier, estimate = found
+        self._w, trial, choice, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        (self.alpha_, power, self.taught_), self.n_steps_, self.cv_curve_, *_ = trial
+        (way, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        self._choice, self.taught_ = tuple(vars(choice).values()), way != "labels alone"
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
         if estimate.loose:
@@ -141,6 +143,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         return matrix.copy(), np.zeros(len(matrix))
 
     # -- after fitting ----------------------------------------------------------------------
+
+    @property
+    def choice_(self) -> inference.Choice:
+        """Which way of using labels and teacher the held-out labels preferred, and by how much."""
+        check_is_fitted(self)
+        return inference.Choice(*self._choice)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """Return intervals for the coefficients.
@@ -295,8 +303,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         Most steps that cross-validation tries.
     power : float or "tuned"
         λ of the paired correction when ``y_proxy`` is given: 0 ignores the teacher, 1 is
-        prediction-powered inference, "tuned" finds the best λ and uses the teacher only if it
-        lowers the held-out loss.
+        prediction-powered inference, "tuned" finds the best λ and tries the other ways to use
+        the teacher, too, see ``choice_``.
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
         else five or ten folds.
@@ -319,11 +327,13 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     ----------
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
+    choice_ : Choice
+        Which way was preferred of labels alone, teacher alone, fine-tuned, mixed and corrected,
+        with the weight θ of the labels' loss; printed, it says by how much and what that means.
     n_steps_, alpha_, power_, taught_ : int, float, float, bool
-        What was chosen; ``n_steps_`` is −1 for "converged". ``taught_`` tells whether the path
-        began at the teacher's imitation; ``power_`` is only the share λ of the paired correction
-        in its steps, so that a teacher may be used and ``power_`` be zero. (It is zero, too, if λ
-        was tuned but ``inference_note_`` says that there are no standard errors to tune it by.)
+        What was chosen: steps (−1 for "converged"; of a mixture, the place of θ in its grid), the
+        strength of the penalty, λ of a corrected fit (zero, too, if ``inference_note_`` says that
+        there are no standard errors to tune it by), and whether ``choice_`` names the teacher.
     cv_curve_ : array
         Mean held-out log-loss after 0, 1, 2, … steps.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays

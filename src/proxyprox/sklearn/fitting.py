@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +23,10 @@ from proxyprox._util import arrays
 from proxyprox._util.validation import message
 from proxyprox.inner import InnerSolver
 from proxyprox.inner.base import Subproblem
+from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
+from proxyprox.problems.quadratic import Quadratic
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled, stack_rows
 from proxyprox.stopping import Relative, Steps
@@ -333,27 +335,56 @@ class RegularisationPath:
         return self.w
 
 
+# Weights θ of the labels that a path of mixtures passes, from the teacher towards the labels.
+THETAS = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+
+class MixedPath:
+    r"""The minimisers of ``θ L_n + (1 − θ) L̂`` for growing θ, from the teacher towards the labels.
+
+    Parameters
+    ----------
+    loss, teacher : losses
+        L_n of the labelled rows, L̂ of the teacher's answers.
+    w0 : array
+        The minimiser of L̂.
+    """
+
+    def __init__(self, loss: Any, teacher: Any, w0: Array) -> None:
+        self.loss, self.teacher, self.k = loss, teacher, -1
+        self.w = w0
+        self.advance()
+
+    def advance(self) -> Array:
+        """Go to the next θ and return its minimiser."""
+        self.k += 1
+        theta = THETAS[self.k]
+        mixture = Combination([self.loss, self.teacher], [theta, 1 - theta])
+        self.w = inference.minimise(mixture, self.w, tol=MIXED_ENOUGH)
+        return self.w
+
+
 class Candidate(NamedTuple):
     """One way to fit; cross-validation picks one of them, and how far to go.
 
     Attributes
     ----------
+    way : str
+        "labels alone", "teacher alone", "fine-tuned" (the path begins at the teacher's student),
+        "mixed" (a path of mixtures of both losses) or "corrected" (paired).
     alpha : float
         Strength of the penalty.
     power : float or None
         λ of the paired correction; None tunes it on the labelled rows at hand.
-    taught : bool
-        Whether the path begins at the teacher's student instead of the constant model.
     """
 
+    way: str
     alpha: float
     power: float | None = 0.0
-    taught: bool = False
 
-    @property
-    def helped(self) -> bool:
-        """Whether the teacher has a part in it."""
-        return self.taught or self.power != 0
+    def longest(self, most: int) -> int:
+        """Return how many steps its path may have."""
+        return {"teacher alone": 0, "mixed": len(THETAS) - 1}.get(self.way, most)
 
 
 # -- fits ---------------------------------------------------------------------------------------
@@ -376,6 +407,8 @@ L2_GRID, FINE_GRID = (0.0, 1e-3, 1e-2), (0.0, 1e-3, 3e-3, 1e-2, 3e-2)
 L1_GRID = np.geomspace(1.0, 1e-3, 8)
 # Directions up to which a fit in the subspace of its path pays.
 MOST_DIRECTIONS = 1200
+# Gradient of a mixture, relative to where it began, that is small enough.
+MIXED_ENOUGH = 1e-5
 # A point's share in the average below which it may be left out.
 NEGLIGIBLE = 1e-4
 # Multiplications up to which a product with the labelled rows is small.
@@ -401,10 +434,29 @@ class Trial(NamedTuple):
         return float(self.curve[self.steps])
 
 
+def is_better(trial: Trial, rival: Trial) -> bool:
+    """Tell whether a trial's held-out loss is lower by more than a standard error, row by row."""
+    gap = trial.losses - rival.losses
+    return bool(gap.mean() < -gap.std() / np.sqrt(len(gap)))
+
+
+def choice_of(trials: Sequence[Trial]) -> inference.Choice:
+    """Return what trials tell of the ways, the best trial being the first."""
+    (way, *_), steps, *_ = best = trials[0]
+    theta = THETAS[steps] if way == "mixed" else float(way != "teacher alone")
+    losses, errors = dict[str, float](), dict[str, float]()
+    for trial in trials:
+        name = trial.candidate.way
+        if len(trial.losses) and name not in losses:
+            gap = trial.losses - best.losses
+            losses[name], errors[name] = trial.score, float(gap.std() / np.sqrt(len(gap)))
+    return inference.Choice(way, theta, losses, errors)
+
+
 def learn(
     settings: Any, family: Family, rows: Labelled, others: Moment | None, teacher: Any, start: Any
-) -> tuple[Array, Trial, Array, inference.Estimate]:
-    """Return parameters, the chosen trial, the rectifier of means and the unregularised estimate.
+) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate]:
+    """Return parameters, trial and choice, the rectifier of means, the unregularised estimate.
 
     ``others`` is the moment of the unlabelled rows, if there are any.
     """
@@ -421,11 +473,11 @@ def learn(
         teacher = replace(teacher, student=taught[0], slope=taught[1])
     inner = moment._replace(vectors=space.reduce(moment.vectors))
     small = replace(rows, X=space.reduce(rows.X.T).T)
-    w, trial, rectifier, _ = Fit(settings, family, small, inner, teacher, start).learn()
+    w, trial, choice, rectifier, _ = Fit(settings, family, small, inner, teacher, start).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
     why = inference.too_many_parameters(design.rows, design.width, family)
     w = space.expand(w.reshape(-1, C)).ravel()
-    return w, trial, rectifier, inference.no_estimate(len(w), why)
+    return w, trial, choice, rectifier, inference.no_estimate(len(w), why)
 
 
 class Subspace(NamedTuple):
@@ -522,16 +574,27 @@ class Fit:
             return [0.0]
         return [share * proxy.smoothness for share in (FINE_GRID if self.fine else L2_GRID)]
 
-    def path(self, candidate: Candidate, rows: Any = slice(None)) -> RegularisationPath:
+    @cached_property
+    def imitation(self) -> Quadratic | LabelFree:
+        """The teacher's loss to second order at the student: all rows at each step take long."""
+        teacher, student = self.teacher, self.teacher.student
+        if not len(student) == teacher.loss.dim <= EXACT_WIDTH:
+            return LabelFree(self.moment, teacher.curvature, student)
+        hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
+        return Quadratic(hessian, -hessian @ student)
+
+    def path(self, candidate: Candidate, rows: Any = slice(None)) -> Any:
         """Return the path of a candidate on some of the labelled rows, or on all."""
         loss = self.losses[candidate.alpha].rows(rows)
         proxy = label_free(loss, self.moment, self.rows.weights[rows])
         w0 = proxy.w0 if self.start is None else self.start
         objective: Any = loss
-        if self.teacher is not None and candidate.power != 0.0:
-            objective = self.teacher.tilted_loss(loss, rows, candidate.power)
-        if self.teacher is not None and candidate.taught:
+        if candidate.way != "labels alone":
             w0 = self.teacher.student
+        if candidate.way == "mixed":
+            return MixedPath(loss, self.imitation, w0)
+        if candidate.power != 0.0:
+            objective = self.teacher.tilted_loss(loss, rows, candidate.power)
         penalty = None
         if candidate.alpha * self.settings.l1_ratio:
             strength = np.zeros((self.design.width, loss.family.outputs))
@@ -540,7 +603,7 @@ class Fit:
         # The proxy lacks the L2 term: a pull of that strength stands in for it.
         return RegularisationPath(objective, proxy, penalty, w0, least_pull=loss.l2)
 
-    def learn(self) -> tuple[Array, Trial, Array, inference.Estimate]:
+    def learn(self) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate]:
         """Choose a candidate and the number of steps, and fit all labelled rows so."""
         plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
@@ -548,17 +611,18 @@ class Fit:
         with _thread_pools().limit(limits=1, user_api="blas") if small else nullcontext():
             if self.settings.n_steps == "converged":
                 w, trial = self._minimise()
+                trials = [trial]
             else:
-                trial, shares = self._cross_validate()
-                w = self._average(shares)
+                trials, shares = self._cross_validate()
+                w, trial = self._average(shares), trials[0]
         estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power)
         rectifier = inference.rectifier_of(inference.targets_of(plain) - trial.held_out, plain)
-        return w, trial, rectifier, estimate
+        return w, trial, choice_of(trials), rectifier, estimate
 
     def _minimise(self) -> tuple[Array, Trial]:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""
         (alpha, loss), *_ = self.losses.items()
-        path, plain, teacher = self.path(Candidate(alpha)), self.plain, self.teacher
+        path, plain, teacher = self.path(Candidate("labels alone", alpha)), self.plain, self.teacher
         power = self.settings.power if teacher else 0.0
         start = teacher.student if teacher else path.w
         if power is None:
@@ -572,7 +636,8 @@ class Fit:
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
         spare, mean = n / max(n - self.design.width, 1), residuals.mean(axis=0)
         held_out = targets - mean - np.sqrt(spare) * (residuals - mean)
-        return w, Trial(Candidate(alpha, power), -1, np.zeros(0), np.zeros(0), held_out)
+        way = "corrected" if power else "labels alone"
+        return w, Trial(Candidate(way, alpha, power), -1, np.zeros(0), np.zeros(0), held_out)
 
     def _average(self, shares: Shares) -> Array:
         """Follow the paths on all labelled rows, and average the points by their shares."""
@@ -590,40 +655,41 @@ class Fit:
 
     # -- cross-validation ---------------------------------------------------------------------
 
-    def _cross_validate(self) -> tuple[Trial, Shares]:
-        """Return the trial of least held-out loss, and the shares of all points.
-
-        A teacher is believed only if it lowers the held-out loss by more than a standard error of
-        the difference, row by row: one that seems to help by chance must do no harm.
+    def _cross_validate(self) -> tuple[list[Trial], Shares]:
+        """Return the trials, the chosen one first, and the shares of all points.
 
         With few labels the least held-out loss is a gamble. Averaging weighs every point of every
-        path by its held-out likelihood ``exp(−n · loss)``; because the loss is convex, the average
-        is never worse than its parts are on average.
+        path by its held-out likelihood ``exp(−n · loss)``, whether the teacher has a part in it or
+        not; because the loss is convex, the average is never worse than its parts are on average.
+        The teacher's own fit has seen most rows: it stays as it is unless another way is better by
+        a standard error. The correction is the noisiest way: it must be better by one, too.
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
             steps = FEW_STEPS if steps == "cv" else steps
             nothing = np.full((self.design.rows, self.plain.family.outputs), np.nan)
             trial = Trial(candidates[0], steps, np.zeros(0), np.zeros(0), nothing)
-            return trial, {candidates[0]: np.eye(steps + 1)[-1]}
+            return [trial], {candidates[0]: np.eye(steps + 1)[-1]}
         trials = [self._try(candidate, folds) for candidate in candidates]
-        helped = [trial for trial in trials if trial.candidate.helped]
-        group = [trial for trial in trials if not trial.candidate.helped] or trials
-        best = min(group, key=lambda trial: trial.score)
-        rival = min(helped, key=lambda trial: trial.score, default=best)
-        gap = rival.losses - best.losses
-        if gap.mean() < -gap.std() / np.sqrt(len(gap)):
-            best, group = rival, helped
+        trials.sort(key=lambda trial: trial.score)
+        pooled = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
+        if is_better(trials[0], pooled[0]):
+            pooled = trials
+        student = [trial for trial in pooled if trial.candidate.way == "teacher alone"]
+        if student and not is_better(pooled[0], student[0]):
+            pooled = student
+        best = pooled[0]
+        trials = [best, *(trial for trial in trials if trial is not best)]
         # An average of sparse points would not be sparse.
         if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
-            return best, {best.candidate: np.eye(best.steps + 1)[-1]}
+            return trials, {best.candidate: np.eye(best.steps + 1)[-1]}
         unit = self.rows.weights.sum()
         if not self.plain.family.known_dispersion:
             # The loss is a likelihood in units of the dispersion, here the mean deviance.
             unit /= 2 * max(best.score, 1e-300)
-        raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in group}
+        raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in pooled}
         total = sum(float(weights.sum()) for weights in raw.values())
-        return best, {candidate: weights / total for candidate, weights in raw.items()}
+        return trials, {candidate: weights / total for candidate, weights in raw.items()}
 
     def _split(self) -> Folds:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
@@ -651,19 +717,31 @@ class Fit:
 
     def _candidates(self) -> list[Candidate]:
         """Return the candidates; the first is the one to take where nothing can be tried."""
-        power, plain = self.settings.power, [Candidate(alpha) for alpha in self.losses]
-        if self.teacher is None or power == 0.0:
+        power, teacher = self.settings.power, self.teacher
+        plain = [Candidate("labels alone", alpha) for alpha in self.losses]
+        if teacher is None or power == 0.0:
             return plain
-        powers = [(None, False), (0.0, True), (None, True)]
-        ways = powers if power is None else [(power, False), (power, True)]
-        helped = [Candidate(alpha, *way) for alpha in self.losses for way in ways]
-        return plain + helped if power is None else helped
+        # The teacher regularises in place of an L2 term. An L1 term has another purpose: a path
+        # from the teacher becomes sparse, the teacher itself and mixtures are not.
+        sparse = self.settings.l1_ratio > 0
+        alphas = list(self.losses) if sparse else [min(self.losses)]
+        if power is not None:
+            return [Candidate("corrected", alpha, power) for alpha in alphas]
+        ways = ["fine-tuned"] + ["corrected"] * teacher.paired
+        if self.settings.n_steps == "cv" and not sparse:
+            ways += ["teacher alone", "mixed"]
+        helped = [
+            Candidate(way, alpha, None if way == "corrected" else 0.0)
+            for alpha in alphas
+            for way in ways
+        ]
+        return plain + helped
 
     def _try(self, candidate: Candidate, folds: Folds) -> Trial:
         """Follow the paths of all folds in step, so that all stop when it no longer pays."""
         loss, rows = self.losses[candidate.alpha], self.design.rows
         fixed = self.settings.n_steps != "cv"
-        longest = self.settings.n_steps if fixed else self.settings.max_steps
+        longest = self.settings.n_steps if fixed else candidate.longest(self.settings.max_steps)
         paths = [self.path(candidate, train) for train, _ in folds]
         tests = [(test, loss.rows(test)) for _, test in folds]
         seen = np.bincount(np.concatenate([test for test, _ in tests]), minlength=rows)

@@ -6,8 +6,8 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,8 @@ Array = Any
 
 # L2 strength of the student in units of the inputs' largest moment, so that it exists.
 STUDENT_RIDGE = 1e-7
+# Such strengths tried where the proxy has fewer rows for each parameter than this.
+STUDENT_RIDGES, ENOUGH = (1e-1, 1e-2, 1e-3, 1e-4), 100
 # Wrong answers that a classifier is assumed to give on the labelled rows at least.
 WRONG = 2.0
 # Parameters up to which standard errors are computed by ``fit``.
@@ -129,6 +131,10 @@ class Teacher:
         The teacher's loss on the proxy's rows.
     design, on_proxy, weights : Design and arrays
         Those rows, the answers there, and their weights.
+    paired : bool
+        Whether the teacher has answered on the labelled rows, too.
+    ridge, curvature : float and array of shape (C, C)
+        L2 strength of the student, and the mean curvature of its predictors' loss.
     """
 
     student: Array
@@ -138,6 +144,9 @@ class Teacher:
     design: Design
     on_proxy: Array
     weights: Array
+    paired: bool
+    ridge: float
+    curvature: Array
 
     @property
     def rows(self) -> float:
@@ -167,6 +176,38 @@ def soft_loss(
     return Tilted(free, np.ravel(design.pull(gap)) / design.rows)
 
 
+def imitate(
+    design: Design, family: Family, answers: Array, weights: Array, l2: float, start: Any = None
+) -> Array:
+    """Return the student of given L2 strength."""
+    loss = soft_loss(design, family, answers, weights, l2=l2)
+    start = np.zeros(loss.dim) if start is None else start
+    return minimise(loss, start, tol=1e-10 if family.quadratic else 1e-7)
+
+
+def student_ridge(
+    design: Design, family: Family, answers: Array, weights: Array, scale: float
+) -> float:
+    """Return the student's L2 strength, in units of the inputs' largest moment.
+
+    It is the one that predicts the answers on a held-out third of the rows best; with many rows
+    for each parameter the faintest that lets the student exist.
+    """
+    # Least squares always has a minimiser that rounding finds; a classifier may need the term.
+    faintest = 1e-12 if family.quadratic else STUDENT_RIDGE
+    rows = np.flatnonzero(weights)
+    if len(rows) > ENOUGH * design.width * family.outputs or len(rows) < 10:
+        return faintest
+    rows = np.random.default_rng(0).permutation(rows)
+    test, train = np.split(rows, [len(rows) // 3])
+    parts = [(design.take(part), family, answers[part], weights[part]) for part in (train, test)]
+    held_out, student, best = soft_loss(*parts[1]), None, (np.inf, faintest)
+    for ridge in (*STUDENT_RIDGES, faintest):
+        student = imitate(*parts[0], ridge * scale, student)
+        best = min(best, (float(held_out.value(student)), ridge))
+    return best[1]
+
+
 def teacher_of(
     family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
 ) -> Teacher:
@@ -193,14 +234,15 @@ def teacher_of(
     weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
-    # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    ridge, tol = (1e-12, 1e-10) if family.quadratic else (STUDENT_RIDGE, 1e-7)
-    smooth = soft_loss(design, family, there, weights, l2=ridge * scale)
-    student = minimise(smooth, np.zeros(smooth.dim), tol=tol)
+    ridge = scale * student_ridge(design, family, there, weights, scale)
+    student = imitate(design, family, there, weights, ridge)
     # Without answers on the labelled rows the student answers in the teacher's place.
     own = Design(rows.X, intercept=intercept, checked=True)
     here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
-    return Teacher(student, exact.gradient(student), here, exact, design, there, weights)
+    C, slope = family.outputs, exact.gradient(student)
+    bend = np.reshape(family.expected_curvature(predictors(design, family, student)), (-1, C, C))
+    bend = np.tensordot(weights / weights.sum(), bend, 1)
+    return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge, bend)
 
 
 def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
@@ -210,7 +252,11 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilte
     regression plus the regression of its errors, as prediction-powered inference defines it.
     """
     if loss.family.quadratic:
-        return teacher.tilted_loss(loss, power=power)
+        least = 1e-12 * teacher.loss.smoothness
+        rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
+        student = imitate(*rows, least, teacher.student)
+        exact = replace(teacher, student=student, slope=teacher.loss.gradient(student))
+        return exact.tilted_loss(loss, power=power)
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
 
@@ -222,6 +268,82 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
     target, proxy = (row_gradients(design, scale * residual) for residual in residuals)
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
     return tuned_power(target, proxy, ratio=design.rows / teacher.rows, metric=inverse)
+
+
+# -- what the labels preferred --------------------------------------------------------------------
+
+MEANINGS = {
+    "labels alone": "The fit tends to the minimiser of the labels' loss L.",
+    "teacher alone": (
+        "The best other way is not better by a standard error. The fit imitates the teacher, its "
+        "errors too: only more labels, not more of its rows, can remove that bias."
+    ),
+    "fine-tuned": (
+        "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
+        "the labels' loss L: the bias towards the teacher vanishes as more labels let it go on."
+    ),
+    "mixed": (
+        "The fit tends to the minimiser of {theta:.2g} L + {rest:.2g} L̂, not of the labels' loss "
+        "L: that bias stays however many rows the teacher answers, and vanishes only as more "
+        "labels move θ to 1."
+    ),
+    "corrected": (
+        "The teacher's errors on the labelled rows are taken out of its answers on the others: "
+        "the fit tends to the minimiser of the labels' loss L."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which way to use labels and a teacher's answers (or other data) the labels preferred.
+
+    Attributes
+    ----------
+    way : str
+        "labels alone", "teacher alone", "fine-tuned", "mixed" or "corrected".
+    weight : float
+        θ in ``θ L + (1 − θ) L̂``, the loss that the fit tends to minimise: 1 is the labels' loss
+        L, 0 the loss L̂ of the teacher's answers.
+    losses : dict of str to float
+        Least held-out loss of each way that was tried; empty if nothing was held out.
+    errors : dict of str to float
+        Standard error of each one's difference to the chosen way, row by row.
+
+    Examples
+    --------
+    >>> choice = Choice("mixed", 0.2, {"mixed": 0.3, "labels alone": 0.4},
+    ...                 {"mixed": 0.0, "labels alone": 0.02})
+    >>> print(str(choice).splitlines()[0])
+    Mixed (θ = 0.2): held-out loss 0.3; labels alone +0.1 ± 0.02.
+    """
+
+    way: str
+    weight: float
+    losses: Mapping[str, float]
+    errors: Mapping[str, float]
+
+    @property
+    def rivals(self) -> list[str]:
+        """The other ways whose held-out loss is within a standard error of the chosen one's."""
+        gaps = {way: abs(loss - self.losses[self.way]) for way, loss in self.losses.items()}
+        return [way for way, gap in gaps.items() if gap <= self.errors[way] and way != self.way]
+
+    def __str__(self) -> str:
+        """Return what was preferred, by how much, and what the bias means."""
+        theta = f" (θ = {self.weight:.2g})" * (self.way == "mixed")
+        lines, least = [f"{self.way.capitalize()}{theta}."], self.losses.get(self.way)
+        if least is not None:
+            gaps = [
+                f"{way} {loss - least:+.3g} ± {self.errors[way]:.2g}"
+                for way, loss in self.losses.items()
+                if way != self.way
+            ]
+            lines = [f"{lines[0][:-1]}: held-out loss {'; '.join([f'{least:.3g}', *gaps])}."]
+        if self.rivals:
+            lines.append(f"Within a standard error, so undecided: {', '.join(self.rivals)}.")
+        lines.append(MEANINGS[self.way].format(theta=self.weight, rest=1 - self.weight))
+        return "\n".join(lines)
 
 
 # -- standard errors ----------------------------------------------------------------------------
