@@ -24,6 +24,7 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.inner import ImplicitStep
+from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxy import FlatLoss, Proxy
 
@@ -41,5 +42,8 @@ __all__ = [
     "RandomProxyWarning",
     "Storm",
     "WeightAverage",
+    "lightning_monitor",
+    "log_metrics",
+    "read_metrics",
     "refreshed_batchnorm",
 ]
