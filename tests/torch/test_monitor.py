@@ -141,3 +141,16 @@ def test_the_callback_can_be_copied():
     callback = lightning_monitor("mine")
     for copied in (pickle.loads(pickle.dumps(callback)), copy.deepcopy(callback)):
         assert type(copied).__name__ == type(callback).__name__
+
+
+@pytest.mark.filterwarnings("ignore")  # of Hugging Face's own
+def test_hugging_face_trainer_as_in_the_example():
+    pytest.importorskip("transformers")
+    import huggingface_trainer as example
+
+    model = example.make_network()
+    optimizer = example.make_proxyprox(model)
+    history = example.train(model, optimizer, example.RIGHT, epochs=2).state.log_history
+    assert history[0]["proxyprox/target_gradients"] == 16
+    assert {"loss", "learning_rate", "proxyprox/theta"} <= set(history[0])
+    assert optimizer.ledger.target_gradients == 16
