@@ -27,6 +27,7 @@ from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxy import FlatLoss, Proxy
+from proxyprox.torch.teacher import TeacherLoss
 
 __all__ = [
     "EMA",
@@ -41,6 +42,7 @@ __all__ = [
     "ProxyScaleWarning",
     "RandomProxyWarning",
     "Storm",
+    "TeacherLoss",
     "WeightAverage",
     "lightning_monitor",
     "log_metrics",
