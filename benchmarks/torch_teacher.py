@@ -155,14 +155,14 @@ def main():
         shown = []
         for teacher in TEACHERS:
             tried = [
-                np.mean([run(method, s, teacher, k)["loss"] for k in (100, 101)]) for s in grid
+                np.mean([run(method, setting, teacher, k)["loss"] for k in (100, 101)])
+                for setting in grid
             ]
             setting = grid[int(np.argmin(tried))]
             seen = [run(method, setting, teacher, seed) for seed in range(options.seeds)]
             mean = {key: float(np.mean([one[key] for one in seen])) for key in seen[0]}
-            cells.append(
-                {"teacher": teacher, "method": name, "setting": setting, **mean, "seeds": seen}
-            )
+            cell = {"teacher": teacher, "method": name, "setting": setting, **mean}
+            cells.append({**cell, "seeds": seen})
             shown.append(f"{mean['accuracy']:.3f}, {mean['loss']:.3f}")
         print(f"| {name} |", " | ".join(shown), "|", flush=True)
     if options.json:
