@@ -1,4 +1,4 @@
-"""What a run of :class:`ProxyProx` shows in TensorBoard, Lightning and other loggers."""
+"""What the optimisers show in TensorBoard, Lightning and other loggers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import sys
 from typing import Any
 
 from proxyprox._util.validation import message, offers
-from proxyprox.torch.optimizer import ProxyProx
+
+# What has metrics to show.
+OURS = "an optimiser of proxyprox.torch"
 
 
 def unwrap_optimizer(optimizer: Any) -> Any:
     """Return what is behind the wrappers of Lightning, Fabric and Accelerate."""
-    # Some of them pass for a ProxyProx, but with the attributes of the moment they were made.
+    # Some of them pass for its class, but with the attributes of the moment they were made.
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer
@@ -24,8 +26,8 @@ def read_metrics(optimizer: Any, prefix: str = "proxyprox") -> dict[str, float]:
 
     Parameters
     ----------
-    optimizer : ProxyProx
-        Itself, or in the wrapper of Lightning, Fabric or Accelerate.
+    optimizer : torch.optim.Optimizer
+        One of this package, itself or in the wrapper of Lightning, Fabric or Accelerate.
     prefix : str
         Put before every name, with a slash.
 
@@ -38,6 +40,7 @@ def read_metrics(optimizer: Any, prefix: str = "proxyprox") -> dict[str, float]:
     Examples
     --------
     >>> import torch
+    >>> from proxyprox.torch import ProxyProx
     >>> w = torch.nn.Parameter(torch.ones(2))
     >>> optimizer = ProxyProx([w], lr=0.1, proxy=lambda: w.square().sum(), measure_residual=True)
     >>> w.sum().backward()
@@ -47,8 +50,8 @@ def read_metrics(optimizer: Any, prefix: str = "proxyprox") -> dict[str, float]:
     (1.0, True)
     """
     found = unwrap_optimizer(optimizer)
-    if not isinstance(found, ProxyProx):
-        raise TypeError(message("optimizer", found, "a proxyprox.torch.ProxyProx, or one wrapped"))
+    if not offers(found, "metrics"):
+        raise TypeError(message("optimizer", type(found).__name__, f"{OURS}, or one wrapped"))
     values = found.metrics().items()
     return {f"{prefix}/{name}": value for name, value in values if not math.isnan(value)}
 
@@ -62,8 +65,8 @@ def log_metrics(
     ----------
     writer : torch.utils.tensorboard.SummaryWriter
         Or anything else with ``add_scalar(name, value, step)``.
-    optimizer : ProxyProx
-        Itself, or in the wrapper of Lightning, Fabric or Accelerate.
+    optimizer : torch.optim.Optimizer
+        One of this package, itself or in the wrapper of Lightning, Fabric or Accelerate.
     step : int, optional
         Where on the x-axis; by default the number of target gradients.
     prefix : str
@@ -72,6 +75,7 @@ def log_metrics(
     Examples
     --------
     >>> import torch
+    >>> from proxyprox.torch import ProxyProx
     >>> class Printer:
     ...     def add_scalar(self, name, value, step):
     ...         print(step, name, value)
@@ -92,11 +96,10 @@ def log_metrics(
 
 
 def lightning_monitor(prefix: str = "proxyprox") -> Any:
-    """Return a Lightning callback that logs the metrics of every :class:`ProxyProx` in a fit.
+    """Return a Lightning callback that logs the metrics of every optimiser of this package.
 
-    It calls ``log_dict`` after each batch, so that every logger has them as often as
-    ``Trainer(log_every_n_steps=...)`` says, and other callbacks know them. A fit without a
-    :class:`ProxyProx` is refused.
+    It calls ``log_dict`` as often as ``Trainer(log_every_n_steps=...)`` says, so that every logger
+    has them and other callbacks know them. A fit without such an optimiser is refused.
 
     Parameters
     ----------
@@ -122,18 +125,20 @@ def lightning_monitor(prefix: str = "proxyprox") -> Any:
             if not self.found_in(trainer):
                 got = [type(optimizer).__name__ for optimizer in trainer.optimizers]
                 remedy = "Return one from configure_optimizers, or leave out lightning_monitor()."
-                raise TypeError(message("optimizers of the fit", got, "a ProxyProx", remedy))
+                raise TypeError(message("optimizers of the fit", got, OURS, remedy))
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
         ) -> None:
+            every = trainer.log_every_n_steps
+            if not every or trainer.global_step % every:
+                return  # metrics wait for the device
             for i, optimizer in enumerate(self.found_in(trainer)):
                 metrics = read_metrics(optimizer, f"{prefix}-{i}" if i else prefix)
                 pl_module.log_dict(metrics, on_step=True, on_epoch=False)
 
-        def found_in(self, trainer: Any) -> list[ProxyProx]:
-            every = map(unwrap_optimizer, trainer.optimizers)
-            return [optimizer for optimizer in every if isinstance(optimizer, ProxyProx)]
+        def found_in(self, trainer: Any) -> list[Any]:
+            return [o for o in map(unwrap_optimizer, trainer.optimizers) if offers(o, "metrics")]
 
         def __reduce__(self) -> tuple[Any, ...]:
             # The class has no name at the module's level, by which pickles would find it.
