@@ -25,8 +25,10 @@ from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_w
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.inner import ImplicitStep
+from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxy import FlatLoss, Proxy
+from proxyprox.torch.teacher import TeacherLoss
 
 __all__ = [
     "EMA",
@@ -44,7 +46,11 @@ __all__ = [
     "ProxyStepWarning",
     "RandomProxyWarning",
     "Storm",
+    "TeacherLoss",
     "WeightAverage",
     "choose_way",
+    "lightning_monitor",
+    "log_metrics",
+    "read_metrics",
     "refreshed_batchnorm",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -202,6 +203,26 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             self.ledger.seconds += time.perf_counter() - begun
             self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
+
+    def metrics(self) -> dict[str, float]:
+        """Return the newest step's numbers, and what was paid so far, for a log.
+
+        Returns
+        -------
+        metrics : dict of str to float
+            ``theta``, ``displacement``, ``residual`` (NaN where they were not measured), ``lr`` of
+            the first group, ``target_gradients``, ``proxy_gradients``,
+            ``proxy_sampled_gradients``, ``seconds``.
+        """
+        step, paid = self.record, self.ledger.as_dict()
+        names = ("target_gradients", "proxy_gradients", "proxy_sampled_gradients", "seconds")
+        return {
+            "theta": self.correction_weight,
+            "displacement": math.nan if step is None else step.displacement,
+            "residual": math.nan if step is None else step.residual,
+            "lr": float(self.param_groups[0]["lr"]),
+            **{name: float(paid[name]) for name in names},
+        }
 
     # -- groups and proxies -----------------------------------------------------------------
 

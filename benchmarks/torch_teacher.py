@@ -1,0 +1,180 @@
+"""A network, 100 labels and a teacher's answers on 1200 rows: what to do with them?
+
+    python benchmarks/torch_teacher.py --json docs/results/torch/teacher.json
+
+Digits. The teachers are logistic regressions on 300 other rows: one sees the upper half of the
+images, one all of them, one has its classes permuted. 240 target gradients of 25 labels each. Every
+method has six settings, and the best by the log-loss of two other seeds is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW
+from torch.utils.data import DataLoader, TensorDataset
+
+from proxyprox.torch import Proxy, ProxyProx, TeacherLoss
+
+STEPS, LABELLED, ALL, TEST = 240, (300, 400), (300, 1500), slice(1500, None)
+TEACHERS = ("half of the image", "all of it", "classes permuted")
+
+
+class Task:
+    """The data of a seed, with what a teacher said about every row."""
+
+    def __init__(self, teacher, seed):
+        X, y = map(torch.tensor, load_digits(return_X_y=True))
+        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
+        self.X, self.y, self.seed = X[order].float() / 16, y[order], seed
+        columns = slice(32) if teacher == TEACHERS[0] else slice(64)
+        seen = self.X[:, columns]
+        model = LogisticRegression().fit(seen[:300], self.y[:300])
+        self.said = torch.tensor(model.predict_proba(seen)).float()
+        if teacher == TEACHERS[2]:
+            self.said = self.said.roll(1, 1)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def network(self):
+        torch.manual_seed(self.seed)
+        return torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+        )
+
+    def loss(self, model, answers, rows, size):
+        drawn = torch.randint(*rows, (size,), generator=self.generator)
+        return cross_entropy(model(self.X[drawn]), answers[drawn])
+
+    def measure(self, scores):
+        y = self.y[TEST]
+        right = (scores.argmax(1) == y).float().mean()
+        return {"loss": float(cross_entropy(scores, y)), "accuracy": float(right)}
+
+
+def train(task, model, optimizer, steps=STEPS, weight=1.0):
+    """Take steps on labels (weight 1), on the teacher's answers (0), or on a mixture."""
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        if weight > 0:
+            (weight * task.loss(model, task.y, LABELLED, 25)).backward()
+        if weight < 1:
+            ((1 - weight) * task.loss(model, task.said, ALL, 50)).backward()
+        optimizer.step()
+        scheduler.step()
+    return model
+
+
+def teacher_itself(task):
+    return task.said[TEST].log()
+
+
+def labels_alone(task, lr, decay):
+    model = task.network()
+    optimizer = AdamW(model.parameters(), lr, weight_decay=decay)
+    return train(task, model, optimizer)(task.X[TEST])
+
+
+def imitate(task, lr, decay=0.01):
+    model = task.network()
+    optimizer = AdamW(model.parameters(), lr, weight_decay=decay)
+    return train(task, model, optimizer, 2 * STEPS, weight=0)
+
+
+def teacher_alone(task, lr, decay):
+    return imitate(task, lr, decay)(task.X[TEST])
+
+
+def fine_tuned(task, first, lr):
+    model = imitate(task, first)
+    return train(task, model, AdamW(model.parameters(), lr))(task.X[TEST])
+
+
+def mixed(task, lr, weight):
+    model = task.network()
+    optimizer = AdamW(model.parameters(), lr)
+    return train(task, model, optimizer, 2 * STEPS, weight)(task.X[TEST])
+
+
+def proxyprox(task, inner, lr, theta):
+    model = task.network()
+    rows = slice(*ALL)
+    batches = DataLoader(
+        TensorDataset(task.X[rows], task.said[rows]), 50, shuffle=True,
+        generator=torch.Generator().manual_seed(task.seed),
+    )  # fmt: skip
+    optimizer = ProxyProx(
+        model.parameters(), lr=lr, proxy=Proxy(batches, TeacherLoss(model)), model=model,
+        inner=functools.partial(AdamW, lr=inner, weight_decay=0), keep_inner_state=True,
+        stop=4, anchor="paired", correction_weight=theta,
+    )  # fmt: skip
+    return train(task, model, optimizer)(task.X[TEST])
+
+
+def grid(**values):
+    return [dict(zip(values, found, strict=True)) for found in itertools.product(*values.values())]
+
+
+RATES, DECAYS, INNER = (
+    (0.003, 0.01, 0.03),
+    (0.01, 0.1),
+    {"inner": (0.001, 0.003, 0.01), "lr": (3, 30)},
+)
+METHODS = {
+    "the teacher itself": (teacher_itself, [{}]),
+    "labels alone": (labels_alone, grid(lr=RATES, decay=DECAYS)),
+    "teacher alone": (teacher_alone, grid(lr=RATES, decay=DECAYS)),
+    "fine-tuned": (fine_tuned, grid(first=(0.003, 0.01), lr=(0.001, 0.003, 0.01))),
+    "mixed": (mixed, grid(lr=(0.003, 0.01), weight=(0.5, 0.8, 0.95))),
+    "ProxyProx, θ = 1": (proxyprox, grid(theta=(1.0,), **INNER)),
+    "ProxyProx, θ = ½": (proxyprox, grid(theta=(0.5,), **INNER)),
+}
+
+
+def run(method, setting, teacher, seed):
+    begun = time.perf_counter()
+    with torch.no_grad():
+        task = Task(teacher, seed)
+        with torch.enable_grad():
+            scores = method(task, **setting)
+        return {**task.measure(scores), "seconds": time.perf_counter() - begun}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    cells = []
+    print("| method |", " | ".join(TEACHERS), "|")
+    for name, (method, settings) in METHODS.items():
+        shown = []
+        for teacher in TEACHERS:
+            tried = [
+                np.mean([run(method, setting, teacher, k)["loss"] for k in (100, 101)])
+                for setting in settings
+            ]
+            setting = settings[int(np.argmin(tried))]
+            seen = [run(method, setting, teacher, seed) for seed in range(options.seeds)]
+            mean = {key: float(np.mean([one[key] for one in seen])) for key in seen[0]}
+            cell = {"teacher": teacher, "method": name, "setting": setting, **mean}
+            cells.append({**cell, "seeds": seen})
+            shown.append(f"{mean['accuracy']:.3f}, {mean['loss']:.3f}")
+        print(f"| {name} |", " | ".join(shown), "|", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(cells, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Another model's answers as the proxy of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy, mse_loss
+
+from proxyprox._util.validation import Words, message, one_of, positive
+from proxyprox.torch.proxy import proxy_mode
+
+TASKS = ("classification", "regression")
+
+
+class TeacherLoss:
+    r"""How far a network is from a teacher's answers: the loss for ``Proxy(batches, loss)``.
+
+    Classification has the cross-entropy with the teacher's probabilities,
+
+    .. math:: -\tau^2 \sum_c q_c \log \mathrm{softmax}(s / \tau)_c, \qquad
+              q \propto p^{1/\tau},
+
+    of the network's scores s and the teacher's probabilities p; regression has the squared error.
+
+    Parameters
+    ----------
+    model : callable
+        The network that is trained, or a function of inputs that calls it. Classifiers return
+        scores (logits), with the classes along dimension 1 as ``cross_entropy`` has them.
+        Device transfer and autocast belong in it.
+    teacher : callable, optional
+        The other model, from inputs to scores (or values), called without gradients and, if it is a
+        module, in evaluation mode. Without it the answers are in the batches.
+    task : {"classification", "regression"}
+        What the answers are.
+    temperature : float
+        τ. Above 1 it shows more of what the teacher thinks of the other classes. The factor τ²
+        keeps the gradients as long as those of labels.
+
+    Notes
+    -----
+    Batches are ``(inputs, answers)`` without a ``teacher``: class numbers, or probabilities of the
+    scores' shape; −100 means no answer, as everywhere in torch. With one they are ``inputs``, or a
+    tuple that begins with them. Answers that are computed once are cheaper than a teacher that is
+    called in every inner step; call it where the inputs are augmented.
+
+    References
+    ----------
+    Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from proxyprox.torch import Proxy
+    >>> model, x = torch.nn.Linear(2, 3), torch.ones(4, 2)
+    >>> said = torch.tensor([[0.8, 0.1, 0.1]]).expand(4, 3)
+    >>> proxy = Proxy([(x, said)], TeacherLoss(model))
+    >>> old = torch.nn.Linear(2, 3)
+    >>> proxy = Proxy([x], TeacherLoss(model, old, temperature=2.0))
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Any], Any],
+        teacher: Callable[[Any], Any] | None = None,
+        *,
+        task: str = "classification",
+        temperature: float = 1.0,
+    ) -> None:
+        for name, given in (("model", model), ("teacher", model if teacher is None else teacher)):
+            if not callable(given):
+                raise TypeError(message(name, given, "a network, or a function of inputs"))
+        self.model, self.teacher = model, teacher
+        self.task = one_of("task", task, TASKS)
+        self.temperature = positive("temperature", temperature)
+        self._checked = False
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the mean loss of a batch."""
+        inputs, answers = self._answer(batch)
+        outputs, tau = self.model(inputs), self.temperature
+        if self.task == "classification" and not answers.is_floating_point():
+            if tau != 1:
+                remedy = "Class numbers have none: store the teacher's probabilities."
+                raise ValueError(message("temperature", tau, "1 for class numbers", remedy))
+            return cross_entropy(outputs, answers.to(outputs.device).long())
+        if answers.shape != outputs.shape:
+            got = Words(f"{tuple(answers.shape)} and {tuple(outputs.shape)}")
+            raise ValueError(message("answers and the network's output", got, "of one shape"))
+        answers = answers.to(outputs)
+        if self.task == "regression":
+            return mse_loss(outputs, answers)
+        if not self._checked:  # once, as it waits for the device
+            if not bool(((answers >= 0).all(1) & ((answers.sum(1) - 1).abs() < 1e-2)).all()):
+                got = Words("numbers below 0, or whose sum is not 1")
+                remedy = 'Store scores.softmax(1); or use task="regression".'
+                raise ValueError(message("answers", got, "class numbers or probabilities", remedy))
+            self._checked = True
+        # A probability of 0 has the logarithm -inf, which softmax takes back to 0.
+        softened = answers if tau == 1 else (answers.log() / tau).softmax(1)
+        return tau**2 * cross_entropy(outputs / tau, softened)
+
+    def _answer(self, batch: Any) -> tuple[Any, Any]:
+        """Return the inputs, and the teacher's answers to them."""
+        parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+        if self.teacher is None:
+            if len(parts) != 2 or not isinstance(parts[1], torch.Tensor):
+                remedy = "Store answers, or pass the teacher: TeacherLoss(model, teacher)."
+                allowed = "inputs and the teacher's answers, a tensor"
+                raise TypeError(message("batch", batch, allowed, remedy))
+            return parts[0], parts[1]
+        module = self.teacher if isinstance(self.teacher, torch.nn.Module) else None
+        with torch.no_grad(), proxy_mode(module, "eval"):
+            answers = self.teacher(parts[0])
+            return parts[0], answers.softmax(1) if self.task == "classification" else answers

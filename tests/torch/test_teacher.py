@@ -1,0 +1,122 @@
+"""A teacher's answers as the proxy: against losses written by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from proxyprox.torch import ImplicitStep, Plain, Proxy, ProxyProx, TeacherLoss
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(6, 4, generator=GENERATOR, dtype=torch.float64)
+
+
+def network(seed, outputs=3):
+    torch.manual_seed(seed)
+    return nn.Linear(4, outputs, dtype=torch.float64)
+
+
+def gradient_of(loss, model):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize("stored", [True, False])
+def test_probabilities_at_a_temperature(temperature, stored):
+    student, teacher = network(0), network(1)
+    if stored:
+        answers = teacher(X).detach().softmax(1)
+        found = TeacherLoss(student, temperature=temperature)((X, answers))
+    else:
+        found = TeacherLoss(student, teacher, temperature=temperature)([X, "labels are not read"])
+    q = (teacher(X).detach() / temperature).exp()
+    q = q / q.sum(1, keepdim=True)
+    scores = student(X) / temperature
+    logs = scores - scores.exp().sum(1, keepdim=True).log()
+    expected = -(temperature**2) * (q * logs).sum(1).mean()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradient_of(found, student), gradient_of(expected, student))
+
+
+def test_class_numbers_and_rows_without_an_answer():
+    student, said = network(0), torch.tensor([0, 2, 1, -100, 2, 0], dtype=torch.int32)
+    logs = student(X).log_softmax(1)
+    known = [i for i in range(6) if i != 3]
+    expected = -sum(logs[i, said[i]] for i in known) / 5
+    torch.testing.assert_close(TeacherLoss(student)((X, said)), expected)
+
+
+def test_a_probability_of_zero_stays_zero_at_every_temperature():
+    student, said = network(0), torch.eye(3, dtype=torch.float64)[[0, 2, 1, 1, 2, 0]]
+    expected = -4 * (said * (student(X) / 2).log_softmax(1)).sum(1).mean()
+    torch.testing.assert_close(TeacherLoss(student, temperature=2.0)((X, said)), expected)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_values(stored):
+    student, teacher = network(0, 2), network(1, 2)
+    given = None if stored else teacher
+    batch = (X, teacher(X).detach().float()) if stored else X
+    found = TeacherLoss(student, given, task="regression")(batch)
+    expected = ((student(X) - teacher(X).detach()) ** 2).mean()
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if stored else {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close(found, expected, **tolerance)
+
+
+def test_the_teacher_is_evaluated_and_stays_as_it_was():
+    teacher = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3)).double()
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    loss = TeacherLoss(network(0), teacher)
+    assert loss(X) == loss(X), "dropout would answer at random"
+    assert teacher.training
+    for name, value in teacher.state_dict().items():
+        assert torch.equal(value, before[name])
+    loss(X).backward()
+    assert all(p.grad is None for p in teacher.parameters())
+
+
+def test_a_run_corrects_a_wrong_teacher():
+    truth, teacher, student = network(3, 1), network(4, 1), network(5, 1)
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    loss = TeacherLoss(student, teacher, task="regression")
+    optimizer = ProxyProx(
+        student.parameters(), 2.0, proxy=Proxy([x], loss, sampled=False), correction=Plain(),
+        correction_weight=1.0, inner=ImplicitStep(0.2), stop=20, anchor="full",
+    )  # fmt: skip
+    for _ in range(5):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(student(x), truth(x).detach()).backward()
+        optimizer.step()
+    error = ((student(x) - truth(x)) ** 2).mean()
+    assert error < 1e-3 * ((teacher(x) - truth(x)) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("options", "batch", "words"),
+    [
+        ({}, X, r"batch must be .*answers"),
+        ({}, (X, [0] * 6), r"batch must be .*answers"),
+        ({}, (X, torch.randn(6, 3)), r"answers must be .*softmax"),
+        ({}, (X, torch.rand(6)), "one shape"),
+        ({"task": "regression"}, (X, torch.rand(6)), "one shape"),
+        ({"temperature": 2.0}, (X, torch.zeros(6, dtype=torch.long)), "temperature must be 1"),
+    ],
+)
+def test_refused_batches(options, batch, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        TeacherLoss(network(0), **options)(batch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"model": None}, "model must be a network"),
+        ({"teacher": X}, "teacher must be a network"),
+        ({"task": "ranking"}, "task must be"),
+        ({"temperature": 0}, "temperature must be"),
+    ],
+)
+def test_refused_settings(arguments, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        TeacherLoss(**{"model": network(0), **arguments})
