@@ -72,8 +72,8 @@ class Recipe:
         running ones.
     correction, a, correction_weight
         The correction ("plain", "ema", "mean"), its parameter and its weight.
-    way : str
-        The way of ProxyAdamW.
+    way, target_weight
+        The way of ProxyAdamW, and how often it counts the target's gradient in the mixed one.
     inner : str
         ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
         learning rate ``lr``, without a proximal term.
@@ -123,6 +123,7 @@ class Recipe:
     a: float = 0.1
     correction_weight: float = 1.0
     way: str = "mixed"
+    target_weight: float = 3.0
     inner: str = "implicit"
     inner_steps: int = 20
     inner_lr: float = 0.01

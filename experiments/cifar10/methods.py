@@ -412,6 +412,7 @@ class AdamWithProxy(Method):
             proxy=self.graphed_proxy(),
             way=recipe.way,
             proxy_steps=recipe.inner_steps,
+            target_weight=recipe.target_weight,
             correction_weight=recipe.correction_weight,
             averaging=recipe.a,
             model=parts.model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -16,7 +17,7 @@ import torch
 from torch.optim import Optimizer
 
 from proxyprox._util.files import atomic_output
-from proxyprox._util.validation import fraction, message, one_of, whole
+from proxyprox._util.validation import fraction, message, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
@@ -25,13 +26,11 @@ from proxyprox.torch.proxy import MODES, as_proxy, gradients, proxy_mode
 
 # The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
-# Outer steps between two looks at the proxy steps; looks in a row, and rise, that are too much.
-LOOK_EVERY, LOOKS, RISE = 50, 3, 0.25
+# Outer steps between two looks at the proxy steps; over so many looks, a rise that is too much.
+LOOK_EVERY, LOOKS, RISE = 25, 4, 0.25
 # Stands for a held-out loss that is not finite.
 HUGE_LOSS = 1e30
-# The share of the largest learning rate at which fine-tuning turns to the target.
-HALF = 0.5
-NUMBERS = ("k", "raised", "peak", "last_lr")
+NUMBERS = ("k", "rises", "peak", "last_lr")
 
 
 class ProxyStepWarning(UserWarning):
@@ -40,26 +39,28 @@ class ProxyStepWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Way:
-    """How many proxy steps follow a target step, and what is added to their gradients.
+    """How many proxy steps follow a target step, and what their gradients are.
 
-    ``steps_at`` takes the learning rate as a share of the largest so far.
+    ``steps_at`` takes the learning rate as a share of the largest so far. ``scale`` multiplies the
+    target's gradient, ``theta`` the estimate of ∇L − ∇L̂ that is added to the proxy's.
     """
 
     steps_at: Callable[[float], int]
-    weight: float = 0.0
+    scale: float = 1.0
+    theta: float = 0.0
 
-    def target_weight(self, share: float) -> float:
+    def target_share(self, share: float) -> float:
         """Return the weight of L beside L̂ in what an outer step descends."""
         steps = self.steps_at(share)
-        return (1 + self.weight * steps) / (1 + steps)
+        return (self.scale + self.theta * steps) / (self.scale + steps)
 
 
-def make_way(name: str, steps: int, theta: float) -> Way:
+def make_way(name: str, steps: int, scale: float, theta: float) -> Way:
     """Return one of the ways by its name."""
     ways = {
-        "mixed": Way(lambda share: round(steps * share)),
-        "corrected": Way(lambda share: steps, theta),
-        "fine-tuned": Way(lambda share: steps if share >= HALF else 0),
+        "mixed": Way(lambda share: steps, scale=scale),
+        "corrected": Way(lambda share: steps, theta=theta),
+        "fine-tuned": Way(lambda share: round(steps * share)),
         "target alone": Way(lambda share: 0),
     }
     return ways[one_of("way", name, ways)]
@@ -69,12 +70,12 @@ WAYS = ("mixed", "corrected", "fine-tuned", "target alone")
 MEANING = {
     "target alone": "The proxy is not used, so it biases nothing.",
     "fine-tuned": (
-        "The second half of the schedule sees the target alone; what the first half learned from "
-        "the proxy is where it starts."
+        "Proxy steps become fewer as the learning rate falls, so a schedule that ends at 0 ends on "
+        "the target; what the proxy has taught is where the end begins."
     ),
     "mixed": (
-        "The weights are drawn towards the proxy's minimum as long as proxy steps are taken; their "
-        "number falls with the learning rate, so a schedule that ends at 0 ends on the target."
+        "The weights are drawn towards the proxy's minimum, by its share of the gradients, however "
+        "many steps are taken."
     ),
     "corrected": (
         "Each proxy step is corrected by a share of ∇L − ∇L̂; the rest of the difference stays as a "
@@ -139,11 +140,12 @@ def choose_way(
 
     Examples
     --------
-    >>> print(choose_way(lambda way: [0.3, 0.5] if way == "mixed" else [0.6, 0.6],
-    ...                  ["mixed", "target alone"]))
-    mixed: held-out loss 0.4; target alone +0.2 ± 0.1. The weights are drawn towards the proxy's \
-minimum as long as proxy steps are taken; their number falls with the learning rate, so a schedule \
-that ends at 0 ends on the target.
+    >>> choice = choose_way(lambda way: [0.3, 0.5] if way == "mixed" else [0.6, 0.6],
+    ...                     ["mixed", "target alone"])
+    >>> choice.way, choice.losses
+    ('mixed', {'mixed': 0.4, 'target alone': 0.6})
+    >>> print(choice)  # doctest: +ELLIPSIS
+    mixed: held-out loss 0.4; target alone +0.2 ± 0.1. The weights are drawn towards...
     """
     for way in ways:
         one_of("ways", way, WAYS)
@@ -193,10 +195,11 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     ``way`` says how many steps and which θ; :func:`choose_way` compares them.
 
     ==============  ===========================================================================
-    "mixed"         θ = 0; fewer proxy steps as the learning rate falls (default)
-    "corrected"     θ > 0 and as many proxy steps all along: where every target gradient is of new
-                    rows and the proxy is like the target (a subset, synthetic or old data)
-    "fine-tuned"    θ = 0; no proxy steps below half the largest learning rate
+    "mixed"         the target's gradient counts ``target_weight`` times, θ = 0 (default)
+    "corrected"     θ > 0: where every target gradient is of new rows, and the proxy is old or
+                    synthetic data that the target differs from
+    "fine-tuned"    θ = 0 and fewer proxy steps as the learning rate falls: where few right labels
+                    are used again and again
     "target alone"  no proxy steps: AdamW
     ==============  ===========================================================================
 
@@ -212,6 +215,9 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         See the table.
     proxy_steps : int
         Proxy steps after each step on the target.
+    target_weight : float
+        By what the target's gradient is multiplied in the mixed way. AdamW averages gradients over
+        many steps, so that it is a weight beside the proxy's, not a longer step.
     correction_weight : float
         θ of the corrected way, in (0, 1].
     averaging : float
@@ -267,6 +273,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         proxy: Any,
         way: str = "mixed",
         proxy_steps: int = 8,
+        target_weight: float = 3.0,
         correction_weight: float = 0.3,
         averaging: float = 0.2,
         model: Any | None = None,
@@ -280,12 +287,14 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             raise TypeError(message("params", params, "an iterable of tensors or of groups"))
         self.proxy: Any = as_proxy(proxy)
         steps = whole("proxy_steps", proxy_steps)
+        scale, theta = positive("target_weight", target_weight), correction_weight
         self.way = way
-        self._way = make_way(way, steps, fraction("correction_weight", correction_weight))
+        self._way = make_way(way, steps, scale, fraction("correction_weight", theta))
         self.averaging = fraction("averaging", averaging)
         self.model, self.proxy_mode = model, one_of("proxy_mode", proxy_mode, MODES)
-        self.ledger, self._probe = Ledger(), probe
-        self._k = self._raised = 0
+        self.ledger, self._probe, self._warned = Ledger(), probe, False
+        self._k = 0
+        self._rises: list[float] = []
         self._peak = self._last_lr = 0.0
         self._displacement: Any = math.nan
         self._residual: Any = math.nan
@@ -333,9 +342,10 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         try:
             with proxy_mode(self.model, self.proxy_mode), watch:
                 steps, correction = self._way.steps_at(share), None
-                if steps and self._way.weight:
+                if steps and self._way.theta:
                     correction = self._update_correction(params, target)
-                self._descend(params, target)
+                scale = self._way.scale
+                self._descend(params, target if scale == 1 else torch._foreach_mul(target, scale))
                 if steps:
                     self._step_on_proxy(params, steps, correction)
             if self._probe:
@@ -370,8 +380,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         self._adamw.step()
 
     def _step_on_proxy(self, params: list[Any], steps: int, correction: Any) -> None:
-        weight, looks = self._way.weight, self._probe and self._k % LOOK_EVERY == 0
-        start, batch = copy_tensors(params) if looks and weight else [], None
+        theta, looks = self._way.theta, self._probe and self._k % LOOK_EVERY == 0
+        start, batch = copy_tensors(params) if looks and theta else [], None
         for t in range(steps):
             drawn = self.proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)
@@ -381,7 +391,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             if t == 0 and looks:
                 batch, before = drawn, float(value)
             if correction is not None:
-                torch._foreach_add_(gradients(params), correction, alpha=weight)
+                torch._foreach_add_(gradients(params), correction, alpha=theta)
             self._descend(params)
         self._residual = torch.stack(torch._foreach_norm(gradients(params))).norm()
         for p, m in zip(params, correction or (), strict=correction is not None):
@@ -390,7 +400,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         if looks:
             away = torch._foreach_sub(params, start) if start else []
             slopes = [(m * d).sum() for m, d in zip(correction or (), away, strict=True)]
-            rise = float(self.proxy.loss(batch)) - before + weight * float(sum(slopes))
+            rise = float(self.proxy.loss(batch)) - before + theta * float(sum(slopes))
             self._judge_proxy_steps(rise / max(abs(before), 1e-30))
 
     def _compute_proxy_gradient(self, params: list[Any], batch: Any) -> Any:
@@ -398,15 +408,19 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         return self.proxy.partial(batch, params)
 
     def _judge_proxy_steps(self, rise: float) -> None:
-        """Warn once if steps on a batch have raised its own loss several times in a row."""
-        self._raised = 0 if rise < RISE else self._raised + 1
-        if self._raised == LOOKS:
+        """Warn once if steps on batches raise their loss, on the mean of a few looks."""
+        # Steps that overshoot go up and down in turn: single looks say little.
+        self._rises.append(rise)
+        recent = float(np.mean(self._rises[-LOOKS:]))
+        if len(self._rises) >= LOOKS and recent > RISE and not self._warned:
+            self._warned = True
             checks.warn(
-                f"proxy steps are too long: {LOOKS} times in a row, {LOOK_EVERY} outer steps "
-                f"apart, they raised the proxy loss that they step on, last by {rise:.0%}. Use a "
-                f"smaller lr (now {self._last_lr:.3g}).",
+                f"proxy steps are too long: they raised the proxy loss that they step on by "
+                f"{recent:.0%}, the mean of {LOOKS} looks. Use a smaller lr (now "
+                f"{self._last_lr:.3g}).",
                 ProxyStepWarning,
             )
+        del self._rises[:-LOOKS]
 
     # -- looking and saving -----------------------------------------------------------------
 
@@ -423,7 +437,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         share = self._last_lr / self._peak if self._peak > 0 else 1.0
         paid = ("target_gradients", "proxy_sampled_gradients", "seconds")
         return {
-            "theta": self._way.target_weight(share),
+            "theta": self._way.target_share(share),
             "displacement": float(self._displacement),
             "residual": float(self._residual),
             "lr": self._last_lr,
@@ -434,7 +448,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         """Return everything that the rest of a run depends on, as numbers, text and tensors."""
         saved: dict[str, Any] = super().state_dict()
         saved[EXTRA] = {
-            **{name: getattr(self, f"_{name}") for name in NUMBERS},
+            **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS},
             "ledger": self.ledger.as_dict(),
             "proxy": self.proxy.state_dict(),
         }
@@ -454,6 +468,6 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         extra = state_dict[EXTRA]
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
         for name in NUMBERS:
-            setattr(self, f"_{name}", extra[name])
+            setattr(self, f"_{name}", copy.copy(extra[name]))
         self.ledger = Ledger(**extra["ledger"])
         self.proxy.load_state_dict(extra["proxy"])
