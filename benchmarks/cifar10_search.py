@@ -254,7 +254,7 @@ def train_job(training: Training, *, until: float | None, deadline: float) -> Ro
     begun, share = time.time(), (until or math.inf) / training.config.passes
 
     def ends() -> bool:
-        return training.reached(min(1.0, share))
+        return training.step >= round(min(1.0, share) * training.total)
 
     training.run(stop=lambda: ends() or time.time() > deadline)
     points = training.points

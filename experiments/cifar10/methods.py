@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
@@ -19,14 +20,13 @@ from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx
 
+# Points at which a schedule is averaged.
+MANY = 1000
+
 
 @dataclass(frozen=True)
 class Parts:
-    """What a method is made from.
-
-    ``total`` is the number of steps; where all gradients count, ``budget`` the images that
-    gradients may be taken of, and ``total`` an estimate.
-    """
+    """What a method is made from; ``total`` is the number of steps."""
 
     config: Config
     recipe: Recipe
@@ -34,7 +34,6 @@ class Parts:
     task: Task
     network: Network
     total: int
-    budget: int | None
 
     @property
     def model(self) -> Any:
@@ -100,14 +99,15 @@ class Parts:
         """AdamW's option: on CUDA."""
         return True if self.task.data.device.type == "cuda" else None
 
-    def schedule(self, k: float, total: float) -> float:
-        """Return lr's factor at step k of so many."""
-        recipe, progress = self.recipe, min(1.0, k / total)
-        if recipe.warmup and progress < recipe.warmup:
-            return (k + 1) / (recipe.warmup * total + 1)
-        if recipe.schedule == "cosine":
-            return (1 + math.cos(math.pi * progress)) / 2
-        return 1 - progress if recipe.schedule == "linear" else 1.0
+
+def schedule(recipe: Recipe, k: float, total: float) -> float:
+    """Return lr's factor at step k of so many."""
+    progress = min(1.0, k / total)
+    if recipe.warmup and progress < recipe.warmup:
+        return (k + 1) / (recipe.warmup * total + 1)
+    if recipe.schedule == "cosine":
+        return (1 + math.cos(math.pi * progress)) / 2
+    return 1 - progress if recipe.schedule == "linear" else 1.0
 
 
 class Method:
@@ -162,13 +162,7 @@ class Method:
 
     def factor(self, k: int) -> float:
         """Return the learning rate's factor at step k."""
-        total, budget = self.parts.total, self.parts.budget
-        return self.parts.schedule(k if budget is None else self.used / budget * total, total)
-
-    @property
-    def used(self) -> int:
-        """Images that gradients were taken of."""
-        return sum(self.images.values())
+        return schedule(self.recipe, k, self.parts.total)
 
     def measurements(self) -> dict[str, Any]:
         """Return what the method tells about its last step."""
@@ -278,10 +272,10 @@ class Single(Method):
         if self.recipe.source != "fine-tuned":
             return super().factor(k)
         if k < self.switch:
-            return self.parts.schedule(k, self.switch)
+            return schedule(self.recipe, k, self.switch)
         relative = (self.recipe.tune_lr or self.recipe.lr) / self.recipe.lr
         left = max(1, self.parts.total - self.switch)
-        return relative * self.parts.schedule(k - self.switch, left)
+        return relative * schedule(self.recipe, k - self.switch, left)
 
 
 class Interleaved(Method):
@@ -400,8 +394,14 @@ class AdamWithProxy(Method):
 
     @staticmethod
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
-        """Return the images of a step with all proxy steps and a correction."""
-        return recipe.batch_size + (1 + recipe.inner_steps) * recipe.inner_batch
+        """Return the images of a step; of fine-tuning, the mean over the schedule."""
+        steps: float = recipe.inner_steps + (recipe.way == "corrected")
+        if recipe.way == "fine-tuned":
+            rates = np.array([schedule(recipe, k, MANY) for k in range(MANY)])
+            steps = np.round(recipe.inner_steps * rates / np.maximum.accumulate(rates)).mean()
+        elif recipe.way == "target alone":
+            steps = 0
+        return recipe.batch_size + steps * recipe.inner_batch
 
     def make_optimizer(self) -> Any:
         """Return ProxyAdamW with everything that the recipe says."""

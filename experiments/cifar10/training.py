@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -66,16 +65,12 @@ class Training:
             images, a_pass = kind.images_per_step(recipe, len(task.proxy)), len(train)
         self._a_pass = a_pass
         self.total = max(1, round(config.passes * a_pass / images))
-        self.budget = None if config.clean is None else round(config.passes * a_pass)
-        # What a step costs, in the budget's images: what the last one did.
-        self._price = images
-        self._noted = 0
         self.step, self.seconds = 0, 0.0
         self.points: list[Point] = []
         network = network or Network(config.width, device, compiled=config.compile)
         network.restart(seed)
         self.model = network.model
-        parts = Parts(config, recipe, seed, task, network, self.total, self.budget)
+        parts = Parts(config, recipe, seed, task, network, self.total)
         self.params = parts.params
         self.method = kind(parts)
         self.average = WeightAverage(self.params, recipe.average) if recipe.average else None
@@ -99,46 +94,32 @@ class Training:
             After Ctrl-C, SIGTERM or SIGHUP: at the end of the step, and when the checkpoint is
             written. A second one breaks off at once; the last checkpoint then stays.
         """
-        saved = time.monotonic()
+        marks, saved = self._marks(), time.monotonic()
         with ending_signals(), step_first(patience=None) as asked:
             if self.step == 0 and not self.points:
                 self._note()
-            while not (self.reached(1.0) or stop() or asked()):
-                marks = self._marks(1.5)
-                self._advance(measured=marks > self._noted)
-                if marks > self._noted or self.reached(1.0):
+            while self.step < self.total and not (stop() or asked()):
+                self._advance(measured=self.step + 1 in marks)
+                if self.step in marks:
                     self._note()
-                    self._noted = marks
                 if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
                     self.save(checkpoint)
                     saved = time.monotonic()
-            if checkpoint is not None and (not self.reached(1.0) or asked()):
+            if checkpoint is not None and (self.step < self.total or asked()):
                 self.save(checkpoint)
         return self.points
 
-    def reached(self, share: float) -> bool:
-        """Return whether so much of the run is done, to the nearest step."""
-        return self._done(0.5) >= share
-
-    def _done(self, ahead: float) -> float:
-        """Return the share of the run that is done after so many more steps."""
-        if self.budget is None:
-            return (self.step + ahead) / self.total
-        return (self.method.used + ahead * self._price) / self.budget
-
-    def _marks(self, ahead: float) -> int:
-        """Return after how many evaluations a run is that has come so far."""
+    def _marks(self) -> set[int]:
         count = max(1, round(self.config.passes * self.config.points_per_pass))
-        return min(count, math.floor(count * self._done(ahead)))
+        return {max(1, round(self.total * j / count)) for j in range(1, count + 1)}
 
     def _advance(self, *, measured: bool) -> None:
-        begun, used = time.perf_counter(), self.method.used
+        begun = time.perf_counter()
         self.method.step(self.step, measured=measured)
         self.method.scheduler.step()
         if self.average is not None:
             self.average.update()
         self.step += 1
-        self._price = self.method.used - used
         if measured and self.test.device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds += time.perf_counter() - begun
@@ -179,8 +160,6 @@ class Training:
                 {
                     "run": self._identity(),
                     "step": self.step,
-                    "price": self._price,
-                    "noted": self._noted,
                     "seconds": self.seconds,
                     "points": self.points,
                     "model": self.model.state_dict(),
@@ -196,7 +175,6 @@ class Training:
         if saved["run"] != self._identity():
             return False
         self.step, self.seconds = saved["step"], saved["seconds"]
-        self._price, self._noted = saved["price"], saved["noted"]
         self.points = saved["points"]
         self.model.load_state_dict(saved["model"])
         self.method.load_state_dict(saved["method"])
