@@ -432,7 +432,8 @@ class Run:
             # What is known to be good; the step from there has not been judged.
             w = last = self._path.point
         notes = (*self._notes, self.method.note(self._state))
-        parts = (status.value, detail, *notes, self.step_size.note(self.trace["eta"]))
+        note = self.step_size.note
+        parts = (status.value, detail, *notes, note(self.trace["eta"]) if note else "")
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w),

@@ -127,6 +127,8 @@ class StepSize:
     """
 
     measures: ClassVar[bool] = False
+    # note(etas) returns a sentence for the result's message, given η of every step.
+    note: ClassVar[Any] = None
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> Any:
         """Return the state before the first step."""
@@ -181,10 +183,6 @@ class StepSize:
     def answer(self, state: Any, w: Vector) -> Vector:
         """Return the point to answer with, given the last iterate."""
         return w
-
-    def note(self, etas: Vector) -> str:
-        """Return a sentence for the result's message, given η of every step; empty by default."""
-        return ""
 
 
 @dataclass(frozen=True)
