@@ -224,6 +224,7 @@ BEYOND = (
         **_REFINED,
     ),
     Recipe("AdamW, interleaved", "interleaved", **_ADAM),
+    Recipe("ProxyAdamW, mixed", "proxyadamw", **_OURS),
     Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
