@@ -12,7 +12,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx, Storm
+from proxyprox.torch import (
+    EMA,
+    ImplicitStep,
+    Mean,
+    Plain,
+    Proxy,
+    ProxyAdamW,
+    ProxyProx,
+    Storm,
+)
 
 WIDTH = 64
 
@@ -136,3 +145,28 @@ def test_nothing_is_kept_by_the_plain_correction():
     model(torch.ones(1, WIDTH)).sum().backward()
     optimizer.step()
     assert not any(optimizer.state.values())
+
+
+@pytest.mark.parametrize("way", ["mixed", "corrected", "fine-tuned"])
+def test_adamw_with_a_proxy_needs_three_copies_and_its_moments(way):
+    model, x = network(), torch.randn(2, WIDTH)
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+
+    def loss(batch):
+        return model(batch).square().mean()
+
+    proxy = Proxy([x[:1], x[1:]], loss)
+    optimizer = ProxyAdamW(
+        model.parameters(), 0.01, proxy=proxy, way=way, proxy_steps=3, fused=True, probe=False
+    )
+    with Live() as live:
+        for k in range(3):
+            optimizer.zero_grad(set_to_none=False)
+            loss(x).backward()
+            gc.collect()
+            before, live.peak = live.bytes, live.bytes
+            optimizer.step()
+            # The first step makes the two moments; from the second on m_k is carried.
+            carried = size if k and way == "corrected" else 0
+            moments = 0 if k else 2 * size
+            assert live.peak - before + carried - moments <= 3 * size + size / 3

@@ -364,12 +364,16 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     def _update_correction(self, params: list[Any], target: Sequence[Any]) -> list[Any]:
         """Return m_k: the old estimate and the newest difference, on one batch of the proxy."""
         self._compute_proxy_gradient(params, self.proxy.sample())
-        new: list[Any] = list(torch._foreach_sub(target, gradients(params)))
-        known = [self.state[p].get("correction") for p in params]
-        kept = [(d, m) for d, m in zip(new, known, strict=True) if m is not None]
+        cheap, share = gradients(params), self.averaging
+        old = [i for i, p in enumerate(params) if "correction" in self.state[p]]
+        kept = [self.state[params[i]]["correction"] for i in old]
         if kept:
-            torch._foreach_lerp_([d for d, _ in kept], [m for _, m in kept], 1 - self.averaging)
-        return new
+            # In the memory of the old one: there is room for three copies of the network.
+            torch._foreach_mul_(kept, 1 - share)
+            torch._foreach_add_(kept, [target[i] for i in old], alpha=share)
+            torch._foreach_add_(kept, [cheap[i] for i in old], alpha=-share)
+        known = dict(zip(old, kept, strict=True))
+        return [known[i] if i in known else target[i] - cheap[i] for i in range(len(params))]
 
     def _descend(self, params: list[Any], found: Sequence[Any] | None = None) -> None:
         """Take AdamW's step with some gradients, or those in ``.grad``."""
