@@ -95,7 +95,7 @@ def by_hand(way, steps, theta=0.3, a=0.2):
             estimate = new if estimate is None else [
                 (1 - a) * m + a * d for m, d in zip(estimate, new, strict=True)
             ]  # fmt: skip
-        step([2.5 * x for x in g] if way == "mixed" else g)
+        step([2.5 * x for x in g] if way in ("mixed", "corrected") else g)
         for _ in range(inner):
             g = gradient(batches(0, 32)[cheap % 4])
             cheap += 1
@@ -222,7 +222,7 @@ def test_metrics():
     model, loss, optimizer = parts("corrected")
     train(model, loss, optimizer, 3)
     found = optimizer.metrics()
-    assert found["theta"] == pytest.approx((1 + 0.3 * 3) / 4)
+    assert found["theta"] == pytest.approx((2.5 + 0.3 * 3) / 5.5)
     assert found["displacement"] > 0
     assert found["residual"] > 0
     assert found["proxy_sampled_gradients"] == 12

@@ -59,7 +59,7 @@ def make_way(name: str, steps: int, scale: float, theta: float) -> Way:
     """Return one of the ways by its name."""
     ways = {
         "mixed": Way(lambda share: steps, scale=scale),
-        "corrected": Way(lambda share: steps, theta=theta),
+        "corrected": Way(lambda share: steps, scale=scale, theta=theta),
         "fine-tuned": Way(lambda share: round(steps * share)),
         "target alone": Way(lambda share: 0),
     }
@@ -196,7 +196,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
 
     ==============  ===========================================================================
     "mixed"         the target's gradient counts ``target_weight`` times, θ = 0 (default)
-    "corrected"     θ > 0: where every target gradient is of new rows, and the proxy is old or
+    "corrected"     so, too, with θ > 0: where every target gradient is of new rows, and the proxy is old or
                     synthetic data that the target differs from
     "fine-tuned"    θ = 0 and fewer proxy steps as the learning rate falls: where few right labels
                     are used again and again
@@ -216,8 +216,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     proxy_steps : int
         Proxy steps after each step on the target.
     target_weight : float
-        By what the target's gradient is multiplied in the mixed way. AdamW averages gradients over
-        many steps, so that it is a weight beside the proxy's, not a longer step.
+        By what the target's gradient is multiplied, mixed or corrected. AdamW averages gradients
+        over many steps, so that it is a weight beside the proxy's, not a longer step.
     correction_weight : float
         θ of the corrected way, in (0, 1].
     averaging : float
