@@ -196,8 +196,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
 
     ==============  ===========================================================================
     "mixed"         the target's gradient counts ``target_weight`` times, θ = 0 (default)
-    "corrected"     so, too, with θ > 0: where every target gradient is of new rows, and the proxy is old or
-                    synthetic data that the target differs from
+    "corrected"     so, too, with θ > 0: where every target gradient is of new rows, and the proxy
+                    is old or synthetic data that the target differs from
     "fine-tuned"    θ = 0 and fewer proxy steps as the learning rate falls: where few right labels
                     are used again and again
     "target alone"  no proxy steps: AdamW
