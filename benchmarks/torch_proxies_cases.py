@@ -149,7 +149,7 @@ COMPETITORS: dict[str, Competitor] = {
         grid(inner=(0.05, 0.1), lr=ETAS), inner=ImplicitStep, everywhere=False
     ),
     "pp momentum": Competitor(grid(inner=(0.01, 0.03), lr=ETAS), inner=momentum, everywhere=False),
-    "pp adamw": Competitor(grid(inner=(0.001, 0.003), lr=ETAS), inner=adamw),
+    "pp adamw": Competitor(grid(inner=(0.001, 0.003), lr=ETAS), inner=adamw, everywhere=False),
     **{
         way: Competitor(grid(lr=(0.003, 0.006, 0.01, 0.015, 0.02, 0.03)), way=way)
         for way in ("mixed", "corrected", "fine-tuned")

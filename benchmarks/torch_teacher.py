@@ -162,7 +162,7 @@ RATES, DECAYS, INNER = (
     (0.01, 0.1),
     {"inner": (0.001, 0.003, 0.01), "lr": (3, 30)},
 )
-STEPPED = {"lr": (0.001, 0.003, 0.01), "proxy_steps": (2, 8)}
+STEPPED = {"lr": (0.003, 0.01), "proxy_steps": (1, 2, 8)}
 METHODS = {
     "the teacher itself": (teacher_itself, [{}]),
     "labels alone": (labels_alone, grid(lr=RATES, decay=DECAYS)),
