@@ -152,13 +152,13 @@ def show(row: dict[str, Any]) -> None:
         for name in ("loss", "proxy_gradients", "seconds")
     )
     print(
-        f"{row['network']:12s}{row['proxy']:10s}{row['competitor']:13s}{setting:26s}"
+        f"{row['network']:12s}{row['proxy']:13s}{row['competitor']:13s}{setting:26s}"
         f"{loss:8.3f}{row['accuracy']:7.3f}{used:7.0f}{taken:6.1f}",
         flush=True,
     )
 
 
-HEADER = f"{'network':12s}{'proxy':10s}{'competitor':13s}{'setting':26s}" + (
+HEADER = f"{'network':12s}{'proxy':13s}{'competitor':13s}{'setting':26s}" + (
     f"{'loss':>8s}{'acc.':>7s}{'proxy':>7s}{'s':>6s}"
 )
 
