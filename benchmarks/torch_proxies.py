@@ -1,23 +1,27 @@
-"""Which inner optimiser and lr ``proxyprox.torch.ProxyProx`` should start with, and what it beats.
+"""What to do with a proxy when training a network: our methods, and what one does by hand.
 
     python benchmarks/torch_proxies.py [--seeds 3] [--json FILE] [--networks cnn,batchnorm]
 
 Digits, three networks (convolutions; the same with BatchNorm and Dropout; a small transformer) and
-three proxies (150 of the training rows; 600 turned and shifted images; 600 draws from one Gaussian
-per class), 60 target gradients of 64 rows, a cosine schedule. Without the proxy: SGD with Nesterov
-momentum, AdamW. With the same proxy data: *pretrain* (AdamW on the proxy, then AdamW on the
-target), *interleaved* (one AdamW, so many proxy steps before each target step), and ProxyProx with
-20 inner steps, whose inner optimiser is ``ImplicitStep``, SGD with momentum or AdamW.
+five proxies: 150 of the training rows; 600 turned and shifted images; 600 draws from one Gaussian
+per class; 600 of the rows, 45 % of them labelled as the next class; the same with random labels. 60
+target gradients of 64 rows, a cosine schedule. Without the proxy: SGD (Nesterov momentum), AdamW.
+By hand, with the same proxy data: *pretrain* (AdamW on the proxy, then AdamW on the target),
+*weighted* (AdamW on a weighted mean of both losses), *interleaved* (one AdamW, so many proxy steps
+before each target step). ``ProxyProx`` (*pp*) with 20 inner steps, whose inner optimiser is
+``ImplicitStep``, SGD with momentum or AdamW. ``ProxyAdamW`` in its ways, *mixed*, *corrected* and
+*fine-tuned*, with 8 proxy steps; *chosen*: each way, and AdamW, at its setting without 100 of the
+target's rows, and ``choose_way`` asks these.
 
-*Tuned*: every competitor has six settings in each of the nine cases. They run on seed 100, the best
+*Tuned*: every competitor has six settings in each of the cases. They run on seed 100, the best
 two on seed 101 again; the better of these by the mean log loss runs on the seeds 0, 1, …, which are
-those reported. *Fixed*: each competitor's one setting for all cases, the one with the least mean
-log loss on seed 100 over the nine cases (a run that diverged counts as chance, log 10); also
+those reported. *Fixed*: each competitor's one setting for the nine cases with right labels, the one
+with the least mean log loss on seed 100 (a run that diverged counts as chance, log 10); also
 ProxyProx with AdamW inside and, untuned, ``EMA(0.3)`` or ``keep_inner_state=True``.
 
 Prints medians over the seeds: training loss on all 1497 rows, accuracy on the other 300, proxy
 gradients (of batches of 50; a full pass counts as its number of batches) and seconds. With
-``--json`` every run is kept, and a second call goes on from there. Half an hour on one core.
+``--json`` every run is kept, and a second call goes on from there. An hour on one core.
 """
 
 from __future__ import annotations
@@ -31,11 +35,22 @@ from typing import Any
 
 import torch
 
-from torch_proxies_cases import COMPETITORS, NETWORKS, PROXIES, VARIANTS, Setting, train
+from torch_proxies_cases import (
+    COMPETITORS,
+    NETWORKS,
+    OTHER_LABELS,
+    PROXIES,
+    VARIANTS,
+    WAYS,
+    Setting,
+    choose_and_train,
+    train,
+)
 
 SELECTION, AGAIN = 100, 101
 CHANCE = math.log(10)
 WITHOUT_PROXY = {name for name, found in COMPETITORS.items() if not found.uses_proxy}
+CHOSEN = "chosen"
 Case = tuple[str, str]
 
 
@@ -61,7 +76,12 @@ class Runs:
                 "network": network, "proxy": proxy, "competitor": competitor, "setting": setting,
                 "seed": seed,
             }  # fmt: skip
-            self.done[key] = {**named, **train(*case, competitor, setting, seed)}
+            found = (
+                choose_and_train(*case, setting, seed)
+                if competitor == CHOSEN
+                else train(*case, competitor, setting, seed)
+            )
+            self.done[key] = {**named, **found}
         return self.done[key]
 
     def write(self, **tables: Any) -> None:
@@ -94,6 +114,15 @@ def fixed(runs: Runs, cases: list[Case], competitor: str) -> Setting:
     )
 
 
+def joined(settings: dict[str, Setting]) -> Setting:
+    """Return the settings of all the ways as one."""
+    return {
+        f"{way} {name}": value
+        for way, competitor in WAYS.items()
+        for name, value in settings[competitor].items()
+    }
+
+
 def report(runs: Runs, case: Case, competitor: str, setting: Setting, seeds: int) -> dict[str, Any]:
     """Return the medians over the seeds; a loss of None is a median run that diverged."""
     found = [runs.get(case, competitor, setting, seed) for seed in range(seeds)]
@@ -110,23 +139,26 @@ def report(runs: Runs, case: Case, competitor: str, setting: Setting, seeds: int
         "proxy_gradients": median("proxy_gradients", math.inf),
         "seconds": median("seconds", math.inf),
     }  # fmt: skip
+    if competitor == CHOSEN:
+        row["ways"] = [run["way"] for run in found]
     return row
 
 
 def show(row: dict[str, Any]) -> None:
     setting = " ".join(f"{name}={value:g}" for name, value in row["setting"].items())
+    setting = ", ".join(row["ways"]) if "ways" in row else setting
     loss, used, taken = (
         math.nan if row[name] is None else row[name]
         for name in ("loss", "proxy_gradients", "seconds")
     )
     print(
-        f"{row['network']:12s}{row['proxy']:10s}{row['competitor']:13s}{setting:26s}"
+        f"{row['network']:12s}{row['proxy']:13s}{row['competitor']:13s}{setting:26s}"
         f"{loss:8.3f}{row['accuracy']:7.3f}{used:7.0f}{taken:6.1f}",
         flush=True,
     )
 
 
-HEADER = f"{'network':12s}{'proxy':10s}{'competitor':13s}{'setting':26s}" + (
+HEADER = f"{'network':12s}{'proxy':13s}{'competitor':13s}{'setting':26s}" + (
     f"{'loss':>8s}{'acc.':>7s}{'proxy':>7s}{'s':>6s}"
 )
 
@@ -140,21 +172,30 @@ def main() -> None:
     torch.set_num_threads(1)
     runs = Runs(given.json)
     cases = [(network, proxy) for network in given.networks.split(",") for proxy in PROXIES]
+    others = [(network, proxy) for network in given.networks.split(",") for proxy in OTHER_LABELS]
     tables: dict[str, list[dict[str, Any]]] = {"tuned": [], "fixed": []}
+
+    def tell(table: str, case: Case, competitor: str, setting: Setting) -> None:
+        tables[table].append(report(runs, case, competitor, setting, given.seeds))
+        runs.write(**tables)
+        show(tables[table][-1])
+
     print("Tuned in each case\n" + HEADER)
-    for case in cases:
-        for competitor in COMPETITORS:
-            setting = tuned(runs, case, competitor)
-            tables["tuned"].append(report(runs, case, competitor, setting, given.seeds))
-            runs.write(**tables)
-            show(tables["tuned"][-1])
+    for case in (*cases, *others):
+        settings = {
+            competitor: tuned(runs, case, competitor)
+            for competitor, kind in COMPETITORS.items()
+            if kind.everywhere or case in cases
+        }
+        for competitor, setting in {**settings, CHOSEN: joined(settings)}.items():
+            tell("tuned", case, competitor, setting)
     print("One setting for all cases\n" + HEADER)
-    for competitor in (*COMPETITORS, *VARIANTS):
-        setting = fixed(runs, cases, "pp adamw" if competitor in VARIANTS else competitor)
+    settings = {competitor: fixed(runs, cases, competitor) for competitor in COMPETITORS}
+    for name in VARIANTS:
+        settings[name] = settings["pp adamw"]
+    for competitor, setting in {**settings, CHOSEN: joined(settings)}.items():
         for case in cases:
-            tables["fixed"].append(report(runs, case, competitor, setting, given.seeds))
-            runs.write(**tables)
-            show(tables["fixed"][-1])
+            tell("fixed", case, competitor, setting)
 
 
 if __name__ == "__main__":

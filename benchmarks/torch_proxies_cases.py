@@ -1,7 +1,8 @@
 """The cases of ``torch_proxies.py``: data, proxies, networks, competitors, and one training run.
 
 Every competitor has a grid of six settings. The target's batches and the initial weights depend on
-the seed alone, so all competitors see the same ones.
+the seed alone, so all competitors see the same ones (the choice of a way does without the last 100
+training rows, so its batches are others).
 """
 
 from __future__ import annotations
@@ -23,9 +24,17 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from proxyprox import NonFiniteError
-from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx, refreshed_batchnorm
+from proxyprox.torch import (
+    EMA,
+    ImplicitStep,
+    Proxy,
+    ProxyAdamW,
+    ProxyProx,
+    choose_way,
+    refreshed_batchnorm,
+)
 
-TRAINING, STEPS, TARGET_BATCH, PROXY_BATCH, INNER_STEPS = 1497, 60, 64, 50, 20
+TRAINING, STEPS, TARGET_BATCH, PROXY_BATCH, INNER_STEPS, HELD_OUT = 1497, 60, 64, 50, 20, 100
 Setting = dict[str, float]
 
 
@@ -42,8 +51,14 @@ def digits() -> tuple[Any, Any]:
 
 @functools.cache
 def proxy_data(name: str) -> tuple[Any, Any]:
-    """Return a tenth of the rows, turned and shifted images, or draws from a Gaussian per class."""
+    """Return a tenth of the rows, other images, or 600 rows with other labels."""
     X, y = digits()
+    if name in ("wrong labels", "useless"):
+        draw = np.random.default_rng(2)
+        right, flipped = y[150:750].numpy(), draw.random(600) < 0.45
+        pairs = np.where(flipped, (right + 1) % 10, right)
+        labels = pairs if name == "wrong labels" else draw.integers(10, size=600)
+        return X[150:750], torch.tensor(labels)
     if name == "subset":
         return X[:150], y[:150]
     if name == "old":
@@ -93,6 +108,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "transformer": Transformer,
 }
 PROXIES = ("subset", "old", "synthetic")
+OTHER_LABELS = ("wrong labels", "useless")
 
 
 # -- competitors ----------------------------------------------------------------------------
@@ -100,10 +116,12 @@ PROXIES = ("subset", "old", "synthetic")
 
 @dataclass(frozen=True)
 class Competitor:
-    """A way to train; ``inner`` and ``options`` are for ProxyProx."""
+    """A way to train; ``inner`` and ``options`` are for ProxyProx, ``way`` for ProxyAdamW."""
 
     grid: tuple[Setting, ...]
     uses_proxy: bool = True
+    everywhere: bool = True
+    way: str | None = None
     inner: Callable[[float], Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -125,11 +143,25 @@ COMPETITORS: dict[str, Competitor] = {
     "sgd": Competitor(grid(lr=(0.02, 0.05, 0.1, 0.2, 0.3, 0.5)), uses_proxy=False),
     "adamw": Competitor(grid(lr=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05)), uses_proxy=False),
     "pretrain": Competitor(grid(proxy_steps=(300, 1200), lr=(0.01, 0.02, 0.04))),
+    "weighted": Competitor(grid(weight=(0.5, 0.8), lr=(0.01, 0.02, 0.04))),
     "interleaved": Competitor(grid(proxy_steps=(6, 20), lr=(0.005, 0.015, 0.03))),
-    "pp implicit": Competitor(grid(inner=(0.05, 0.1), lr=ETAS), inner=ImplicitStep),
-    "pp momentum": Competitor(grid(inner=(0.01, 0.03), lr=ETAS), inner=momentum),
-    "pp adamw": Competitor(grid(inner=(0.001, 0.003), lr=ETAS), inner=adamw),
+    "pp implicit": Competitor(
+        grid(inner=(0.05, 0.1), lr=ETAS), inner=ImplicitStep, everywhere=False
+    ),
+    "pp momentum": Competitor(grid(inner=(0.01, 0.03), lr=ETAS), inner=momentum, everywhere=False),
+    "pp adamw": Competitor(grid(inner=(0.001, 0.003), lr=ETAS), inner=adamw, everywhere=False),
+    **{
+        way: Competitor(grid(lr=(0.003, 0.006, 0.01, 0.015, 0.02, 0.03)), way=way)
+        for way in ("mixed", "corrected", "fine-tuned")
+    },
 }
+WAYS = {
+    "target alone": "adamw",
+    "mixed": "mixed",
+    "corrected": "corrected",
+    "fine-tuned": "fine-tuned",
+}
+"""The ways to choose from, and which competitor each is."""
 VARIANTS: dict[str, Competitor] = {
     "adamw, EMA": Competitor((), inner=adamw, options={"correction": EMA(0.3)}),
     "adamw, kept": Competitor((), inner=adamw, options={"keep_inner_state": True}),
@@ -152,8 +184,13 @@ def endless(batches: Any) -> Iterator[Any]:
         yield from batches
 
 
-def train(network: str, proxy: str, competitor: str, setting: Setting, seed: int) -> dict[str, Any]:
-    """Train once; return training loss, held-out accuracy, proxy gradients, seconds."""
+def train(
+    network: str, proxy: str, competitor: str, setting: Setting, seed: int, held_out: int = 0
+) -> dict[str, Any]:
+    """Train once; return training loss, held-out accuracy, proxy gradients, seconds.
+
+    With ``held_out`` the last of the training rows are not drawn; their losses are returned, too.
+    """
     begun = time.perf_counter()
     X, y = digits()
     chosen = {**COMPETITORS, **VARIANTS}[competitor]
@@ -175,6 +212,11 @@ def train(network: str, proxy: str, competitor: str, setting: Setting, seed: int
         optimizer: Any = torch.optim.SGD(
             model.parameters(), setting["lr"], momentum=0.9, nesterov=True
         )
+    elif chosen.way is not None:
+        optimizer = ProxyAdamW(
+            model.parameters(), setting["lr"], proxy=Proxy(batches, loss), way=chosen.way,
+            model=model, weight_decay=0, fused=True,
+        )  # fmt: skip
     elif chosen.inner is None:
         optimizer = adamw(setting["lr"])(model.parameters())
     else:
@@ -201,12 +243,21 @@ def train(network: str, proxy: str, competitor: str, setting: Setting, seed: int
                 for _ in range(int(setting["proxy_steps"])):
                     descend(optimizer, next(stream))
                     used += 1
-            rows = torch.randint(TRAINING, (TARGET_BATCH,), generator=draw)
-            descend(optimizer, (X[rows], y[rows]))
+            rows = torch.randint(TRAINING - held_out, (TARGET_BATCH,), generator=draw)
+            if competitor == "weighted":
+                optimizer.zero_grad()
+                weight, used = setting["weight"], used + 1
+                right, cheaper = loss((X[rows], y[rows])), loss(next(stream))
+                (weight * right + (1 - weight) * cheaper).backward()
+                optimizer.step()
+            else:
+                descend(optimizer, (X[rows], y[rows]))
             schedule.step()
     except NonFiniteError:
         return {"loss": None, "accuracy": None, "proxy_gradients": None, "seconds": None}
-    if cheap and chosen.inner is not None:
+    if chosen.way is not None:
+        used = optimizer.ledger.proxy_sampled_gradients
+    elif cheap and chosen.inner is not None:
         ledger = optimizer.ledger
         full = ledger.proxy_gradients * len(cheap[1]) / PROXY_BATCH
         used = ledger.proxy_sampled_gradients + full
@@ -215,10 +266,34 @@ def train(network: str, proxy: str, competitor: str, setting: Setting, seed: int
         model.eval()
         value = float(loss((X[:TRAINING], y[:TRAINING])))
         right = float((model(X[TRAINING:]).argmax(1) == y[TRAINING:]).float().mean())
+        kept = slice(TRAINING - held_out, TRAINING)
+        rowwise = cross_entropy(model(X[kept]), y[kept], reduction="none").tolist()
     finite = math.isfinite(value)
     return {
+        **({"held_out": rowwise} if held_out else {}),
         "loss": value if finite else None,
         "accuracy": right if finite else None,
         "proxy_gradients": used,
         "seconds": taken,
     }
+
+
+def choose_and_train(network: str, proxy: str, setting: Setting, seed: int) -> dict[str, Any]:
+    """Train each way without 100 rows, ask these, and return the run of the chosen one.
+
+    Proxy gradients and seconds are those of all the ways.
+    """
+    runs: dict[str, Any] = {}
+
+    def held_out_losses(way: str) -> Any:
+        prefix = f"{way} "
+        own = {key.removeprefix(prefix): setting[key] for key in setting if key.startswith(prefix)}
+        runs[way] = train(network, proxy, WAYS[way], own, seed, held_out=HELD_OUT)
+        return runs[way].pop("held_out", [math.inf] * HELD_OUT)
+
+    choice = choose_way(held_out_losses, tuple(WAYS))
+    paid = {
+        name: sum(run[name] or 0 for run in runs.values())
+        for name in ("proxy_gradients", "seconds")
+    }
+    return {**runs[choice.way], **paid, "way": choice.way, "gaps": choice.gaps}

@@ -136,6 +136,12 @@ def test_held_out_rows_refuse_a_useless_proxy_and_prefer_a_good_one():
     assert "target alone +" in str(good)
 
 
+def test_held_out_losses_may_be_tensors_with_a_graph():
+    losses = torch.ones(3, requires_grad=True)
+    found = choose_way(lambda way: losses * len(way), ["mixed", "corrected"])
+    assert (found.way, found.gaps["corrected"]) == ("mixed", (4.0, 0.0))
+
+
 def test_finished_ways_are_not_trained_again(tmp_path):
     path, trained = tmp_path / "ways.json", []
 

@@ -125,9 +125,9 @@ def choose_way(
     ----------
     train : callable
         ``train(way)`` trains a new network with ``ProxyAdamW(..., way=way)`` and returns the loss
-        of each held-out row (or batch; a single number has no standard error). Where labels are
-        scarce and gradients are not, let it train in full; where target gradients are scarce, with
-        the same schedule in a small part of the steps.
+        of each held-out row (or batch; a single number has no standard error): a tensor, an array
+        or a list. Where labels are scarce and gradients are not, let it train in full; where target
+        gradients are scarce, with the same schedule in a small part of the steps.
     ways : sequence of str
         What to try: "mixed", "corrected", "fine-tuned" and "target alone", or some of them.
     path : path-like, optional
@@ -157,7 +157,10 @@ def choose_way(
             known = json.load(file)
     for way in ways:
         if way not in known:
-            found = np.atleast_1d(np.asarray(train(way), dtype=float))
+            returned = train(way)
+            if isinstance(returned, torch.Tensor):
+                returned = returned.detach().cpu().double()
+            found = np.atleast_1d(np.asarray(returned, dtype=float))
             if found.ndim != 1 or not found.size:
                 got = f"an array of shape {found.shape}"
                 raise ValueError(message(f"train({way!r})", got, "the held-out losses, in one row"))
