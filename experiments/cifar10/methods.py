@@ -398,7 +398,8 @@ class AdamWithProxy(Method):
         steps: float = recipe.inner_steps + (recipe.way == "corrected")
         if recipe.way == "fine-tuned":
             rates = np.array([schedule(recipe, k, MANY) for k in range(MANY)])
-            steps = np.round(recipe.inner_steps * rates / np.maximum.accumulate(rates)).mean()
+            shares = rates / np.maximum.accumulate(rates)
+            steps = np.round(recipe.inner_steps * np.maximum(0.0, 2 * shares - 1)).mean()
         elif recipe.way == "target alone":
             steps = 0
         return recipe.batch_size + steps * recipe.inner_batch

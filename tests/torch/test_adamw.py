@@ -86,7 +86,7 @@ def by_hand(way, steps, theta=0.3, a=0.2):
         lr = adamw.param_groups[0]["lr"]
         peak = max(peak, lr)
         share = lr / peak
-        inner = {"corrected": 3, "mixed": 3, "fine-tuned": round(3 * share)}
+        inner = {"corrected": 3, "mixed": 3, "fine-tuned": round(3 * max(0.0, 2 * share - 1))}
         inner = inner.get(way, 0)
         g = gradient(batches(32, 64)[k % 4])
         if way == "corrected":

@@ -60,7 +60,7 @@ def make_way(name: str, steps: int, scale: float, theta: float) -> Way:
     ways = {
         "mixed": Way(lambda share: steps, scale=scale),
         "corrected": Way(lambda share: steps, scale=scale, theta=theta),
-        "fine-tuned": Way(lambda share: round(steps * share)),
+        "fine-tuned": Way(lambda share: round(steps * max(0.0, 2 * share - 1))),
         "target alone": Way(lambda share: 0),
     }
     return ways[one_of("way", name, ways)]
@@ -70,8 +70,8 @@ WAYS = ("mixed", "corrected", "fine-tuned", "target alone")
 MEANING = {
     "target alone": "The proxy is not used, so it biases nothing.",
     "fine-tuned": (
-        "Proxy steps become fewer as the learning rate falls, so a schedule that ends at 0 ends on "
-        "the target; what the proxy has taught is where the end begins."
+        "Proxy steps become fewer as the learning rate falls, and end at half of the largest: what "
+        "the proxy has taught is where the rest, on the target alone, begins."
     ),
     "mixed": (
         "The weights are drawn towards the proxy's minimum, by its share of the gradients, however "
@@ -201,8 +201,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     "mixed"         the target's gradient counts ``target_weight`` times, θ = 0 (default)
     "corrected"     so, too, with θ > 0: where every target gradient is of new rows, and the proxy
                     is old or synthetic data that the target differs from
-    "fine-tuned"    θ = 0 and fewer proxy steps as the learning rate falls: where few right labels
-                    are used again and again
+    "fine-tuned"    θ = 0 and fewer proxy steps as the learning rate falls, none below half of the
+                    largest: where few right labels are used again and again
     "target alone"  no proxy steps: AdamW
     ==============  ===========================================================================
 
