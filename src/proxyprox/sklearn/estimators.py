@@ -108,6 +108,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
+            if settings.power is None and inference.is_made_from(teacher, family, rows):
+                warnings.warn(inference.MADE_FROM_LABELS, stacklevel=3)
+                teacher = None
         size = (X.shape[1] + intercept) * family.outputs
         start: Any = getattr(self, "_w", None) if warm else None
         start = start if np.shape(start) == (size,) else None

@@ -661,8 +661,9 @@ class Fit:
         With few labels the least held-out loss is a gamble. Averaging weighs every point of every
         path by its held-out likelihood ``exp(−n · loss)``, whether the teacher has a part in it or
         not; because the loss is convex, the average is never worse than its parts are on average.
-        The teacher's own fit has seen most rows: it stays as it is unless another way is better by
-        a standard error. The correction is the noisiest way: it must be better by one, too.
+        Few labels cannot tell a gain from chance, and a misleading teacher may cost far more than
+        a good one gains: there labels alone are fitted unless another way is better by a standard
+        error. The correction is the noisiest way: it must always be better by one.
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
@@ -675,9 +676,9 @@ class Fit:
         pooled = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
         if is_better(trials[0], pooled[0]):
             pooled = trials
-        student = [trial for trial in pooled if trial.candidate.way == "teacher alone"]
-        if student and not is_better(pooled[0], student[0]):
-            pooled = student
+        alone = [trial for trial in pooled if trial.candidate.way == "labels alone"]
+        if alone and self.design.rows <= FEW and not is_better(pooled[0], alone[0]):
+            pooled = alone
         best = pooled[0]
         trials = [best, *(trial for trial in trials if trial is not best)]
         # An average of sparse points would not be sparse.
