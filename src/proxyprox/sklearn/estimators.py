@@ -73,7 +73,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         y_proxy : array, optional
             A teacher's answers: for the rows of X and then those of X_proxy; or for those of
             X_proxy only, such as the labels of old, drifted or synthetic rows. The labels decide
-            how far it is believed, and ``choice_`` tells.
+            how far it is believed, and ``choice_`` tells. Rows that were made from X and y cannot
+            be judged by them: they are recognised, warned of, and left out.
 
         Returns
         -------
