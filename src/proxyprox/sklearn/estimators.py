@@ -73,7 +73,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         y_proxy : array, optional
             A teacher's answers: for the rows of X and then those of X_proxy; or for those of
             X_proxy only, such as the labels of old, drifted or synthetic rows. The labels decide
-            how far it is believed, and ``choice_`` tells.
+            how far it is believed, and ``choice_`` tells. Rows that were made from X and y cannot
+            be judged by them: they are recognised, warned of, and left out.
 
         Returns
         -------
@@ -108,6 +109,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
+            if settings.power is None and inference.is_made_from(teacher, family, rows):
+                warnings.warn(inference.MADE_FROM_LABELS, stacklevel=3)
+                teacher = None
         size = (X.shape[1] + intercept) * family.outputs
         start: Any = getattr(self, "_w", None) if warm else None
         start = start if np.shape(start) == (size,) else None

@@ -434,10 +434,10 @@ class Trial(NamedTuple):
         return float(self.curve[self.steps])
 
 
-def is_better(trial: Trial, rival: Trial) -> bool:
-    """Tell whether a trial's held-out loss is lower by more than a standard error, row by row."""
-    gap = trial.losses - rival.losses
-    return bool(gap.mean() < -gap.std() / np.sqrt(len(gap)))
+def lead(trial: Trial, rival: Trial) -> float:
+    """Return by how many standard errors a trial's held-out loss is lower, row by row."""
+    gap = rival.losses - trial.losses
+    return float(gap.mean() / max(gap.std() / np.sqrt(len(gap)), 1e-300))
 
 
 def choice_of(trials: Sequence[Trial]) -> inference.Choice:
@@ -661,8 +661,10 @@ class Fit:
         With few labels the least held-out loss is a gamble. Averaging weighs every point of every
         path by its held-out likelihood ``exp(−n · loss)``, whether the teacher has a part in it or
         not; because the loss is convex, the average is never worse than its parts are on average.
-        The teacher's own fit has seen most rows: it stays as it is unless another way is better by
-        a standard error. The correction is the noisiest way: it must be better by one, too.
+        Few labels cannot tell a gain from chance, and misleading data may cost far more than good
+        data gain. There labels alone are fitted unless another way is better by a standard error;
+        by less than one, a teacher that has answered on the labelled rows is believed in part.
+        The correction is the noisiest way: it must always be better by one.
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
@@ -673,12 +675,18 @@ class Fit:
         trials = [self._try(candidate, folds) for candidate in candidates]
         trials.sort(key=lambda trial: trial.score)
         pooled = [trial for trial in trials if trial.candidate.way != "corrected"] or trials
-        if is_better(trials[0], pooled[0]):
+        if lead(trials[0], pooled[0]) > 1:
             pooled = trials
-        student = [trial for trial in pooled if trial.candidate.way == "teacher alone"]
-        if student and not is_better(pooled[0], student[0]):
-            pooled = student
-        best = pooled[0]
+        best, groups = pooled[0], [(1.0, pooled)]
+        alone = [trial for trial in pooled if trial.candidate.way == "labels alone"]
+        if alone and self.design.rows <= FEW:
+            trust = min(lead(best, alone[0]), 1.0)
+            trust = trust if trust == 1 or (self.teacher and self.teacher.paired) else 0.0
+            best = best if trust >= 0.5 else alone[0]
+            groups = [
+                (trust, [t for t in pooled if t.candidate.way != "labels alone"]),
+                (1 - trust, alone),
+            ]
         trials = [best, *(trial for trial in trials if trial is not best)]
         # An average of sparse points would not be sparse.
         if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
@@ -687,9 +695,13 @@ class Fit:
         if not self.plain.family.known_dispersion:
             # The loss is a likelihood in units of the dispersion, here the mean deviance.
             unit /= 2 * max(best.score, 1e-300)
-        raw = {trial.candidate: np.exp(-unit * (trial.curve - best.score)) for trial in pooled}
-        total = sum(float(weights.sum()) for weights in raw.values())
-        return trials, {candidate: weights / total for candidate, weights in raw.items()}
+        shares: dict[Candidate, Array] = {}
+        for part, group in groups:
+            if part:
+                raw = {t.candidate: np.exp(-unit * (t.curve - group[0].score)) for t in group}
+                total = sum(float(weights.sum()) for weights in raw.values())
+                shares |= {candidate: part / total * weights for candidate, weights in raw.items()}
+        return trials, shares
 
     def _split(self) -> Folds:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
@@ -729,7 +741,8 @@ class Fit:
             return [Candidate("corrected", alpha, power) for alpha in alphas]
         ways = ["fine-tuned"] + ["corrected"] * teacher.paired
         if self.settings.n_steps == "cv" and not sparse:
-            ways += ["teacher alone", "mixed"]
+            # Of equal ones the first is named: a path that does not leave the teacher is its fit.
+            ways = ["teacher alone", *ways, "mixed"]
         helped = [
             Candidate(way, alpha, None if way == "corrected" else 0.0)
             for alpha in alphas

@@ -26,8 +26,18 @@ Array = Any
 
 # L2 strength of the student in units of the inputs' largest moment, so that it exists.
 STUDENT_RIDGE = 1e-7
-# Such strengths tried where the proxy has fewer rows for each parameter than this.
+# Such strengths tried, the labels decide, where the proxy has fewer rows for each parameter.
 STUDENT_RIDGES, ENOUGH = (1e-1, 1e-2, 1e-3, 1e-4), 100
+# Chance that independent rows are as alike as those that count as made from the labels.
+TOO_ALIKE = 0.01
+# Columns up to which that is looked at.
+MOST_COMPARED = 1500
+MADE_FROM_LABELS = (
+    "X_proxy and y_proxy agree with X and y more closely than independent rows do (a chance below "
+    f"{TOO_ALIKE:.0%}): they seem to be made from them, such as by a generator fitted to them. "
+    "Labels cannot judge what was made from them, so they are fitted alone. To use such rows, fit "
+    "the generator to one half of the labelled rows and pass the other half as X and y."
+)
 # Wrong answers that a classifier is assumed to give on the labelled rows at least.
 WRONG = 2.0
 # Parameters up to which standard errors are computed by ``fit``.
@@ -185,27 +195,38 @@ def imitate(
     return minimise(loss, start, tol=1e-10 if family.quadratic else 1e-7)
 
 
-def student_ridge(
-    design: Design, family: Family, answers: Array, weights: Array, scale: float
-) -> float:
-    """Return the student's L2 strength, in units of the inputs' largest moment.
+def best_student(
+    design: Design, family: Family, answers: Array, weights: Array, scale: float, labels: GLM
+) -> tuple[Array, float]:
+    """Return the student that the labels like best, and its L2 strength.
 
-    It is the one that predicts the answers on a held-out third of the rows best; with many rows
-    for each parameter the faintest that lets the student exist.
+    The strength is at least the one that predicts the answers on a held-out third of the rows
+    best. Labels may prefer a stiffer student: one as sharp as its teacher's answers allow is often
+    too sure of itself on other rows. With many rows for each parameter it is the one of the
+    faintest strength that lets it exist.
     """
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
     faintest = 1e-12 if family.quadratic else STUDENT_RIDGE
-    rows = np.flatnonzero(weights)
+    rows, ridges = np.flatnonzero(weights), [*STUDENT_RIDGES, faintest]
+    student: Any = None
     if len(rows) > ENOUGH * design.width * family.outputs or len(rows) < 10:
-        return faintest
-    rows = np.random.default_rng(0).permutation(rows)
-    test, train = np.split(rows, [len(rows) // 3])
-    parts = [(design.take(part), family, answers[part], weights[part]) for part in (train, test)]
-    held_out, student, best = soft_loss(*parts[1]), None, (np.inf, faintest)
-    for ridge in (*STUDENT_RIDGES, faintest):
-        student = imitate(*parts[0], ridge * scale, student)
-        best = min(best, (float(held_out.value(student)), ridge))
-    return best[1]
+        ridges = [faintest]
+    else:
+        test, train = np.split(np.random.default_rng(0).permutation(rows), [len(rows) // 3])
+        fitted, held_out = (
+            (design.take(part), family, answers[part], weights[part]) for part in (train, test)
+        )
+        losses, loss = [], soft_loss(*held_out)
+        for ridge in ridges:
+            student = imitate(*fitted, ridge * scale, student)
+            losses.append(float(loss.value(student)))
+        ridges = ridges[: int(np.argmin(losses)) + 1]
+    found = []
+    for ridge in ridges:
+        student = imitate(design, family, answers, weights, ridge * scale, student)
+        found.append((float(labels.value(student)), ridge * scale, student))
+    _, strength, student = min(found, key=lambda each: each[0])
+    return student, strength
 
 
 def teacher_of(
@@ -234,15 +255,47 @@ def teacher_of(
     weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
-    ridge = scale * student_ridge(design, family, there, weights, scale)
-    student = imitate(design, family, there, weights, ridge)
-    # Without answers on the labelled rows the student answers in the teacher's place.
     own = Design(rows.X, intercept=intercept, checked=True)
+    labels = GLM(own, rows.y, family, sample_weight=rows.weights)
+    student, ridge = best_student(design, family, there, weights, scale, labels)
+    # Without answers on the labelled rows the student answers in the teacher's place.
     here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
     C, slope = family.outputs, exact.gradient(student)
     bend = np.reshape(family.expected_curvature(predictors(design, family, student)), (-1, C, C))
     bend = np.tensordot(weights / weights.sum(), bend, 1)
     return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge, bend)
+
+
+def is_made_from(teacher: Teacher, family: Family, rows: Labelled) -> bool:
+    """Tell whether a proxy's rows and answers were made from the labelled rows.
+
+    Covariances of inputs and labels differ between independent samples by their sampling errors
+    at least. Rows of a generator that was fitted to the labels repeat theirs: the sum of squared
+    differences, in units of those errors, is then too small for a chi-squared variable.
+    """
+    own = Design(rows.X, intercept=teacher.design.intercept, checked=True)
+    if teacher.paired or own.columns > MOST_COMPARED or own.rows < 3:
+        return False
+    targets = targets_of(GLM(own, rows.y, family))
+    X, share = dense_rows(own)[:, : own.columns], teacher.weights / teacher.rows
+    X, targets = X - X.mean(axis=0), targets - targets.mean(axis=0)
+    centred = teacher.on_proxy - share @ teacher.on_proxy
+    there = teacher.design.pull(share[:, None] * centred)[: own.columns]
+    distance, freedom = 0.0, 0.0
+    for c in range(family.outputs):
+        products = X * targets[:, [c]]
+        noise = products.var(axis=0)
+        known = noise > 1e-12 * noise.max()
+        if known.any():
+            correlation = np.atleast_2d(np.corrcoef(products[:, known], rowvar=False))
+            # Columns that depend on each other count as the number of independent ones.
+            free = known.sum() ** 2 / (correlation**2).sum()
+            error = noise[known] * (1 / own.rows + 1 / teacher.rows)
+            gap = products[:, known].mean(axis=0) - there[known, c]
+            distance, freedom = distance + free * float(np.mean(gap**2 / error)), freedom + free
+    # Of C classes that add up to one, C − 1 are free.
+    scale = 1 - 1 / family.outputs if family.outputs > 1 else 1.0
+    return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < TOO_ALIKE)
 
 
 def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
@@ -275,8 +328,8 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
 MEANINGS = {
     "labels alone": "The fit tends to the minimiser of the labels' loss L.",
     "teacher alone": (
-        "The best other way is not better by a standard error. The fit imitates the teacher, its "
-        "errors too: only more labels, not more of its rows, can remove that bias."
+        "The fit imitates the teacher, its errors too: only more labels, not more of its rows, can "
+        "remove that bias."
     ),
     "fine-tuned": (
         "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
