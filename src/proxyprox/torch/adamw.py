@@ -347,8 +347,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
                 steps, correction = self._way.steps_at(share), None
                 if steps and self._way.theta:
                     correction = self._update_correction(params, target)
-                scale = self._way.scale
-                self._descend(params, target if scale == 1 else torch._foreach_mul(target, scale))
+                self._descend(params, self._scale(params, target, correction is not None))
                 if steps:
                     self._step_on_proxy(params, steps, correction)
             if self._probe:
@@ -363,6 +362,18 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         finally:
             for p, g in zip(params, target, strict=True):
                 p.grad = g
+
+    def _scale(self, params: list[Any], target: Sequence[Any], reuse: bool) -> Sequence[Any]:
+        """Return the target's gradient as often as it counts; reuse the memory in ``.grad``."""
+        scale = self._way.scale
+        if scale == 1:
+            return target
+        if not reuse:
+            return list(torch._foreach_mul(target, scale))
+        scaled = gradients(params)
+        torch._foreach_copy_(scaled, target)
+        torch._foreach_mul_(scaled, scale)
+        return scaled
 
     def _update_correction(self, params: list[Any], target: Sequence[Any]) -> list[Any]:
         """Return m_k: the old estimate and the newest difference, on one batch of the proxy."""
