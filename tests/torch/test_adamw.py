@@ -275,3 +275,11 @@ def test_a_state_of_another_optimiser_is_refused():
     model, _, optimizer = parts()
     with pytest.raises(ValueError, match="state_dict"):
         optimizer.load_state_dict(torch.optim.AdamW(model.parameters()).state_dict())
+
+
+def test_a_state_of_another_way_is_warned_of():
+    model, loss, optimizer = parts("corrected")
+    train(model, loss, optimizer, 2)
+    _, _, other = parts("mixed")
+    with pytest.warns(UserWarning, match="way"):
+        other.load_state_dict(optimizer.state_dict())

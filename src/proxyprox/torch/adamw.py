@@ -398,8 +398,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         self._adamw.step()
 
     def _step_on_proxy(self, params: list[Any], steps: int, correction: Any) -> None:
-        theta, looks = self._way.theta, self._probe and self._k % LOOK_EVERY == 0
-        start, batch = copy_tensors(params) if looks and theta else [], None
+        theta, looks, batch = self._way.theta, self._probe and self._k % LOOK_EVERY == 0, None
         for t in range(steps):
             drawn = self.proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)
@@ -408,6 +407,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
                 checks.check_dependence(params)
             if t == 0 and looks:
                 batch, before = drawn, float(value)
+                linear = inner_product(correction, params)
             if correction is not None:
                 torch._foreach_add_(gradients(params), correction, alpha=theta)
             self._descend(params)
@@ -416,9 +416,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             # Only now: AdamW takes a parameter with any state for one that it has seen.
             self.state[p]["correction"] = m
         if looks:
-            away = torch._foreach_sub(params, start) if start else []
-            slopes = [(m * d).sum() for m, d in zip(correction or (), away, strict=True)]
-            rise = float(self.proxy.loss(batch)) - before + theta * float(sum(slopes))
+            linear = inner_product(correction, params) - linear
+            rise = float(self.proxy.loss(batch)) - before + theta * linear
             self._judge_proxy_steps(rise / max(abs(before), 1e-30))
 
     def _compute_proxy_gradient(self, params: list[Any], batch: Any) -> Any:
@@ -467,13 +466,14 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         saved: dict[str, Any] = super().state_dict()
         saved[EXTRA] = {
             **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS},
+            "way": self.way,
             "ledger": self.ledger.as_dict(),
             "proxy": self.proxy.state_dict(),
         }
         return saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Resume, bit for bit, from a saved state.
+        """Resume, bit for bit, from a saved state; warn of another way.
 
         Parameters
         ----------
@@ -484,8 +484,17 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
             raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
         extra = state_dict[EXTRA]
+        if extra["way"] != self.way:
+            found = f"way={self.way!r}, but this state was saved with {extra['way']!r}"
+            checks.warn(f"{found}. The run uses the new one.", UserWarning)
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
         for name in NUMBERS:
             setattr(self, f"_{name}", copy.copy(extra[name]))
         self.ledger = Ledger(**extra["ledger"])
         self.proxy.load_state_dict(extra["proxy"])
+
+
+def inner_product(ones: Sequence[Any] | None, others: Sequence[Any]) -> float:
+    """Return the inner product of two lists of tensors, 0 with None; this waits for the device."""
+    pairs = [] if ones is None else zip(ones, others, strict=True)
+    return float(sum((one * other).sum(dtype=torch.float64) for one, other in pairs))
