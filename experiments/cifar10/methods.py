@@ -142,11 +142,11 @@ class Method:
     @staticmethod
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
         """Return of how many images a step takes gradients, of the target and of the proxy."""
-        raise NotImplementedError
+        raise NotImplementedError("a method must define images_per_step(recipe, proxy_size)")
 
     def step(self, k: int, *, measured: bool) -> None:
         """Take step k; ``measured`` says that its numbers are recorded."""
-        raise NotImplementedError
+        raise NotImplementedError("a method must define step(k, measured=...)")
 
     def batch_sizes(self) -> dict[str, int]:
         """Return of what minibatches are drawn, and their sizes."""

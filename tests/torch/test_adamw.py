@@ -160,6 +160,13 @@ def test_finished_ways_are_not_trained_again(tmp_path):
     assert found.way == "fine-tuned"
 
 
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "ways.json"
+    path.write_text("no JSON")
+    with pytest.raises(ValueError, match="path"):
+        choose_way(lambda way: [1.0], path=path)
+
+
 def test_wrong_losses_and_ways_are_refused():
     with pytest.raises(ValueError, match="ways"):
         choose_way(lambda way: [1.0], ["both"])

@@ -132,6 +132,7 @@ def choose_way(
         What to try: "mixed", "corrected", "fine-tuned" and "target alone", or some of them.
     path : path-like, optional
         JSON file in which finished ways are kept at once; a second call trains the others only.
+        Take another for other data or settings: the file does not know them.
 
     Returns
     -------
@@ -154,7 +155,11 @@ def choose_way(
     known: dict[str, list[float]] = {}
     if path is not None and os.path.exists(path):
         with open(path, encoding="utf-8") as file:
-            known = json.load(file)
+            try:
+                known = dict(json.load(file))
+            except (ValueError, TypeError) as error:
+                remedy = "Choose another path, or remove the file."
+                raise ValueError(message("path", path, "a file of choose_way", remedy)) from error
     for way in ways:
         if way not in known:
             returned = train(way)

@@ -39,14 +39,6 @@ CONFIG = replace(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def images():
     return experiment.device_data(CONFIG, "cpu")[:2]

@@ -37,14 +37,6 @@ CONFIG = replace(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_the_network_is_resnet_18():
     assert sum(p.numel() for p in ResNet18().parameters()) == 11_173_962
     assert ResNet18(width=4)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
