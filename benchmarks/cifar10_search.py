@@ -9,7 +9,7 @@ some; seconds and proxy gradients. What ran out of time is listed.
 
 ``--settings file.json`` replaces the list by one's own: a list of objects with a ``name``, fields
 of ``Recipe`` and, if wanted, ``config``: fields of ``Config`` for this one, such as
-``{"clean": 2000, "noise": "pair", "passes": 10}``.
+``{"clean": 2000, "noise": "pair", "passes": 10}``. One with ``seeds`` is run with so many at most.
 
 Of settings whose names begin alike up to a colon, such as "mixed: 0.1" and "mixed: 0.25", the one
 with the best validation accuracy is named at the end, for each task, with its test accuracy.
@@ -135,6 +135,8 @@ def make_jobs(given: argparse.Namespace) -> list[Row]:
     jobs = []
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         for item in items:
+            if item.get("seeds") and seed >= given.first_seed + item["seeds"]:
+                continue
             recipe = {**item, **small}
             config = {**common, **recipe.pop("config", {})}
             make_config(config, recipe, tiny=given.tiny)  # to refuse it now, not in a worker
@@ -216,12 +218,15 @@ def work(queue: Queue, given: argparse.Namespace, number: int, deadline: float) 
     """Train one job after the other; yield its row when it is on the disk."""
     data: dict[Any, Any] = {}
     networks: dict[Any, Network] = {}
-    slowest, waiting = 0.0, time.time() + PATIENCE
+    pace, waiting, too_long = 0.0, time.time() + PATIENCE, []
     while number and not (queue.folder / "compiled").exists() and time.time() < waiting:
         time.sleep(0.2)
-    while time.time() + slowest < deadline and (taken := queue.take()):
+    while time.time() < deadline and (taken := queue.take()):
         file, job = taken
-        begun = time.time()
+        begun, passes = time.time(), job["config"].get("passes", Config.passes)
+        if begun + pace * passes > deadline:
+            too_long.append(file)
+            continue
         gc.collect()  # graphs of the last training hold memory until then
         try:
             config = make_config(job["config"], job["recipe"], tiny=given.tiny)
@@ -245,8 +250,10 @@ def work(queue: Queue, given: argparse.Namespace, number: int, deadline: float) 
         row.update(worker=number, ended=time.time())
         queue.add(number, row)
         file.unlink()
-        slowest = max(slowest, time.time() - begun)
+        pace = max(pace, (time.time() - begun) / passes)
         yield row
+    for file in too_long:
+        file.rename(queue.jobs / file.name)
 
 
 def train_job(training: Training, *, until: float | None, deadline: float) -> Row:
