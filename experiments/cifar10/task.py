@@ -10,10 +10,9 @@ from torch.nn.functional import log_softmax
 from experiments.cifar10.config import Config, Recipe
 from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.validation import message
+from proxyprox.torch import estimate_confusion
 
 CLASSES = 10
-PSEUDO_COUNT = 0.1
-"""Added to every count of the transition matrix, so that no label has probability 0."""
 
 
 def wrong_labels(labels: Any, noise: str | None, rate: float, generator: Any) -> Any:
@@ -37,13 +36,6 @@ def wrong_labels(labels: Any, noise: str | None, rate: float, generator: Any) ->
     if noise == "uniform":
         shift = torch.randint(1, CLASSES, labels.shape, generator=generator)
     return torch.where(wrong, (labels + shift) % CLASSES, labels)
-
-
-def transition_matrix(right: Any, given: Any) -> Any:
-    """Estimate P(given label | right label), a row for each right label."""
-    counts = torch.full((CLASSES, CLASSES), PSEUDO_COUNT, device=right.device)
-    counts.index_put_((right, given), torch.ones_like(right, dtype=counts.dtype), accumulate=True)
-    return counts / counts.sum(1, keepdim=True)
 
 
 class Task:
@@ -99,7 +91,7 @@ class Task:
         is_clean = torch.zeros(len(train), dtype=torch.bool)
         is_clean[chosen] = True
         # The clean images have a wrong copy of their label too: what the matrix is estimated from.
-        matrix = transition_matrix(right[self.target], given[self.target])
+        matrix = estimate_confusion(right[self.target], given[self.target], CLASSES)
         self._forward = matrix.to(device), is_clean.to(device)
 
     def subset(self) -> Any:

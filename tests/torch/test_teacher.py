@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxyprox.torch import ImplicitStep, Plain, Proxy, ProxyProx, TeacherLoss
+from proxyprox.torch import ImplicitStep, Plain, Proxy, ProxyProx, TeacherLoss, estimate_confusion
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(6, 4, generator=GENERATOR, dtype=torch.float64)
@@ -51,6 +51,60 @@ def test_a_probability_of_zero_stays_zero_at_every_temperature():
     student, said = network(0), torch.eye(3, dtype=torch.float64)[[0, 2, 1, 1, 2, 0]]
     expected = -4 * (said * (student(X) / 2).log_softmax(1)).sum(1).mean()
     torch.testing.assert_close(TeacherLoss(student, temperature=2.0)((X, said)), expected)
+
+
+def test_answers_that_are_often_wrong():
+    student, said = network(0), torch.tensor([0, 2, 1, -100, 2, 0])
+    labels, answers = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([0, 1, 1, 1, 1, 0])
+    confusion = estimate_confusion(labels, answers, 3, pseudo_count=0.5)
+    counts = [[1.5, 2.5, 0.5], [0.5, 2.5, 0.5], [1.5, 0.5, 0.5]]
+    expected = torch.tensor([[count / sum(row) for count in row] for row in counts])
+    torch.testing.assert_close(confusion, expected)
+    probabilities = student(X).softmax(1)
+    of_answers = [
+        sum(probabilities[i, label] * expected[label, said[i]] for label in range(3))
+        for i in range(6)
+        if said[i] >= 0
+    ]
+    by_hand = -torch.stack(of_answers).log().mean()
+    torch.testing.assert_close(TeacherLoss(student, confusion=confusion)((X, said)), by_hand)
+
+
+def test_a_network_learns_labels_from_answers_that_are_mostly_wrong():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (3000,), generator=generator)
+    inputs = 3 * torch.nn.functional.one_hot(labels, 3).double()
+    wrong = torch.rand(3000, generator=generator) < 0.6
+    answers = torch.where(wrong, (labels + 1) % 3, labels)
+    confusion = estimate_confusion(labels[:300], answers[:300], 3)
+    right = {}
+    for name, given in (("as they are", None), ("confusion", confusion)):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3, dtype=torch.float64)
+        loss = TeacherLoss(model, confusion=given)
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=50)
+
+        def closure(loss=loss, optimizer=optimizer):
+            optimizer.zero_grad()
+            value = loss((inputs, answers))
+            value.backward()
+            return value
+
+        optimizer.step(closure)
+        right[name] = float((model(inputs).argmax(1) == labels).double().mean())
+    assert right == {"as they are": 0.0, "confusion": 1.0}
+
+
+@pytest.mark.parametrize("wrong", [torch.eye(3), torch.ones(3, 2) / 2, torch.ones(3, 3)])
+def test_a_matrix_that_is_no_confusion(wrong):
+    with pytest.raises(ValueError, match="confusion"):
+        TeacherLoss(network(0), confusion=wrong)
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0, 3]), torch.tensor([0.0, 1.0]), [0, 1, 1]])
+def test_labels_that_are_no_class_numbers(labels):
+    with pytest.raises(ValueError, match=r"labels|answers"):
+        estimate_confusion(labels, torch.tensor([0, 1]), 3)
 
 
 @pytest.mark.parametrize("stored", [True, False])

@@ -28,7 +28,7 @@ from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxy import FlatLoss, Proxy
-from proxyprox.torch.teacher import TeacherLoss
+from proxyprox.torch.teacher import TeacherLoss, estimate_confusion
 
 __all__ = [
     "EMA",
@@ -49,6 +49,7 @@ __all__ = [
     "TeacherLoss",
     "WeightAverage",
     "choose_way",
+    "estimate_confusion",
     "lightning_monitor",
     "log_metrics",
     "read_metrics",

@@ -8,10 +8,52 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
-from proxyprox._util.validation import Words, message, one_of, positive
+from proxyprox._util.validation import Words, message, one_of, positive, whole
 from proxyprox.torch.proxy import proxy_mode
 
 TASKS = ("classification", "regression")
+
+
+def estimate_confusion(
+    labels: Any, answers: Any, classes: int, *, pseudo_count: float = 0.1
+) -> Any:
+    """Estimate P(answer | label) from rows of which both are known.
+
+    Parameters
+    ----------
+    labels, answers : integer tensors
+        The right class of each row, and the teacher's.
+    classes : int
+        How many there are.
+    pseudo_count : float
+        Added to every count, so that no answer has probability 0.
+
+    Returns
+    -------
+    tensor of shape (classes, classes)
+        A row for each label: for ``TeacherLoss(..., confusion=)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> labels, answers = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([0, 0, 1, 1, 1, 1])
+    >>> estimate_confusion(labels, answers, 2).round(decimals=2)
+    tensor([[0.5000, 0.5000],
+            [0.0500, 0.9500]])
+    """
+    given = {"labels": torch.as_tensor(labels), "answers": torch.as_tensor(answers)}
+    counts = torch.full((whole("classes", classes),) * 2, positive("pseudo_count", pseudo_count))
+    for name, numbers in given.items():
+        allowed = f"class numbers from 0 to {classes - 1}, one for each row"
+        if numbers.is_floating_point() or numbers.shape != given["labels"].shape[:1]:
+            got = Words(f"{numbers.dtype} of shape {tuple(numbers.shape)}")
+            raise ValueError(message(name, got, allowed))
+        if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < classes:
+            got = Words(f"numbers from {int(numbers.min())} to {int(numbers.max())}")
+            raise ValueError(message(name, got, allowed))
+    where = tuple(numbers.cpu().long() for numbers in given.values())
+    counts.index_put_(where, torch.ones(len(where[0])), accumulate=True)
+    return counts / counts.sum(1, keepdim=True)
 
 
 class TeacherLoss:
@@ -38,6 +80,10 @@ class TeacherLoss:
     temperature : float
         τ. Above 1 it shows more of what the teacher thinks of the other classes. The factor τ²
         keeps the gradients as long as those of labels.
+    confusion : tensor of shape (classes, classes), optional
+        P(answer | label), as :func:`estimate_confusion` finds it on rows that have both. The
+        network then learns labels from answers that are often wrong: its probabilities are
+        multiplied by this matrix before they are compared with an answer.
 
     Notes
     -----
@@ -48,7 +94,8 @@ class TeacherLoss:
 
     References
     ----------
-    Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
+    Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015; Patrini et al.,
+    "Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach", 2017.
 
     Examples
     --------
@@ -68,6 +115,7 @@ class TeacherLoss:
         *,
         task: str = "classification",
         temperature: float = 1.0,
+        confusion: Any | None = None,
     ) -> None:
         for name, given in (("model", model), ("teacher", model if teacher is None else teacher)):
             if not callable(given):
@@ -75,12 +123,17 @@ class TeacherLoss:
         self.model, self.teacher = model, teacher
         self.task = one_of("task", task, TASKS)
         self.temperature = positive("temperature", temperature)
+        self.confusion = confusion
+        if confusion is not None:
+            self._check_confusion(torch.as_tensor(confusion))
         self._checked = False
 
     def __call__(self, batch: Any) -> Any:
         """Return the mean loss of a batch."""
         inputs, answers = self._answer(batch)
         outputs, tau = self.model(inputs), self.temperature
+        if self.confusion is not None:
+            outputs = self._confuse(outputs)
         if self.task == "classification" and not answers.is_floating_point():
             if tau != 1:
                 remedy = "Class numbers have none: store the teacher's probabilities."
@@ -101,6 +154,25 @@ class TeacherLoss:
         # A probability of 0 has the logarithm -inf, which softmax takes back to 0.
         softened = answers if tau == 1 else (answers.log() / tau).softmax(1)
         return tau**2 * cross_entropy(outputs / tau, softened)
+
+    def _check_confusion(self, matrix: Any) -> None:
+        remedy = "Make it with estimate_confusion(labels, answers, classes)."
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        if not square or not bool(((matrix > 0).all() & ((matrix.sum(1) - 1).abs() < 1e-2)).all()):
+            allowed = "a square matrix of numbers above 0 whose rows sum to 1"
+            raise ValueError(message("confusion", matrix, allowed, remedy))
+        if self.task == "regression" or self.temperature != 1:
+            allowed = "None for regression, and with a temperature"
+            raise ValueError(message("confusion", Words("a matrix"), allowed))
+
+    def _confuse(self, scores: Any) -> Any:
+        """Return the logarithms of the answers' probabilities."""
+        matrix = torch.as_tensor(self.confusion).to(scores)
+        if len(matrix) != scores.shape[1]:
+            got = Words(f"a matrix of {len(matrix)} classes")
+            raise ValueError(message("confusion", got, f"of the network's, {scores.shape[1]}"))
+        # Classes along dimension 1, whatever follows it.
+        return torch.einsum("nc...,ca->na...", scores.softmax(1), matrix).log()
 
     def _answer(self, batch: Any) -> tuple[Any, Any]:
         """Return the inputs, and the teacher's answers to them."""

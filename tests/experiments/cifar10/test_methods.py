@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy  # noqa: E402
 from experiments.cifar10 import TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
 from experiments.cifar10.model import Network  # noqa: E402
-from experiments.cifar10.task import Task, transition_matrix, wrong_labels  # noqa: E402
+from experiments.cifar10.task import CLASSES, Task, wrong_labels  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
+from proxyprox.torch import estimate_confusion  # noqa: E402
 
 SMALL = {"lr": 1e-3, "batch_size": 16}
 OURS = {**SMALL, "inner": "adam", "inner_steps": 2, "anchor": "paired", "correction_weight": 0.5}
@@ -100,15 +101,15 @@ def test_clean_noisy_and_held_out_images(images):
     assert torch.equal(train.labels, right), "the right labels stay"
 
 
-def test_noise_and_its_transition_matrix():
+def test_noise_and_its_confusion_matrix():
     generator = torch.Generator().manual_seed(0)
     right = torch.arange(10).repeat(4000)
-    pair = transition_matrix(right, wrong_labels(right, "pair", 0.45, generator))
+    pair = estimate_confusion(right, wrong_labels(right, "pair", 0.45, generator), CLASSES)
     torch.testing.assert_close(pair.diagonal(), torch.full((10,), 0.55), atol=0.03, rtol=0)
     torch.testing.assert_close(
         pair.roll(-1, 1).diagonal(), torch.full((10,), 0.45), atol=0.03, rtol=0
     )
-    uniform = transition_matrix(right, wrong_labels(right, "uniform", 0.9, generator))
+    uniform = estimate_confusion(right, wrong_labels(right, "uniform", 0.9, generator), CLASSES)
     torch.testing.assert_close(uniform, torch.full((10, 10), 0.1), atol=0.03, rtol=0)
     assert torch.equal(wrong_labels(right, None, 0.9, generator), right)
 
