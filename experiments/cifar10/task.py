@@ -88,10 +88,13 @@ class Task:
         labels = given.clone()
         labels[chosen] = right[chosen]
         self.data = train.with_labels(labels)
+        if not recipe.forward:
+            return
         is_clean = torch.zeros(len(train), dtype=torch.bool)
         is_clean[chosen] = True
         # The clean images have a wrong copy of their label too: what the matrix is estimated from.
-        matrix = estimate_confusion(right[self.target], given[self.target], CLASSES)
+        pair = {"labels": right[self.target], "answers": given[self.target]}
+        matrix = estimate_confusion(**pair, classes=CLASSES)
         self._forward = matrix.to(device), is_clean.to(device)
 
     def subset(self) -> Any:

@@ -161,9 +161,11 @@ def test_teachers_of_regressors(binary, kind):
     [
         (np.zeros(5), "one answer for each"),
         (np.full(700, 7), "y_proxy must be among"),
-        (np.full(700, 1.5), "sum to one"),
-        (np.full((700, 3), 1 / 3), "y_proxy.*sum to one"),
-        (np.full(700, np.nan), "y_proxy.*sum to one"),
+        (np.full(700, 1.5), "y_proxy.*probabilities.*1.5 in row 0"),
+        (np.full((700, 3), 1 / 3), "y_proxy.*a column for each"),
+        (np.full((700, 2), 1 / 3), "y_proxy.*sum to one"),
+        (np.r_[np.zeros(9), np.nan, np.ones(690)], "y_proxy.*nan in row 9"),
+        (np.array(["no"] * 700), "y_proxy.*'no'"),
     ],
 )
 def test_wrong_answers_are_named(binary, bad, match):
@@ -174,8 +176,14 @@ def test_wrong_answers_are_named(binary, bad, match):
 
 def test_a_teacher_needs_unlabelled_rows(binary):
     X, y, _ = binary
-    with pytest.raises(ValueError, match="answers on some"):
+    with pytest.raises(ValueError, match="X_proxy"):
         ProxyLogisticRegression().fit(X, y, y_proxy=y)
+
+
+def test_labelled_rows_among_the_proxys_are_warned_of(binary):
+    X, y, _ = binary
+    with pytest.warns(UserWarning, match="X_proxy holds all rows of X"):
+        ProxyLogisticRegression(n_steps=2).fit(X[:90], y[:90], X_proxy=X, y_proxy=y)
 
 
 # -- which way the labels preferred -------------------------------------------------------------

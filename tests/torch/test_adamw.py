@@ -174,6 +174,22 @@ def test_wrong_losses_and_ways_are_refused():
         choose_way(lambda way: [1.0] * len(way))
     with pytest.raises(ValueError, match="train"):
         choose_way(lambda way: [])
+    with pytest.raises(TypeError, match="held-out rows"):
+        choose_way(lambda way: torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="diverged"):
+        choose_way(lambda way: [math.nan, 1.0])
+    chosen = choose_way(lambda way: [1.0])
+    with pytest.raises(TypeError, match=r"choice\.way"):
+        ProxyAdamW([torch.zeros(1)], proxy=lambda: None, way=chosen)
+
+
+def test_a_way_that_diverged_and_a_single_loss_are_told_as_such():
+    found = choose_way(lambda way: [0.5, math.nan if way == "mixed" else 0.6])
+    assert found.way != "mixed"
+    assert "mixed diverged" in str(found)
+    alone = str(choose_way(lambda way: 0.1 * len(way), ["mixed", "corrected"]))
+    assert "nan" not in alone
+    assert "standard error" not in alone
 
 
 @pytest.mark.parametrize("stop", [1, 6, 25])

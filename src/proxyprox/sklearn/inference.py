@@ -6,15 +6,17 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import scipy.stats
 
 from proxyprox import GLM, NonFiniteError
-from proxyprox._util.validation import message
+from proxyprox._util.validation import Words, message
 from proxyprox.corrections import tuned_power
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
@@ -37,6 +39,11 @@ MADE_FROM_LABELS = (
     f"{TOO_ALIKE:.0%}): they seem to be made from them, such as by a generator fitted to them. "
     "Labels cannot judge what was made from them, so they are fitted alone. To use such rows, fit "
     "the generator to one half of the labelled rows and pass the other half as X and y."
+)
+ROWS_AGAIN = (
+    "X_proxy holds all rows of X, so answers on them count as those on other rows. If y_proxy is a "
+    "teacher's, take them out of X_proxy and pass the answers on X first: y_proxy then has "
+    "len(X) + len(X_proxy) entries, and the teacher can be compared with the labels."
 )
 # Wrong answers that a classifier is assumed to give on the labelled rows at least.
 WRONG = 2.0
@@ -229,6 +236,14 @@ def best_student(
     return student, strength
 
 
+def holds_rows(among: Any, X: Any) -> bool:
+    """Tell whether every row of X is among others; False for sparse rows."""
+    if scipy.sparse.issparse(X) or scipy.sparse.issparse(among) or among.shape[0] < X.shape[0]:
+        return False
+    known = {row.tobytes() for row in np.asarray(among, dtype=np.float64)}
+    return all(row.tobytes() in known for row in np.asarray(X, dtype=np.float64))
+
+
 def teacher_of(
     family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
 ) -> Teacher:
@@ -240,10 +255,13 @@ def teacher_of(
     X, labelled, X_proxy = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
     if scale is None:
-        raise ValueError(message("y_proxy", "no unlabelled rows", "answers on some; pass X_proxy"))
+        got, allowed = Words("answers without X_proxy"), "answers on rows that have no label"
+        raise ValueError(message("y_proxy", got, allowed, "Pass those rows as X_proxy."))
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
+    if alone and holds_rows(X_proxy, X):
+        warnings.warn(ROWS_AGAIN, stacklevel=4)
     if X_proxy is None:
         # By weights: a copy of the unlabelled rows would double the memory.
         where, there = X, answers

@@ -229,11 +229,18 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
     if given.ndim == 1 and known.all():
         return np.asarray(np.eye(len(classes))[family.encode(given).astype(int)][:, kept])
     if given.dtype.kind != "f" or (given.ndim == 1 and family.outputs > 1):
-        raise ValueError(message("y_proxy", given[~known][0], f"among {classes} or probabilities"))
+        got, allowed = Words(repr(given[~known].tolist()[0])), f"among {classes} or probabilities"
+        raise ValueError(message("y_proxy", got, allowed))
     answers = np.stack([1 - given, given], axis=1) if given.ndim == 1 else given
-    fits = answers.shape[1] == len(classes) and (answers >= 0).all()
-    if not fits or not np.allclose(answers.sum(axis=1), 1.0, atol=1e-3):
-        raise ValueError(message("y_proxy", shape, f"probabilities of {classes} that sum to one"))
+    if answers.shape[1] != len(classes):
+        raise ValueError(message("y_proxy", shape, f"a column for each of {classes}"))
+    wrong = ~((answers >= 0).all(axis=1) & (abs(answers.sum(axis=1) - 1) <= 1e-3))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        got = Words(f"{given[row].tolist()} in row {row}, and {wrong.sum()} such rows")
+        several = f", of all of {classes}, that sum to one" if given.ndim == 2 else ""
+        remedy = "Turn scores into probabilities; leave out rows without an answer."
+        raise ValueError(message("y_proxy", got, f"probabilities from 0 to 1{several}", remedy))
     return np.asarray(answers[:, kept], dtype=np.float64)
 
 

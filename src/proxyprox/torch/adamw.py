@@ -17,7 +17,7 @@ import torch
 from torch.optim import Optimizer
 
 from proxyprox._util.files import atomic_output
-from proxyprox._util.validation import fraction, message, one_of, positive, whole
+from proxyprox._util.validation import Words, fraction, message, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
@@ -28,8 +28,6 @@ from proxyprox.torch.proxy import MODES, as_proxy, gradients, proxy_mode
 EXTRA = "proxyprox"
 # Outer steps between two looks at the proxy steps; over so many looks, a rise that is too much.
 LOOK_EVERY, LOOKS, RISE = 25, 4, 0.25
-# Stands for a held-out loss that is not finite.
-HUGE_LOSS = 1e30
 NUMBERS = ("k", "rises", "peak", "last_lr")
 
 
@@ -103,9 +101,14 @@ class Choice:
     gaps: dict[str, tuple[float, float]]
 
     def __str__(self) -> str:
-        gaps = self.gaps.items()
-        others = ", ".join(f"{name} {gap:+.3g} ± {error:.2g}" for name, (gap, error) in gaps)
-        close = [name for name, (gap, error) in gaps if not gap > error]
+        diverged = [name for name in self.gaps if not math.isfinite(self.losses[name])]
+        gaps = {name: gap for name, gap in self.gaps.items() if name not in diverged}
+        signs = {
+            n: "" if math.isnan(error) else f" ± {error:.2g}" for n, (_, error) in gaps.items()
+        }
+        shown = [f"{name} {gap:+.3g}{signs[name]}" for name, (gap, _) in gaps.items()]
+        others = ", ".join([*shown, *(f"{name} diverged" for name in diverged)])
+        close = [name for name, (gap, error) in gaps.items() if gap <= error]
         unclear = f" Within a standard error: {', '.join(close)}." if close else ""
         return (
             f"{self.way}: held-out loss {self.losses[self.way]:.3g}; {others}.{unclear} "
@@ -165,12 +168,18 @@ def choose_way(
             returned = train(way)
             if isinstance(returned, torch.Tensor):
                 returned = returned.detach().cpu().double()
-            found = np.atleast_1d(np.asarray(returned, dtype=float))
+            name, allowed = (
+                f"what train({way!r}) returns",
+                "the losses of held-out rows, in one row",
+            )
+            try:
+                found = np.atleast_1d(np.asarray(returned, dtype=float))
+            except (TypeError, ValueError) as error:
+                raise TypeError(message(name, returned, allowed)) from error
             if found.ndim != 1 or not found.size:
-                got = f"an array of shape {found.shape}"
-                raise ValueError(message(f"train({way!r})", got, "the held-out losses, in one row"))
+                raise ValueError(message(name, Words(f"an array of shape {found.shape}"), allowed))
             # A run that diverged is worse than every other.
-            known[way] = np.where(np.isfinite(found), found, HUGE_LOSS).tolist()
+            known[way] = np.where(np.isfinite(found), found, math.inf).tolist()
             if path is not None:
                 with atomic_output(path) as output:
                     output.write(json.dumps(known).encode())
@@ -179,6 +188,9 @@ def choose_way(
         raise ValueError(message("numbers of held-out losses", counts, "equal, of the same rows"))
     losses = {way: float(np.mean(known[way])) for way in ways}
     chosen = min(losses, key=losses.__getitem__)
+    if not math.isfinite(losses[chosen]):
+        got, remedy = Words("no finite loss in any way"), "Lower the learning rate."
+        raise ValueError(message("train", got, "a network that has not diverged", remedy))
     gaps = {way: mean_gap(known[way], known[chosen]) for way in ways if way != chosen}
     return Choice(chosen, losses, gaps)
 
@@ -186,7 +198,8 @@ def choose_way(
 def mean_gap(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
     """Return the mean difference of two rows of losses and its standard error."""
     gaps = np.subtract(one, other)
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+    several = len(gaps) > 1 and np.isfinite(gaps).all()
+    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if several else math.nan
     return float(gaps.mean()), float(error)
 
 
@@ -296,6 +309,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         self.proxy: Any = as_proxy(proxy)
         steps = whole("proxy_steps", proxy_steps)
         scale, theta = positive("target_weight", target_weight), correction_weight
+        if isinstance(way, Choice):
+            raise TypeError(message("way", Words("a Choice"), "its name", "Pass choice.way."))
         self.way = way
         self._way = make_way(way, steps, scale, fraction("correction_weight", theta))
         self.averaging = fraction("averaging", averaging)

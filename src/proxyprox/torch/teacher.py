@@ -15,16 +15,17 @@ TASKS = ("classification", "regression")
 
 
 def estimate_confusion(
-    labels: Any, answers: Any, classes: int, *, pseudo_count: float = 0.1
+    *, labels: Any, answers: Any, classes: int, pseudo_count: float = 0.1
 ) -> Any:
     """Estimate P(answer | label) from rows of which both are known.
 
     Parameters
     ----------
     labels, answers : integer tensors
-        The right class of each row, and the teacher's.
+        The right class of each row, and the teacher's: some ten rows of each class or more. Rows
+        held out to choose between ways must not be among them.
     classes : int
-        How many there are.
+        How many there are; each must have a row.
     pseudo_count : float
         Added to every count, so that no answer has probability 0.
 
@@ -37,20 +38,24 @@ def estimate_confusion(
     --------
     >>> import torch
     >>> labels, answers = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([0, 0, 1, 1, 1, 1])
-    >>> estimate_confusion(labels, answers, 2).round(decimals=2)
+    >>> estimate_confusion(labels=labels, answers=answers, classes=2).round(decimals=2)
     tensor([[0.5000, 0.5000],
             [0.0500, 0.9500]])
     """
     given = {"labels": torch.as_tensor(labels), "answers": torch.as_tensor(answers)}
     counts = torch.full((whole("classes", classes),) * 2, positive("pseudo_count", pseudo_count))
+    shapes = [tuple(numbers.shape) for numbers in given.values()]
+    if shapes[0] != shapes[1] or len(shapes[0]) != 1:
+        got = Words(f"{shapes[0]} and {shapes[1]}")
+        raise ValueError(message("shapes of labels and answers", got, "(rows,), the same rows"))
     for name, numbers in given.items():
-        allowed = f"class numbers from 0 to {classes - 1}, one for each row"
-        if numbers.is_floating_point() or numbers.shape != given["labels"].shape[:1]:
-            got = Words(f"{numbers.dtype} of shape {tuple(numbers.shape)}")
-            raise ValueError(message(name, got, allowed))
-        if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < classes:
-            got = Words(f"numbers from {int(numbers.min())} to {int(numbers.max())}")
-            raise ValueError(message(name, got, allowed))
+        whole_numbers = not numbers.is_floating_point()
+        if not whole_numbers or not bool(((numbers >= 0) & (numbers < classes)).all()):
+            got = Words(f"{numbers.dtype} from {numbers.min()} to {numbers.max()}")
+            raise ValueError(message(name, got, f"class numbers from 0 to {classes - 1}"))
+    if missing := sorted({*range(classes)} - {*given["labels"].tolist()}):
+        remedy = "Nothing is known of how the others are answered: label some of them."
+        raise ValueError(message("labels", Words(f"none of {missing}"), "of every class", remedy))
     where = tuple(numbers.cpu().long() for numbers in given.values())
     counts.index_put_(where, torch.ones(len(where[0])), accumulate=True)
     return counts / counts.sum(1, keepdim=True)
@@ -156,11 +161,16 @@ class TeacherLoss:
         return tau**2 * cross_entropy(outputs / tau, softened)
 
     def _check_confusion(self, matrix: Any) -> None:
-        remedy = "Make it with estimate_confusion(labels, answers, classes)."
+        remedy = "Make it with estimate_confusion(labels=..., answers=..., classes=...)."
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         if not square or not bool(((matrix > 0).all() & ((matrix.sum(1) - 1).abs() < 1e-2)).all()):
-            allowed = "a square matrix of numbers above 0 whose rows sum to 1"
-            raise ValueError(message("confusion", matrix, allowed, remedy))
+            got = Words(f"shape {tuple(matrix.shape)}")
+            if square:
+                got = Words(
+                    f"a least entry of {matrix.min():.3g}, rows that sum to {matrix.sum(1)}"
+                )
+            allowed = "square, of numbers above 0, with rows that sum to 1"
+            raise ValueError(message("confusion", got, allowed, remedy))
         if self.task == "regression" or self.temperature != 1:
             allowed = "None for regression, and with a temperature"
             raise ValueError(message("confusion", Words("a matrix"), allowed))
@@ -170,7 +180,8 @@ class TeacherLoss:
         matrix = torch.as_tensor(self.confusion).to(scores)
         if len(matrix) != scores.shape[1]:
             got = Words(f"a matrix of {len(matrix)} classes")
-            raise ValueError(message("confusion", got, f"of the network's, {scores.shape[1]}"))
+            allowed = f"a matrix of the network's {scores.shape[1]} classes"
+            raise ValueError(message("confusion", got, allowed))
         # Classes along dimension 1, whatever follows it.
         return torch.einsum("nc...,ca->na...", scores.softmax(1), matrix).log()
 

@@ -104,12 +104,14 @@ def test_clean_noisy_and_held_out_images(images):
 def test_noise_and_its_confusion_matrix():
     generator = torch.Generator().manual_seed(0)
     right = torch.arange(10).repeat(4000)
-    pair = estimate_confusion(right, wrong_labels(right, "pair", 0.45, generator), CLASSES)
+    given = wrong_labels(right, "pair", 0.45, generator)
+    pair = estimate_confusion(labels=right, answers=given, classes=CLASSES)
     torch.testing.assert_close(pair.diagonal(), torch.full((10,), 0.55), atol=0.03, rtol=0)
     torch.testing.assert_close(
         pair.roll(-1, 1).diagonal(), torch.full((10,), 0.45), atol=0.03, rtol=0
     )
-    uniform = estimate_confusion(right, wrong_labels(right, "uniform", 0.9, generator), CLASSES)
+    given = wrong_labels(right, "uniform", 0.9, generator)
+    uniform = estimate_confusion(labels=right, answers=given, classes=CLASSES)
     torch.testing.assert_close(uniform, torch.full((10, 10), 0.1), atol=0.03, rtol=0)
     assert torch.equal(wrong_labels(right, None, 0.9, generator), right)
 
