@@ -86,7 +86,7 @@ def fetch_labelled(
     job = mark, intercept, table.columns, draw
     merge = partial(merge_parts, size=MOST)
     parts = list(enumerate(table.parts))
-    found = engine.run("labelled rows", parts, fetch_partition, job, merge)
+    found = engine.run("labelled rows", table.graph, parts, fetch_partition, job, merge)
     if X_proxy is not None:
         # Labels that mark every row as one without.
         blank = (
@@ -97,7 +97,7 @@ def fetch_labelled(
         rest = as_table(X_proxy, blank, None, None)
         job = np.nan, intercept, rest.columns, draw
         others = engine.run(
-            "unlabelled rows", list(enumerate(rest.parts)), fetch_partition, job, merge
+            "unlabelled rows", rest.graph, list(enumerate(rest.parts)), fetch_partition, job, merge
         )
         found = merge_parts([found, others], MOST)
     if not found.labelled:
@@ -141,6 +141,10 @@ def minimise_everywhere(
             X, y, type(family), classes=classes, l2=l2, intercept=intercept, sample_weight=weights
         )
         proxy = target.sample_rows(min(20_000, MOST))
-        penalty = L1(l1) if l1 else None
+        penalty = (
+            L1(l1 * (np.arange(target.dim) < target.dim - intercept * family.outputs))
+            if l1
+            else None
+        )
         found.append(minimize(Problem(target, proxy, penalty), steps=100).w)
     return found[0], found[-1]

@@ -8,8 +8,10 @@ scheduler runs it: a failed task is repeated, those of a lost worker are run els
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -19,7 +21,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
@@ -28,6 +30,7 @@ from proxyprox._util.extras import require
 from proxyprox._util.validation import Words, message
 from proxyprox.dask.tables import (
     LISTED,
+    as_frame,
     as_table,
     column_fault,
     open_partition,
@@ -276,8 +279,7 @@ def _hash(X: Any, codes: Array, weights: Array, factors: Array) -> int:
 
 def some_rows(number: int, part: Any, count: int) -> Any:
     """Return rows of a partition's inputs as a DataFrame, drawn at random."""
-    X = open_partition(part)[0]
-    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    frame = as_frame(open_partition(part)[0])
     return frame.iloc[np.random.default_rng([0, number]).permutation(len(frame))[:count]]
 
 
@@ -292,29 +294,53 @@ class Pass(NamedTuple):
     seconds: float
 
 
+class Held:
+    """Something that Dask does not look into."""
+
+    def __init__(self, job: Any) -> None:
+        self.job = job
+
+
+def _call(task: Callable[..., Any], number: int, part: Any, held: Held) -> Any:
+    return task(number, part, held.job)
+
+
 class Engine:
     """Dask's scheduler: the client given, or current when this was made, or the local one."""
 
     def __init__(self, client: Any = None, retries: int = 2, progress: bool = False) -> None:
         self.dask = require("dask", extra="dask", purpose="proxyprox.dask")
-        named = str(self.dask.config.get("scheduler", None))
-        if client is None and named.endswith("distributed"):
-            client = require("distributed", extra="dask", purpose="a cluster").default_client()
+        self._delayed = require("dask.delayed", extra="dask", purpose="proxyprox.dask")
+        named = self.dask.config.get("scheduler", None)
+        if client is None and "distributed" in str(named or "distributed"):
+            # Without a client there is none that is current.
+            with contextlib.suppress(ImportError, ValueError):
+                client = importlib.import_module("distributed").default_client()
         self.client, self.passes = client, list[Pass]()
         self.retries = check.whole("retries", retries, 0)
         self.progress = check.flag("progress", progress)
+        self._threads = ThreadpoolController()
 
     def run(
-        self, purpose: str, parts: Sequence[Any], task: Callable[..., Any], job: Any,
-        merge: Callable[[list[Any]], Any],
+        self, purpose: str, graph: dict[Any, Any], parts: Sequence[tuple[int, Any]],
+        task: Callable[..., Any], job: Any, merge: Callable[[list[Any]], Any] | None,
     ) -> Any:  # fmt: skip
-        """Return the merged results of a task for all partitions, in their order."""
-        delayed, begun = partial(self.dask.delayed, pure=False, traverse=False), time.perf_counter()
-        shared, task, merge = delayed(job), delayed(task), delayed(merge)
-        level = [task(number, part, shared) for number, part in parts]
-        while len(level) > 1:
-            level = [merge(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
-        found = self._compute(level[0])
+        """Return a task's results for some partitions, in their order: merged, or a list.
+
+        The graph is a plain dictionary: calls of ``dask.delayed`` take ten times as long.
+        """
+        begun, name = time.perf_counter(), f"proxyprox-{uuid.uuid4().hex}"
+        tasks: dict[Any, Any] = {f"job-{name}": Held(job)}
+        level: list[Any] = [(f"part-{name}", place) for place in range(len(parts))]
+        for key, (number, part) in zip(level, parts, strict=True):
+            tasks[key] = (_call, task, number, part, f"job-{name}")
+        while len(level) > 1 or merge is None:
+            size, depth = FAN_IN if merge else len(level), len(tasks)
+            groups = [level[i : i + size] for i in range(0, len(level), size)]
+            level = [(f"sum-{depth}-{name}", place) for place in range(len(groups))]
+            merge = merge or list
+            tasks |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
+        found = self._compute(self._delayed.Delayed(level[0], {**graph, **tasks}))
         self.passes.append(Pass(purpose, len(parts), time.perf_counter() - begun))
         return found
 
@@ -323,7 +349,7 @@ class Engine:
             diagnostics = require("dask.diagnostics", extra="dask", purpose="progress bars")
             bar = diagnostics.ProgressBar() if self.progress else contextlib.nullcontext()
             # The scheduler's tasks are the threads.
-            with bar, threadpool_limits(1, "blas"):
+            with bar, self._threads.limit(limits=1, user_api="blas"):
                 return value.compute()
         distributed = require("distributed", extra="dask", purpose="a cluster")
         remedy = "Open a Client and build the target anew; a run with a checkpoint resumes."
@@ -462,7 +488,7 @@ class PartitionedGLM:
     def _run(self, purpose: str, task: Any, job: Any, merge: Any, chosen: Any = None) -> Any:
         numbers = range(len(self.table.parts)) if chosen is None else chosen
         parts = [(number, self.table.parts[number]) for number in numbers]
-        return self.engine.run(purpose, parts, task, job, merge)
+        return self.engine.run(purpose, self.table.graph, parts, task, job, merge)
 
     @cached_property
     def _transformer(self) -> Any:
@@ -544,11 +570,11 @@ class PartitionedGLM:
             return "no pass was made"
         work, count = self.work, len(self.table.parts)
         times = [each.seconds for each in self.passes if each.partitions == count]
-        kind = "no Hessian, steps are quasi-Newton"
+        kind = "no Hessian: quasi-Newton steps"
         if self.returns_hessians:
-            kind = "the Hessian too, steps are Newton's"
+            kind = "the Hessian too: Newton steps"
         why = "as asked for"
-        if self.newton is None:
+        if self.newton is None and self.exact:
             why = f"about {work.hessian / work.rows:.3g} ns a row for it"
             why += f", {work.gradient / work.rows:.3g} ns for reading and the gradient"
         size = f"{count} partitions, {work.rows:,} rows"
@@ -569,9 +595,9 @@ class PartitionedGLM:
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) of one pass; of a batch, those of its partitions."""
         if batch is not None:
-            means = [self._mean(w, [part]) for part in batch]
-            value, gradient = (sum(each) / len(means) for each in zip(*means, strict=True))
-            return value, gradient
+            all_sums = self._sums("batch", w, batch)
+            shares = [Sums(1.0, *(part / sums.weight for part in sums[1:])) for sums in all_sums]
+            return self._add_ridge(w, add_sums(shares))
         known = self._known
         if known is None or not np.array_equal(known[0], w):
             known = self._pass(w, hessian=self.returns_hessians)
@@ -603,20 +629,17 @@ class PartitionedGLM:
         self._known = np.array(w), value, gradient, matrix
         return self._known
 
-    def _mean(self, w: Vector, parts: list[int]) -> tuple[float, Vector]:
-        return self._add_ridge(w, self._sums("batch", w, parts))
-
     def _add_ridge(self, w: Vector, sums: Sums) -> tuple[float, Vector]:
         ridge = self._strengths * w
         value = sums.loss / sums.weight + float(w @ ridge) / 2
         return value, sums.gradient / sums.weight + ridge
 
-    def _sums(self, purpose: str, w: Vector, chosen: Any = None, **wanted: Any) -> Sums:
+    def _sums(self, purpose: str, w: Vector, chosen: Any = None, **wanted: Any) -> Any:
         check.require_point("w", w, self.dim)
         w = np.asarray(w, dtype=np.float64)
         job = Job(self._transformer, self.family, self.intercept, w, **wanted)
-        sums: Sums = self._run(purpose, sum_partition, job, add_sums, chosen)
-        return sums
+        merge = add_sums if chosen is None else None
+        return self._run(purpose, sum_partition, job, merge, chosen)
 
     @cached_property
     def _strengths(self) -> Vector:

@@ -29,7 +29,10 @@ class Table(NamedTuple):
     Attributes
     ----------
     parts : list
-        A partition each: its inputs, labels and weights, or a function that returns them.
+        A partition each: the keys of its inputs, labels and weights, or a function that returns
+        these.
+    graph : dict
+        The tasks that make what has keys.
     names : list of str
         How errors call the partitions.
     columns : list of pairs
@@ -41,6 +44,7 @@ class Table(NamedTuple):
     """
 
     parts: list[Any]
+    graph: dict[Any, Any]
     names: list[str]
     columns: list[tuple[str, str]]
     rows: int | None
@@ -57,15 +61,15 @@ class Block(NamedTuple):
 
 def open_partition(part: Any) -> tuple[Any, Any, Any]:
     """Return a partition's inputs, labels and weights."""
-    X, y, weights = part() if callable(part) else part
-    return X, y, weights
+    X, y, *weights = part() if callable(part) else part
+    return X, y, weights[0] if weights else None
 
 
 def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
     """Yield a partition's rows; those of tables go column by column into one small matrix."""
     y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
     if transformer is not None and len(y):
-        X = transformer.transform(X.to_pandas() if hasattr(X, "to_pandas") else X)
+        X = transformer.transform(as_frame(X))
     rows, width = X.shape
     sparse, columns = scipy.sparse.issparse(X), _columns(X)
     entries = X.nnz if sparse else rows * width
@@ -84,6 +88,14 @@ def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterat
             for j, column in enumerate(columns):
                 part[:, j] = column[some]
         yield Block(part, y[some], None if weights is None else weights[some])
+
+
+def as_frame(X: Any) -> Any:
+    """Return inputs as a DataFrame whose texts are objects, with gaps as scikit-learn knows them."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    texts = {name: frame[name] for name in frame.select_dtypes("string").columns}
+    plain = {name: t.astype(object).where(t.notna(), np.nan) for name, t in texts.items()}
+    return frame.assign(**plain)
 
 
 def _columns(X: Any) -> Any:
@@ -144,11 +156,15 @@ def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
         columns = [(str(j), "") for j in range(X.shape[1])]
         X = X.rechunk({1: -1})
         rows = None if np.isnan(X.shape[0]) else int(X.shape[0])
-    parts = [_pieces(X), _matching("y", y, X, rows)]
-    lacking = [None] * len(parts[0])
-    parts.append(lacking if weights is None else _matching("sample_weight", weights, X, rows))
-    names = [str(number) for number in range(len(parts[0]))]
-    return Table(list(zip(*parts, strict=True)), names, columns, rows, transformer)
+    pieces = [_pieces(X), _matching("y", y, X, rows)]
+    if weights is not None:
+        pieces.append(_matching("sample_weight", weights, X, rows))
+    # The pieces of a collection share one graph.
+    graphs = {id(piece.dask): piece.dask for some in pieces for piece in some}
+    graph = {key: task for each in graphs.values() for key, task in each.items()}
+    parts = [[piece.key for piece in some] for some in zip(*pieces, strict=True)]
+    names = [str(number) for number in range(len(parts))]
+    return Table(parts, graph, names, columns, rows, transformer)
 
 
 def _pieces(collection: Any) -> list[Any]:
@@ -249,7 +265,7 @@ def read_parquet(
     groups = [(p, g) for p, f in zip(paths, footers, strict=True) for g in range(f.num_row_groups)]
     parts = [partial(_read_group, files, p, g, chosen, label, weight) for p, g in groups]
     names = [f"{os.path.basename(path)}:{group}" for path, group in groups]
-    return Table(parts, names, kinds, sum(each.num_rows for each in footers), transformer)
+    return Table(parts, {}, names, kinds, sum(each.num_rows for each in footers), transformer)
 
 
 def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[str]) -> None:
@@ -269,7 +285,7 @@ def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[s
 
 def _read_group(
     files: Any, path: str, group: int, columns: list[str], label: str, weight: str | None
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, ...]:
     """Return the inputs of a row group as an Arrow table, its labels and its weights."""
     parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
     wanted = [*columns, label, *([] if weight is None else [weight])]
@@ -279,5 +295,5 @@ def _read_group(
     y = table.column(label)
     if hasattr(y.type, "index_type"):
         y = y.cast(y.type.value_type)
-    weights = None if weight is None else table.column(weight).to_numpy()
-    return table.select(columns), y.to_numpy(), weights
+    rest = [table.column(name).to_numpy() for name in wanted[len(columns) + 1 :]]
+    return table.select(columns), y.to_numpy(), *rest
