@@ -50,6 +50,8 @@ READING = 3.0
 FIT_ROWS = 100_000
 # The share of a worker's memory that samples may take while they are merged.
 SHARE = 0.5
+# Of labels that are no classes the driver need not see all.
+MOST_CLASSES = 1000
 
 
 # -- what the workers do ------------------------------------------------------------------------
@@ -219,7 +221,8 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
             drawing.add(X, y, weights)
     found = tuple((fault, number) for fault in faults)
     samples = merge_samples(drawing.samples, draw.size)
-    return Look((rows,), (weight,), (mark,), found, tuple(classes), work, samples)
+    met = tuple(classes)[:MOST_CLASSES]
+    return Look((rows,), (weight,), (mark,), found, met, work, samples)
 
 
 def merge_looks(parts: list[Look], size: int) -> Look:
@@ -227,9 +230,10 @@ def merge_looks(parts: list[Look], size: int) -> Look:
     *lists, classes, work, samples = zip(*parts, strict=True)
     total = np.sum(work, axis=0)
     total[0] = np.max(work, axis=0)[0]
-    joined = (tuple(chain.from_iterable(each)) for each in lists)
-    known = tuple(dict.fromkeys(chain.from_iterable(classes)))
-    return Look(*joined, known, total, merge_samples([*chain.from_iterable(samples)], size))
+    joined: Any = (tuple(chain.from_iterable(each)) for each in lists)
+    known = tuple(dict.fromkeys(chain.from_iterable(classes)))[:MOST_CLASSES]
+    drawn = merge_samples([*chain.from_iterable(samples)], size)
+    return Look(*joined, classes=known, work=total, samples=drawn)
 
 
 def _gaps(X: Any) -> Array:
@@ -246,9 +250,9 @@ def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:
     """Return what is wrong with labels, and note the classes met."""
     if family.classifier:
         codes, values = pandas.factorize(y)
-        classes |= dict.fromkeys(values.tolist())
+        classes |= dict.fromkeys(values[:MOST_CLASSES].tolist())
         return ["labels missing"] if (codes < 0).any() else []
-    t = pandas.to_numeric(y, errors="coerce").astype(np.float64)
+    t = np.asarray(pandas.to_numeric(y, errors="coerce"), dtype=np.float64)
     valid = np.isfinite(t) & family().valid(t)
     return [] if valid.all() else [f"labels other than {family.labels}"]
 
@@ -274,7 +278,8 @@ class Engine:
     """Dask's scheduler: the client given, or current when this was made, or the local one."""
 
     def __init__(self, client: Any = None, retries: int = 2, progress: bool = False) -> None:
-        if client is None and "distributed" in (dask.config.get("scheduler", "") or "distributed"):
+        named = dask.config.get("scheduler", None) or "distributed"
+        if client is None and "distributed" in str(named):
             # There may be none.
             with contextlib.suppress(ValueError):
                 client = distributed.default_client()
@@ -429,7 +434,8 @@ class PartitionedGLM:
         if partitions_per_batch is not None:
             check.whole("partitions_per_batch", partitions_per_batch)
         self.partitions_per_batch = partitions_per_batch
-        self._kind, self._classes = family, classes
+        self._kind: Any = family
+        self._classes = classes
         self._seen: Look | None = None
         # The last point with what a pass found there.
         self._known: tuple[Vector, float, Vector, Matrix | None] | None = None
@@ -490,7 +496,8 @@ class PartitionedGLM:
         """The family, with its classes."""
         if not self._kind.classifier:
             return self._kind()
-        found, binary = np.array(sorted(self._look().classes)), self._kind is families.Logistic
+        met, binary = np.fromiter(self._look().classes, object), self._kind is families.Logistic
+        found = np.unique(families.label_array(met))
         classes = families.check_classes(self._classes, found, binary=binary)
         family: Family = self._kind(classes)
         family.encode(found)
