@@ -44,19 +44,26 @@ def write_table(folder: str, rows: int) -> None:
 class Killer:
     """Kills a worker some time after it is told to; remembers when."""
 
-    def __init__(self, client: distributed.Client) -> None:
-        self.client, self.times, self.rng = client, [], random.Random(0)
+    def __init__(self, cluster: distributed.LocalCluster, client: distributed.Client) -> None:
+        self.cluster, self.client = cluster, client
+        self.times: list[float] = []
+        self.rng, self.timer = random.Random(0), threading.Timer(0, print)
 
     def kill_within(self, seconds: float) -> None:
-        self.client.wait_for_workers(2)
-        pids = sorted(self.client.run(os.getpid).values())
-        pid, delay = self.rng.choice(pids), self.rng.uniform(0.1, 0.9) * seconds
+        pid = self.rng.choice([nanny.pid for nanny in self.cluster.workers.values()])
 
         def kill() -> None:
             os.kill(pid, signal.SIGKILL)
             self.times.append(time.perf_counter())
 
-        threading.Timer(delay, kill).start()
+        self.timer = threading.Timer(self.rng.uniform(0.1, 0.8) * seconds, kill)
+        self.timer.start()
+
+    def wait_for_restart(self) -> None:
+        """Wait until both workers are there again; the scheduler must have noticed the loss."""
+        self.timer.join()
+        time.sleep(1.0)
+        self.client.wait_for_workers(2)
 
 
 def main() -> None:
@@ -79,7 +86,7 @@ def main() -> None:
             whole = minimize(Problem(target, proxy))
             usual = [each.seconds for each in target.passes]
             print(f"unbroken: {len(usual)} passes, median {np.median(usual):.2f} s")
-            killer, during = Killer(client), 0
+            killer, during = Killer(cluster, client), 0
             while during < arguments.kills:
                 again = logistic_regression(read_parquet(folder, label="y"), l2=1e-6, newton=False)
                 spans: list[tuple[float, float]] = []
@@ -90,6 +97,7 @@ def main() -> None:
                     begun = time.perf_counter()
                     found = run(*given)
                     spans.append((begun, time.perf_counter()))
+                    killer.wait_for_restart()
                     return found
 
                 again.engine.run = timed
