@@ -428,6 +428,10 @@ class PartitionedGLM:
             raise TypeError(message("family", family, "a class of families, such as Logistic"))
         self.engine = Engine(client, retries, progress)
         self.table = tables.as_table(X, y, sample_weight, transformer)
+        if y is None and not isinstance(X, tables.Table):
+            raise TypeError(message("y", y, "given: a Dask array or Series, divided as X is"))
+        if not self.table.parts:
+            raise ValueError(message("X", Words("no row group"), "a table with rows"))
         self.l2 = check.nonnegative("l2", l2)
         self.intercept = check.flag("intercept", intercept)
         self.newton = None if newton is None else check.flag("newton", newton)
