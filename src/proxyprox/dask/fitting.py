@@ -1,0 +1,119 @@
+"""What estimators need of Dask collections: labelled rows, a moment of the others, a minimum."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import dask.array
+import numpy as np
+
+from proxyprox import L1, Problem, minimize
+from proxyprox._util.validation import Words, message
+from proxyprox.dask.objective import Draw, Drawing, Engine, PartitionedGLM, Sample, merge_samples
+from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
+from proxyprox.problems.families import Family
+from proxyprox.problems.glm import Design
+from proxyprox.sklearn.inputs import read_labels
+
+Array = Any
+
+# Labelled rows that are fetched; of more a sample is, and all are fitted where they are.
+MOST = 100_000
+
+
+class Fetched(NamedTuple):
+    """Rows in memory, how many there are, how many rows of y have no label, the others' moment."""
+
+    X: Any
+    y: Array
+    weights: Array | None
+    labelled: int
+    unlabelled: int
+    moment: tuple[Array, float] | None
+    names: list[str] | None
+
+
+class Part(NamedTuple):
+    """What partitions hold: numbers of rows, sums of products of unlabelled ones, labelled ones."""
+
+    labelled: int
+    unlabelled: int
+    gram: Any
+    samples: list[Sample]
+
+
+def fetch_partition(number: int, part: Any, job: Any) -> Part:
+    """Return the labelled rows of a partition and the second moment of the others."""
+    mark, intercept, columns, draw = job
+    found, drawing, data = Part(0, 0, 0.0, []), Drawing(number, draw), open_partition(part)
+    if fault := column_fault(*data, columns):
+        raise ValueError(f"Partition {number} has {fault}.")
+    for X, y, s in read_blocks(*data):
+        labelled: Array = read_labels(y, mark)[1]
+        gram = 0.0
+        if not labelled.all():
+            design = Design(X, intercept=intercept, checked=True)
+            gram = design.gram((~labelled).astype(np.float64))
+        drawing.add(X, y, np.ones(len(y)) if s is None else s, labelled)
+        numbers = int(labelled.sum()), int((~labelled).sum())
+        found = merge_parts([found, Part(*numbers, gram, [])], draw.size)
+    return found._replace(samples=merge_samples(drawing.samples, draw.size))
+
+
+def merge_parts(parts: list[Part], size: int) -> Part:
+    """Return what several partitions hold."""
+    *sums, samples = zip(*parts, strict=True)
+    return Part._make((*map(sum, sums), merge_samples([*chain.from_iterable(samples)], size)))
+
+
+def fetch_labelled(
+    X: Any, y: Any, weights: Any, X_proxy: Any, mark: Any, intercept: bool
+) -> Fetched:
+    """Return the labelled rows of collections, or a sample of many, in one pass."""
+    engine, found, columns = Engine(), list[Part](), list[str]()
+    for inputs, labels, s in [(X, y, weights)] + [(X_proxy, None, None)] * (X_proxy is not None):
+        table = as_table(inputs, labels, s, None)
+        names = [name for name, _ in table.columns]
+        columns = columns or names
+        if names != columns:
+            raise ValueError(message("X_proxy", Words(f"columns {names}"), f"like X: {columns}"))
+        engine.require_room("the labelled rows", min(MOST, table.rows or MOST), len(columns), 2)
+        job = np.nan if labels is None else mark, intercept, table.columns, Draw(MOST)
+        parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=MOST)
+        found.append(engine.run("labels", table.graph, parts, fetch_partition, job, merge))
+    labelled, unlabelled, gram, samples = merge_parts(found, MOST)
+    if not labelled:
+        raise ValueError(message("y", Words("rows without a label only"), "labels"))
+    sizes = np.diag(gram) if unlabelled else np.zeros(0)
+    if bad := [name for name, x in zip(columns, sizes, strict=False) if not np.isfinite(x)]:
+        raise ValueError(message("X", Words(f"gaps in the columns {bad}"), "finite numbers"))
+    moment = (gram / unlabelled, float(unlabelled)) if unlabelled else None
+    _, inputs, targets, own = samples[0]
+    own = None if weights is None else own
+    named = columns if hasattr(X, "dtypes") else None
+    return Fetched(inputs, targets, own, labelled, found[0].unlabelled, moment, named)
+
+
+def minimise_everywhere(
+    X: Any, y: Any, weights: Any, mark: Any, family: Family, intercept: bool,
+    strengths: tuple[float, float],
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the minimiser of the labelled rows' loss with penalties, and without."""
+    classes = getattr(family, "classes", None)
+    if mark is not None and classes is not None:
+        labelled = y != mark
+        weights = labelled.astype(float) if weights is None else weights * labelled
+        where = y.where if hasattr(y, "divisions") else partial(dask.array.where, labelled, y)
+        y = where(labelled, classes[0]) if hasattr(y, "divisions") else where(classes[0])
+    found = []
+    for l2, l1 in dict.fromkeys((strengths, (0.0, 0.0))):
+        target = PartitionedGLM(
+            X, y, type(family), classes=classes, l2=l2, intercept=intercept, sample_weight=weights
+        )
+        proxy = target.sample_rows(min(20_000, MOST))
+        free = np.arange(target.dim) >= target.dim - intercept * family.outputs
+        penalty = L1(np.where(free, 0.0, l1)) if l1 else None
+        found.append(minimize(Problem(target, proxy, penalty), steps=100).w)
+    return found[0], found[-1]

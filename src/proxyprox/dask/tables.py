@@ -1,0 +1,294 @@
+"""Tables in partitions, which are read block by block: Dask collections and Parquet folders."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import dask.array
+import numpy as np
+import scipy.sparse
+from pyarrow import fs, parquet
+
+from proxyprox._util import validation as check
+from proxyprox._util.validation import Words, message
+
+Array = Any
+
+# Entries of the blocks of rows that a partition is read in: 4 MiB of float64, which caches hold.
+BLOCK_ELEMENTS = 1 << 19
+# Names that one error lists.
+LISTED = 20
+NUMBERS = ("int", "uint", "float", "double", "half", "bool", "Int", "UInt", "Float")
+
+
+class Table(NamedTuple):
+    """A table in partitions: what `read_parquet` returns.
+
+    Attributes
+    ----------
+    parts : list
+        A partition each: the keys of its inputs, labels and weights, or a function that returns
+        these.
+    graph : dict
+        The tasks that make what has keys.
+    names : list of str
+        How errors call the partitions.
+    columns : list of pairs
+        Names and types of the inputs; the types are empty for arrays.
+    rows : int or None
+        How many there are, where that is known.
+    transformer : scikit-learn transformer or None
+        What makes numbers of the inputs.
+    """
+
+    parts: list[Any]
+    graph: dict[Any, Any]
+    names: list[str]
+    columns: list[tuple[str, str]]
+    rows: int | None
+    transformer: Any
+
+
+class Block(NamedTuple):
+    """Some rows of a partition in float64, valid until the next block is read."""
+
+    X: Any
+    y: Array
+    weights: Array | None
+
+
+def open_partition(part: Any) -> tuple[Any, Any, Any]:
+    """Return a partition's inputs, labels (NaN where there are none) and weights."""
+    X, *rest = part() if callable(part) else part
+    y, weights = (*rest, None, None)[:2]
+    return X, np.full(X.shape[0], np.nan) if y is None else y, weights
+
+
+def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
+    """Yield a partition's rows; those of tables go column by column into one small matrix."""
+    y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
+    if transformer is not None and len(y):
+        X = transformer.transform(as_frame(X))
+    rows, width = X.shape
+    sparse, columns = scipy.sparse.issparse(X), _columns(X)
+    entries = X.nnz if sparse else rows * width
+    step = max(1, BLOCK_ELEMENTS * rows // max(entries, 1))
+    if columns is not None:
+        columns = [_numbers(X, j) for j in range(width)]
+        buffer = np.empty((width, min(step, rows)))
+    else:
+        X = X.tocsr() if sparse else np.asarray(X)
+    for start in range(0, rows, step):
+        some = slice(start, min(start + step, rows))
+        if columns is None:
+            part = X[some].astype(np.float64, copy=False)
+        else:
+            part = buffer[:, : some.stop - start].T
+            for j, column in enumerate(columns):
+                part[:, j] = column[some]
+        yield Block(part, y[some], None if weights is None else weights[some])
+
+
+def as_frame(X: Any) -> Any:
+    """Return inputs as a DataFrame of texts as objects, with gaps as scikit-learn knows them."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    texts = {name: frame[name] for name in frame.select_dtypes("string").columns}
+    plain = {name: t.astype(object).where(t.notna(), np.nan) for name, t in texts.items()}
+    return frame.assign(**plain)
+
+
+def _columns(X: Any) -> Any:
+    """Return names and types of a DataFrame's or an Arrow table's columns; None of an array."""
+    if hasattr(X, "schema"):
+        return [(field.name, str(field.type)) for field in X.schema]
+    kinds = getattr(X, "dtypes", None)
+    return None if kinds is None else [(str(name), str(kind)) for name, kind in kinds.items()]
+
+
+def _numbers(X: Any, j: int) -> Array:
+    """Return a column as an array; gaps are NaN."""
+    if hasattr(X, "schema"):
+        return X.column(j).to_numpy()
+    column = X.iloc[:, j]
+    plain = isinstance(column.dtype, np.dtype)
+    return column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def column_fault(X: Any, y: Any, weights: Any, columns: list[tuple[str, str]]) -> str:
+    """Return how a partition differs from what the table's are, if it does."""
+    found = _columns(X)
+    lengths = [part.shape[0] for part in (X, y, weights) if part is not None]
+    if found is not None and found != columns:
+        gone, new = ([c for c in a if c not in b] for a, b in ((columns, found), (found, columns)))
+        return f"columns {new or 'in another order'} in place of {gone or 'the same'}"
+    if found is None and columns and X.shape[1] != len(columns):
+        return f"{X.shape[1]} columns in place of {len(columns)}"
+    return "" if len(set(lengths)) == 1 else f"{lengths} rows of inputs, labels (and weights)"
+
+
+def require_numbers(argument: str, columns: list[tuple[str, str]], transformer: Any) -> None:
+    """Refuse columns that are no numbers, unless they are transformed."""
+    text = [f"{name!r} ({kind})" for name, kind in columns if not kind.startswith(NUMBERS)]
+    if text and transformer is None:
+        remedy = "Pass transformer=, which encodes them, or leave them out."
+        raise ValueError(message(argument, Words(", ".join(text[:LISTED])), "numbers", remedy))
+
+
+def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
+    """Return Dask collections as a table; what `read_parquet` returned as it is."""
+    if isinstance(X, Table):
+        for argument, given in (("y", y), ("sample_weight", weights), ("transformer", transformer)):
+            if given is not None:
+                remedy = "Tell read_parquet."
+                raise TypeError(message(argument, given, "left out with a Parquet table", remedy))
+        return X
+    if not hasattr(X, "__dask_graph__"):
+        allowed = "a Dask array, a Dask DataFrame or what read_parquet returns"
+        raise TypeError(message("X", Words(f"a {type(X).__name__}"), allowed))
+    columns, rows = _columns(X), None
+    if columns is not None:
+        require_numbers("X", columns, transformer)
+    elif X.ndim != 2 or not X.shape[1] > 0 or X.dtype.kind not in "biuf" or transformer is not None:
+        got = Words(f"shape {X.shape} of {X.dtype}{' and a transformer' * bool(transformer)}")
+        raise ValueError(message("X", got, "a matrix of numbers, or a DataFrame to be transformed"))
+    else:
+        columns = [(str(j), "") for j in range(X.shape[1])]
+        X = X.rechunk({1: -1})
+        rows = None if np.isnan(X.shape[0]) else int(X.shape[0])
+    given = {"y": y, "sample_weight": weights}
+    others = [_matching(name, part, X, rows) for name, part in given.items() if part is not None]
+    pieces = [_pieces(X), *others]
+    # The pieces of a collection share one graph.
+    graphs = {id(piece.dask): piece.dask for some in pieces for piece in some}
+    graph = {key: task for each in graphs.values() for key, task in each.items()}
+    parts = [[piece.key for piece in some] for some in zip(*pieces, strict=True)]
+    return Table(parts, graph, list(map(str, range(len(parts)))), columns, rows, transformer)
+
+
+def _pieces(collection: Any) -> list[Any]:
+    return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
+
+
+def _matching(argument: str, part: Any, X: Any, rows: int | None) -> list[Any]:
+    """Return the pieces of labels or weights that belong to those of X."""
+    if not hasattr(part, "__dask_graph__") and rows is not None:
+        part = dask.array.from_array(np.asarray(part), chunks=-1)
+    if not hasattr(part, "__dask_graph__") or part.ndim != 1:
+        raise TypeError(message(argument, part, "a Dask array or Series, one entry for each row"))
+    length = part.shape[0] if hasattr(part, "chunks") else math.nan
+    if rows is not None and length == rows:
+        part = part.rechunk((X.chunks[0],))
+    pieces, count = _pieces(part), len(_pieces(X))
+    known = [each.divisions for each in (part, X) if getattr(each, "known_divisions", False)]
+    other_rows = rows is not None and not math.isnan(length) and length != rows
+    if other_rows or len(pieces) != count or known[1:] not in ([], known[:1]):
+        got = Words(f"{len(pieces)} partitions, {length} rows")
+        remedy = (
+            "Take both from one DataFrame, or repartition them alike; chunk sizes of arrays that "
+            "are unknown are found by compute_chunk_sizes()."
+        )
+        allowed = f"divided as X is, into {count} partitions, {rows or 'unknown'} rows"
+        raise ValueError(message(argument, got, allowed, remedy))
+    return pieces
+
+
+def read_parquet(
+    path: Any,
+    *,
+    label: str,
+    weight: str | None = None,
+    columns: Any = None,
+    transformer: Any = None,
+) -> Table:
+    """Return a table of Parquet files, of which only the footers are read now.
+
+    Parameters
+    ----------
+    path : path or URI
+        A file or a folder of files that every worker can read. All must have the same columns.
+    label, weight : str
+        The columns of the labels and of the rows' weights, if there are any.
+    columns : list of str, optional
+        The inputs; by default all other columns.
+    transformer : scikit-learn transformer, optional
+        What makes numbers of DataFrames of the inputs, such as a ``ColumnTransformer``. One that is
+        not fitted is fitted on a sample of rows, once; every row group is transformed by itself.
+
+    Returns
+    -------
+    Table
+        For `logistic_regression` and its like; a row group is a partition.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, tempfile
+    >>> from proxyprox.dask import logistic_regression, read_parquet
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table = pd.DataFrame({"x": [1.0, -1.0], "clicked": ["yes", "no"]})
+    >>> table.to_parquet(f"{folder.name}/0.parquet")
+    >>> loss = logistic_regression(read_parquet(folder.name, label="clicked"))
+    >>> round(loss.value(np.zeros(1)), 6)
+    0.693147
+    >>> folder.cleanup()
+    """
+    text = os.fspath(path)
+    files, root = fs.FileSystem.from_uri(text if "://" in text else os.path.abspath(text))
+    found, paths = files.get_file_info(root), [root]
+    if found.type == fs.FileType.Directory:
+        inside = files.get_file_info(fs.FileSelector(root, recursive=True))
+        paths = sorted(i.path for i in inside if i.is_file and i.base_name[0] not in "_.")
+    if found.type == fs.FileType.NotFound or not paths:
+        raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
+    footers = [parquet.read_metadata(each, filesystem=files) for each in paths]
+    schemas = [dict(_columns(f.schema.to_arrow_schema().empty_table())) for f in footers]
+    special = [name for name in (label, weight) if name is not None]
+    known = f"a column of the table: {', '.join(list(schemas[0])[:LISTED])}"
+    chosen = [name for name in schemas[0] if name not in special]
+    if columns is not None:
+        chosen = check.as_list("columns", columns, "a list of column names")
+    for argument, name in [("label or weight", n) for n in special] + [
+        ("columns", n) for n in chosen
+    ]:
+        if name not in schemas[0]:
+            raise ValueError(message(argument, name, known))
+    _require_alike([os.path.basename(each) for each in paths], schemas, [*chosen, *special])
+    kinds = [(name, schemas[0][name]) for name in chosen]
+    require_numbers("columns", kinds, transformer)
+    groups = [(p, g) for p, f in zip(paths, footers, strict=True) for g in range(f.num_row_groups)]
+    parts = [partial(_read_group, files, p, g, chosen, label, weight) for p, g in groups]
+    names = [f"{os.path.basename(path)}:{group}" for path, group in groups]
+    return Table(parts, {}, names, kinds, sum(each.num_rows for each in footers), transformer)
+
+
+def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[str]) -> None:
+    """Refuse files that lack a column or have it in another type; all are named."""
+    odd = [
+        f"{column!r} is {schema.get(column, 'absent')} in {name}, not {schemas[0][column]}"
+        for name, schema in zip(names, schemas, strict=True)
+        for column in used
+        if schema.get(column) != schemas[0][column]
+    ]
+    if odd:
+        more = f" and {len(odd) - LISTED} more" * (len(odd) > LISTED)
+        raise ValueError(
+            f"path must hold files of the same columns: {'; '.join(odd[:LISTED])}{more}."
+        )
+
+
+def _read_group(
+    files: Any, path: str, group: int, columns: list[str], label: str, weight: str | None
+) -> tuple[Any, ...]:
+    """Return the inputs of a row group as an Arrow table, its labels and its weights."""
+    wanted = [*columns, label, *([] if weight is None else [weight])]
+    with parquet.ParquetFile(path, filesystem=files) as file:
+        # The engine's tasks are the threads.
+        table = file.read_row_group(group, columns=wanted, use_threads=False)
+    y = table.column(label)
+    if hasattr(y.type, "index_type"):
+        y = y.cast(y.type.value_type)
+    rest = [table.column(name).to_numpy() for name in wanted[len(columns) + 1 :]]
+    return table.select(columns), y.to_numpy(), *rest
