@@ -8,7 +8,7 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test figure1 figure2 labels other_data lint format bench clean help
+.PHONY: demo test test_dask figure1 figure2 labels other_data lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,9 @@ demo: $(VENV)/.demo    ## install the package and run the demonstration (no netw
 
 test: $(VENV)/.test    ## install what the tests need and run them
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST)
+
+test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on it
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q tests/dask src/proxyprox/dask
 
 figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): seven minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
@@ -67,6 +70,10 @@ $(VENV)/.torch: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo $(VENV)/.experiments $(VENV)/.torch
+
+$(VENV)/.dask: $(VENV)/.test
+	$(PIP) install -c constraints.txt -e '.[test,dask]'
+	@touch $@
 
 $(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report,data,lint]'
