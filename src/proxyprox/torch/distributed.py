@@ -25,6 +25,8 @@ EXTRA = "proxyprox"
 MODES = ("replicated", "shared", "independent")
 # For digests: odd, so that no bit is lost, and modulo 2^64.
 FACTOR = 6364136223846793005
+# Words in the names of collectives that carry data.
+CARRIERS = ("reduce", "gather", "scatter", "broadcast", "alltoall", "all_to_all")
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -123,8 +125,9 @@ class Ranks:
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
-        with torch.random.fork_rng(devices=list(devices)):
+        # A rank has one device: to ask the others for their state would use their memory.
+        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed % 2**63)
             yield
 
@@ -286,7 +289,7 @@ class CollectiveBytes(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented
         result = func(*args, **(kwargs or {}))
         name = func.name().split("::")[-1].split(".")[0]
-        if func.namespace in ("c10d", "_c10d_functional") and name != "wait_tensor":
+        if func.namespace in ("c10d", "_c10d_functional") and any(w in name for w in CARRIERS):
             parts = [tensors_in(part) for part in (*args, result)]
             sizes = [sum(t.numel() * t.element_size() for t in part) for part in parts]
             self.by_collective[name.strip("_")] += max(sizes)

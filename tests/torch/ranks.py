@@ -1,0 +1,229 @@
+"""What ``torchrun`` runs for test_distributed.py: many checks in one launch, reported as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+import proxyprox as pp
+from proxyprox.torch import (
+    EMA,
+    CollectiveBytes,
+    ImplicitStep,
+    Plain,
+    Proxy,
+    ProxyAdamW,
+    ProxyProx,
+    Storm,
+)
+
+ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
+SETTINGS = {
+    "plain": {"correction": Plain()},
+    "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 8},
+    "storm": {"correction": Storm(0.3)},
+    "paired": {"correction": EMA(0.3), "anchor": "paired"},
+    "kept adamw": {"correction": EMA(0.3), "inner": ADAMW, "keep_inner_state": True},
+    "mixed": {"way": "mixed"},
+    "corrected": {"way": "corrected"},
+}
+GLOBAL_BATCH = 12
+
+
+def data():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(96, 5, generator=generator, dtype=torch.float64)
+    return x, x.sum(1, keepdim=True).tanh()
+
+
+def make_network():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1)
+    return torch.nn.Sequential(*layers).double()
+
+
+class Training:
+    """A network, its wrapper ("alone", "ddp", "fsdp") and an optimiser; batches by step."""
+
+    def __init__(self, setting, kind, across_ranks="replicated", rank=0, ranks=1, **options):
+        self.rank, self.ranks, self.k = rank, ranks, 0
+        self.network = self.called = make_network()
+        if kind == "ddp":
+            self.called = DistributedDataParallel(self.network)
+        if kind == "fsdp":
+            for layer in (self.network[0], self.network[2], self.network):
+                fully_shard(layer)
+        self.x, self.y = data()
+        # Other seeds on other ranks: the optimiser makes the order equal.
+        shuffled = torch.Generator().manual_seed(3 + rank)
+        rows = TensorDataset(self.x[:25], self.y[:25])
+        loader = options.pop("loader", DataLoader(rows, 7, shuffle=True, generator=shuffled))
+        proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
+        given = {**SETTINGS[setting], **options}
+        if "way" in given:
+            self.optimizer = ProxyAdamW(
+                self.network.parameters(), 0.01, proxy=proxy, proxy_steps=3, model=self.called, **given
+            )
+        else:
+            given = {"stop": 4, "inner": ImplicitStep(0.1), "model": self.called, **given}
+            self.optimizer = ProxyProx(self.network.parameters(), 1.0, proxy=proxy, **given)
+
+    def proxy_loss(self, batch):
+        return mse_loss(self.network(batch[0]), batch[1])
+
+    def step(self):
+        share = GLOBAL_BATCH // self.ranks
+        drawn = torch.Generator().manual_seed(self.k)
+        rows = torch.randint(96, (GLOBAL_BATCH,), generator=drawn)
+        rows = rows[self.rank * share : (self.rank + 1) * share]
+
+        def closure():
+            self.optimizer.zero_grad()
+            loss = mse_loss(self.called(self.x[rows]), self.y[rows])
+            loss.backward()
+            return loss
+
+        if isinstance(getattr(self.optimizer, "correction", None), Storm):
+            self.optimizer.step(closure)
+        else:
+            closure()
+            self.optimizer.step()
+        self.k += 1
+
+    def train(self, steps):
+        for _ in range(steps):
+            self.step()
+        return self
+
+    def weights(self):
+        full = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in self.network.parameters()]
+        return torch.cat([p.detach().reshape(-1) for p in full])
+
+    def save(self, folder):
+        model, optimizer = get_state_dict(self.network, self.optimizer)
+        dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id=folder)
+
+    def load(self, folder, k):
+        model, optimizer = get_state_dict(self.network, self.optimizer)
+        state = {"model": model, "optimizer": optimizer}
+        dcp.load(state, checkpoint_id=folder)
+        set_state_dict(
+            self.network, self.optimizer,
+            model_state_dict=state["model"], optim_state_dict=state["optimizer"],
+        )  # fmt: skip
+        self.k = k
+        return self
+
+
+def spread(tensor):
+    """Return whether a tensor is the same, bit for bit, on all ranks."""
+    every = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, tensor)
+    return all(torch.equal(other, tensor) for other in every)
+
+
+def check_setting(setting, kind, across_ranks, make, folder):
+    """Train, save on the way, resume; return what was found."""
+    whole = make(setting, kind, across_ranks)
+    # A look before the first step must not change the run.
+    get_state_dict(whole.network, whole.optimizer)
+    whole.train(3)
+    place = folder / f"{setting}-{kind}-{across_ranks}"
+    whole.save(place)
+    whole.train(3)
+    resumed = make(setting, kind, across_ranks).load(place, 3).train(3)
+    weights = whole.weights()
+    ledgers = [t.optimizer.ledger.as_dict() for t in (whole, resumed)]
+    for ledger in ledgers:
+        ledger.pop("seconds")
+    return {
+        "weights": weights.tolist(),
+        "equal on all ranks": spread(weights),
+        "resumed equal": torch.equal(weights, resumed.weights()) and ledgers[0] == ledgers[1],
+    }
+
+
+def count_bytes(setting, kind, across_ranks, make):
+    training = make(setting, kind, across_ranks).train(2)
+    with CollectiveBytes() as counted:
+        training.step()
+    passes = training.optimizer.ledger
+    return {
+        "total": counted.total,
+        "by": dict(counted.by_collective),
+        "parameters": 8 * training.weights().numel(),
+        "passes": [passes.proxy_gradients, passes.proxy_sampled_gradients],
+    }
+
+
+def message_of(action):
+    try:
+        action()
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def other_rows(make, rank, **options):
+    x, y = data()
+    loader = [(x[rank : rank + 8], y[rank : rank + 8])]
+    return message_of(lambda: make("plain", "ddp", loader=loader, **options).train(1))
+
+
+def other_length(make, rank):
+    x, y = data()
+    loader = [(x[:8], y[:8])] * (1 + rank)
+    return message_of(lambda: make("plain", "fsdp", loader=loader).train(1))
+
+
+def without_ddp(make):
+    return message_of(lambda: make("plain", "alone").train(2))
+
+
+def main(folder):
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    torch.set_num_threads(1)
+    make = functools.partial(Training, rank=rank, ranks=ranks)
+    report = {}
+    for setting in SETTINGS:
+        for kind in ("ddp", "fsdp"):
+            modes = ("replicated", "shared") if setting in ("plain", "paired", "corrected") else ("replicated",)
+            for mode in modes:
+                name = f"{setting} | {kind} | {mode}"
+                report[name] = check_setting(setting, kind, mode, make, folder)
+    report["bytes"] = {
+        f"{kind} | {mode}": count_bytes("plain", kind, mode, make)
+        for kind in ("ddp", "fsdp")
+        for mode in ("replicated", "shared")
+    }
+    report["errors"] = {
+        "other rows": other_rows(make, rank),
+        "independent": other_rows(make, rank),
+        "other length": other_length(make, rank),
+        "without ddp": without_ddp(make),
+    }
+    if rank == 0:
+        (folder / "report.json").write_text(json.dumps(report))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except Exception:
+        traceback.print_exc()
+        raise
