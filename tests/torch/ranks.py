@@ -32,14 +32,25 @@ from proxyprox.torch import (
 ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
 SETTINGS = {
     "plain": {"correction": Plain()},
-    "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 8},
+    "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 3},
     "storm": {"correction": Storm(0.3)},
     "paired": {"correction": EMA(0.3), "anchor": "paired"},
     "kept adamw": {"correction": EMA(0.3), "inner": ADAMW, "keep_inner_state": True},
     "mixed": {"way": "mixed"},
     "corrected": {"way": "corrected"},
 }
+CASES = [
+    ("plain", "ddp", "replicated"), ("plain", "ddp", "shared"), ("plain", "fsdp", "replicated"),
+    ("ema, residual", "ddp", "replicated"), ("ema, residual", "fsdp", "replicated"),
+    ("storm", "ddp", "replicated"), ("storm", "fsdp", "replicated"),
+    ("paired", "ddp", "shared"), ("paired", "fsdp", "shared"),
+    ("kept adamw", "ddp", "replicated"), ("kept adamw", "fsdp", "replicated"),
+    ("mixed", "fsdp", "replicated"), ("corrected", "fsdp", "shared"),
+    ("corrected", "ddp", "replicated"), ("corrected", "ddp", "shared"),
+]  # fmt: skip
 GLOBAL_BATCH = 12
+# Outer steps before a checkpoint, and after it.
+FIRST, REST = 2, 1
 
 
 def data():
@@ -60,16 +71,17 @@ class Training:
     def __init__(self, setting, kind, across_ranks="replicated", rank=0, ranks=1, **options):
         self.rank, self.ranks, self.k = rank, ranks, 0
         self.network = self.called = make_network()
+        self.network.insert(2, torch.nn.Dropout(options.pop("dropout", 0.0)))
         if kind == "ddp":
             self.called = DistributedDataParallel(self.network)
         if kind == "fsdp":
-            for layer in (self.network[0], self.network[2], self.network):
+            for layer in (self.network[0], self.network[3], self.network):
                 fully_shard(layer)
         self.x, self.y = data()
-        # Other seeds on other ranks: the optimiser makes the order equal.
+        # A last batch of one row: fewer than ranks. Other seeds on other ranks: the optimiser makes the order equal.
         shuffled = torch.Generator().manual_seed(3 + rank)
         rows = TensorDataset(self.x[:25], self.y[:25])
-        loader = options.pop("loader", DataLoader(rows, 7, shuffle=True, generator=shuffled))
+        loader = options.pop("loader", DataLoader(rows, 12, shuffle=True, generator=shuffled))
         proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
         given = {**SETTINGS[setting], **options}
         if "way" in given:
@@ -77,7 +89,7 @@ class Training:
                 self.network.parameters(), 0.01, proxy=proxy, proxy_steps=3, model=self.called, **given
             )
         else:
-            given = {"stop": 4, "inner": ImplicitStep(0.1), "model": self.called, **given}
+            given = {"stop": 3, "inner": ImplicitStep(0.1), "model": self.called, **given}
             self.optimizer = ProxyProx(self.network.parameters(), 1.0, proxy=proxy, **given)
 
     def proxy_loss(self, batch):
@@ -134,16 +146,20 @@ def spread(tensor):
     return all(torch.equal(other, tensor) for other in every)
 
 
-def check_setting(setting, kind, across_ranks, make, folder):
+def name_of(case):
+    return "-".join(case)
+
+
+def check_case(case, make, folder):
     """Train, save on the way, resume; return what was found."""
-    whole = make(setting, kind, across_ranks)
+    whole = make(*case)
     # A look before the first step must not change the run.
     get_state_dict(whole.network, whole.optimizer)
-    whole.train(3)
-    place = folder / f"{setting}-{kind}-{across_ranks}"
+    whole.train(FIRST)
+    place = folder / name_of(case)
     whole.save(place)
-    whole.train(3)
-    resumed = make(setting, kind, across_ranks).load(place, 3).train(3)
+    whole.train(REST)
+    resumed = make(*case).load(place, FIRST).train(REST)
     weights = whole.weights()
     ledgers = [t.optimizer.ledger.as_dict() for t in (whole, resumed)]
     for ledger in ledgers:
@@ -155,17 +171,24 @@ def check_setting(setting, kind, across_ranks, make, folder):
     }
 
 
-def count_bytes(setting, kind, across_ranks, make):
-    training = make(setting, kind, across_ranks).train(2)
+def count_bytes(kind, across_ranks, make):
+    # In its second step DistributedDataParallel arranges its buckets anew, and tells the ranks.
+    training = make("plain", kind, across_ranks).train(2)
     with CollectiveBytes() as counted:
         training.step()
-    passes = training.optimizer.ledger
-    return {
-        "total": counted.total,
-        "by": dict(counted.by_collective),
-        "parameters": 8 * training.weights().numel(),
-        "passes": [passes.proxy_gradients, passes.proxy_sampled_gradients],
-    }
+    local = [p.to_local() if kind == "fsdp" else p for p in training.network.parameters()]
+    return {"total": counted.total, "by": dict(counted.by_collective), "held": held_bytes(local)}
+
+
+def held_bytes(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def dropout(make, rank):
+    """Return whether masks, drawn from other seeds on other ranks, are the same in proxy passes."""
+    training = make("plain", "ddp", dropout=0.3, probe=False)
+    torch.manual_seed(rank)
+    return spread(training.train(2).weights())
 
 
 def message_of(action):
@@ -176,10 +199,10 @@ def message_of(action):
     return "no error"
 
 
-def other_rows(make, rank, **options):
+def other_rows(make, rank):
     x, y = data()
     loader = [(x[rank : rank + 8], y[rank : rank + 8])]
-    return message_of(lambda: make("plain", "ddp", loader=loader, **options).train(1))
+    return message_of(lambda: make("plain", "ddp", loader=loader).train(1))
 
 
 def other_length(make, rank):
@@ -189,7 +212,13 @@ def other_length(make, rank):
 
 
 def without_ddp(make):
-    return message_of(lambda: make("plain", "alone").train(2))
+    return message_of(lambda: make("plain", "alone").train(1))
+
+
+def independent(make, rank):
+    """Train on every rank with rows of its own, and never wait for another."""
+    training = make("plain", "alone", "independent")
+    return training.train(1 + rank).optimizer.ledger.target_gradients
 
 
 def main(folder):
@@ -197,24 +226,19 @@ def main(folder):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(1)
     make = functools.partial(Training, rank=rank, ranks=ranks)
-    report = {}
-    for setting in SETTINGS:
-        for kind in ("ddp", "fsdp"):
-            modes = ("replicated", "shared") if setting in ("plain", "paired", "corrected") else ("replicated",)
-            for mode in modes:
-                name = f"{setting} | {kind} | {mode}"
-                report[name] = check_setting(setting, kind, mode, make, folder)
+    report = {name_of(case): check_case(case, make, folder) for case in CASES}
     report["bytes"] = {
-        f"{kind} | {mode}": count_bytes("plain", kind, mode, make)
+        f"{kind}-{mode}": count_bytes(kind, mode, make)
         for kind in ("ddp", "fsdp")
         for mode in ("replicated", "shared")
     }
     report["errors"] = {
         "other rows": other_rows(make, rank),
-        "independent": other_rows(make, rank),
         "other length": other_length(make, rank),
         "without ddp": without_ddp(make),
     }
+    report["same masks"] = dropout(make, rank)
+    report["independent"] = independent(make, rank)
     if rank == 0:
         (folder / "report.json").write_text(json.dumps(report))
     dist.barrier()
