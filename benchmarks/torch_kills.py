@@ -2,10 +2,10 @@
 
     python benchmarks/torch_kills.py --kills 20 --output docs/results/torch/kills.json
 
-For each case, ``examples/distributed_training.py`` runs once undisturbed, and once under ``proxyprox
-supervise`` while a random rank is killed by SIGKILL at a random moment after each start: while it
-imports, connects, loads, trains or saves. The weights at the end must be equal bit for bit. Bytes
-are those of one outer step as ``CollectiveBytes`` counts them. Linux only.
+For each case, ``examples/distributed_training.py`` runs once undisturbed, and again under
+``proxyprox supervise`` while a random rank is killed by SIGKILL at a random moment after each
+start: while it imports, connects, loads, trains or saves. The weights at the end must be equal bit
+for bit. Bytes are those of one outer step as ``CollectiveBytes`` counts them. Linux only.
 """
 
 from __future__ import annotations
@@ -110,9 +110,8 @@ def measure(kind: str, ranks: int, kills: int, place: Path, dice: random.Random)
     """Return one case's figures."""
     whole = place / "unbroken"
     begun = time.monotonic()
-    shown = subprocess.run(
-        command(kind, ranks, whole), env=environment(), check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    words = command(kind, ranks, whole)
+    shown = subprocess.check_output(words, env=environment(), text=True)
     seconds = time.monotonic() - begun
     counted = Counter(int(n) for n in re.findall(r"(\d+) bytes", shown))
     weights = torch.load(whole / "weights.pt", weights_only=True)
@@ -125,11 +124,11 @@ def measure(kind: str, ranks: int, kills: int, place: Path, dice: random.Random)
         done += killed_run(kind, ranks, folder, kills - len(done), seconds, dice)
         runs, same = runs + 1, same + equal(whole, folder)
     found = {
-        "kind": kind, "ranks": ranks, "kills": len(done), "runs": runs, "runs equal": same,
+        "kind": kind, "ranks": ranks, "runs": runs, "runs equal": same,
         "seconds unbroken": round(seconds, 1), "bytes of a step": counted.most_common(1)[0][0],
         "bytes by formula": formula, "bytes of a gradient": gradient, "killed": done,
     }  # fmt: skip
-    print(json.dumps({name: value for name, value in found.items() if name != "killed"}), flush=True)
+    print(json.dumps({**found, "killed": len(done)}), flush=True)
     return found
 
 

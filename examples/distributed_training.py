@@ -123,6 +123,11 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if not path.suffix)
 
 
+def report(line: str) -> None:
+    """Print a line at once, whoever reads it."""
+    print(line, flush=True)  # noqa: T201
+
+
 def main() -> None:
     """Train from the last checkpoint to the end."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -148,7 +153,7 @@ def main() -> None:
     if found:
         training.load(found[-1])
     if training.rank == 0:
-        print(f"{training.ranks} ranks on {device.type}, from step {training.k}", flush=True)
+        report(f"{training.ranks} ranks on {device.type}, from step {training.k}")
     while training.k < given.steps:
         reported = (training.k + 1) % given.every == 0
         counted = CollectiveBytes()
@@ -157,7 +162,7 @@ def main() -> None:
         if reported:
             training.save(given.folder)
             if training.rank == 0:
-                print(f"step {training.k}, loss {loss:.4f}, {counted.total} bytes", flush=True)
+                report(f"step {training.k}, loss {loss:.4f}, {counted.total} bytes")
     whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
     weights = get_model_state_dict(training.network, options=whole)
     if training.rank == 0:

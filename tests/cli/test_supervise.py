@@ -61,7 +61,8 @@ def test_what_a_start_leaves_running_is_killed(invoke: Invoke, tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_are_passed_on_and_end_it(tmp_path: Path, number: signal.Signals) -> None:
-    script = 'trap \'echo got > "$1"; exit 5\' TERM INT HUP; echo > "$2"; while :; do sleep 0.02; done'
+    trap = "trap 'echo got > \"$1\"; exit 5' TERM INT HUP"
+    script = f'{trap}; echo > "$2"; while :; do sleep 0.02; done'
     words = ["sh", "-c", script, "sh", str(tmp_path / "got"), str(tmp_path / "ready")]
     process = subprocess.Popen(
         [sys.executable, "-m", "proxyprox", "supervise", "--", *words], stderr=subprocess.PIPE

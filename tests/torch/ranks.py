@@ -28,6 +28,7 @@ from proxyprox.torch import (
     ProxyProx,
     Storm,
 )
+from proxyprox.torch.distributed import full_value
 
 ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
 SETTINGS = {
@@ -35,7 +36,7 @@ SETTINGS = {
     "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 3},
     "storm": {"correction": Storm(0.3)},
     "paired": {"correction": EMA(0.3), "anchor": "paired"},
-    "kept adamw": {"correction": EMA(0.3), "inner": ADAMW, "keep_inner_state": True},
+    "kept adamw": {"correction": Plain(), "inner": ADAMW, "keep_inner_state": True},
     "mixed": {"way": "mixed"},
     "corrected": {"way": "corrected"},
 }
@@ -78,16 +79,15 @@ class Training:
             for layer in (self.network[0], self.network[3], self.network):
                 fully_shard(layer)
         self.x, self.y = data()
-        # A last batch of one row: fewer than ranks. Other seeds on other ranks: the optimiser makes the order equal.
+        # A last batch of one row: fewer than ranks. Ranks have other seeds, which are made equal.
         shuffled = torch.Generator().manual_seed(3 + rank)
         rows = TensorDataset(self.x[:25], self.y[:25])
         loader = options.pop("loader", DataLoader(rows, 12, shuffle=True, generator=shuffled))
         proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
         given = {**SETTINGS[setting], **options}
         if "way" in given:
-            self.optimizer = ProxyAdamW(
-                self.network.parameters(), 0.01, proxy=proxy, proxy_steps=3, model=self.called, **given
-            )
+            given = {"proxy_steps": 3, "model": self.called, **given}
+            self.optimizer = ProxyAdamW(self.network.parameters(), 0.01, proxy=proxy, **given)
         else:
             given = {"stop": 3, "inner": ImplicitStep(0.1), "model": self.called, **given}
             self.optimizer = ProxyProx(self.network.parameters(), 1.0, proxy=proxy, **given)
@@ -120,8 +120,7 @@ class Training:
         return self
 
     def weights(self):
-        full = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in self.network.parameters()]
-        return torch.cat([p.detach().reshape(-1) for p in full])
+        return torch.cat([full_value(p).detach().reshape(-1) for p in self.network.parameters()])
 
     def save(self, folder):
         model, optimizer = get_state_dict(self.network, self.optimizer)

@@ -93,26 +93,21 @@ def run_once(command: list[str], mark: str) -> tuple[int, bool]:
 
 def kill_marked(mark: str) -> None:
     """Kill what still bears the mark, where the system tells (Linux)."""
-    wanted = f"{MARK}={mark}".encode()
     deadline = time.monotonic() + PATIENCE  # one that waits for a device may not end
-    while found := [pid for pid in process_ids() if wanted in read_environment(pid)]:
+    while found := marked_processes(f"{MARK}={mark}".encode()):
+        if time.monotonic() > deadline:
+            raise CommandError(f"Processes {found} of the last start cannot be ended.", BAD_RUN)
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
-        if time.monotonic() > deadline:
-            raise CommandError(f"Processes {found} of the last start cannot be ended.", BAD_RUN)
 
 
-def process_ids() -> list[int]:
-    """Return the numbers of other processes."""
-    names = [entry.name for entry in Path("/proc").glob("[0-9]*")]
-    return [int(name) for name in names if int(name) != os.getpid()]
-
-
-def read_environment(pid: int) -> list[bytes]:
-    """Return a process's environment; nothing if it is not ours, or has ended."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+def marked_processes(mark: bytes) -> list[int]:
+    """Return the processes whose environment has a line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it is not ours, or has ended
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found

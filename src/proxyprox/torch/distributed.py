@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import io
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -101,34 +102,33 @@ class Ranks:
         return self.mode == "shared" and self.count > 1
 
     def meet(self, loaders: Mapping[str, Any], generators: Iterable[Any]) -> None:
-        """Give loaders the random state that they have on the first rank; compare their lengths."""
+        """Begin an outer step; before the first, give all loaders the first rank's random state."""
+        self._batches = []
         if self._met or self.count == 1:
             return
         self._met = True
         for name, loader in loaders.items():
-            length = len(loader) if hasattr(loader, "__len__") else -1
+            length = operator.length_hint(loader, -1)
             if found := self._differing([torch.tensor(length)]):
-                got = Words(f"{length} on rank {dist.get_rank(self.group)}; ranks {found} differ")
-                remedy = "Give every rank the whole of the proxy's data, without DistributedSampler."
-                raise ValueError(message(f"the length of {name}", got, "equal on all ranks", remedy))
+                got = Words(f"{length} here and others on ranks {found}")
+                remedy = "Give every rank all of the proxy's data, without DistributedSampler."
+                raise ValueError(message(f"the length of {name}", got, "the same for all", remedy))
         if self.seed is None:
             mine = torch.tensor(torch.initial_seed() % 2**63)
             self.seed = int(self._broadcast(mine))
         for generator in generators:
             generator.set_state(self._broadcast(generator.get_state()))
 
-    def same_random_numbers(self, k: int) -> AbstractContextManager[Any]:
-        """Return a context in which all ranks draw the same numbers, of outer step k alone."""
-        if self.count == 1:
-            return nullcontext()
-        return self._seeded((self.seed or 0) + FACTOR * (k + 1))
-
     @contextmanager
-    def _seeded(self, seed: int) -> Iterator[None]:
+    def same_random_numbers(self, k: int) -> Iterator[None]:
+        """Let all ranks draw the same numbers, of outer step k alone, from torch's generator."""
+        if self.count == 1:
+            yield
+            return
         # A rank has one device: to ask the others for their state would use their memory.
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed % 2**63)
+            torch.manual_seed(((self.seed or 0) + FACTOR * (k + 1)) % 2**63)
             yield
 
     def part_of(self, batch: Any, size: Any, rows: Any) -> tuple[Any, float]:
@@ -149,8 +149,8 @@ class Ranks:
 
     def join(self, params: Sequence[Any], value: Any) -> Any:
         """Sum the ranks' gradients, if they are of different rows, and return the full loss."""
-        sharded, count = is_sharded(params), self.count
-        if count == 1 or not (self.shared or sharded):
+        count = self.count
+        if count == 1 or not ((sharded := is_sharded(params)) or self.shared):
             return value
         if self.shared and not sharded:
             found = [p.grad for p in params if p.grad is not None]
@@ -172,22 +172,19 @@ class Ranks:
 
     def check_agreement(self, params: Sequence[Any], k: int, steps: int) -> None:
         """Refuse ranks that drew other batches or have other parameters; this waits for all."""
-        batches, self._batches = self._batches, []
-        if self.count == 1:
+        if self.count == 1 or not params:
             return
         device = local_parts(params[:1])[0].device
-        drawn = torch.stack([d.to(device) for d in batches]) if batches else torch.zeros(1)
         weights = [] if is_sharded(params) else params
-        facts = [torch.tensor(steps), digest([drawn]), digest(weights)]
+        facts = [torch.tensor(steps), digest(self._batches), digest(weights)]
         if not (found := self._differing(facts, device)):
             return
-        mine = self._differing(facts[:2], device)
-        if mine:
+        if other := self._differing(facts[:2], device):
             raise RuntimeError(
-                f"the ranks must draw the same proxy batches, got others on ranks {mine} in outer "
+                f"the ranks must draw the same proxy batches, got others on ranks {other} in outer "
                 f"step {k}. Give every rank the same data and the loader a generator of its own "
                 "(it is made equal at the first step); draw augmentation from torch's generator, "
-                'not from numpy\'s or random\'s; or use across_ranks="independent".'
+                'not from other modules\'; or use across_ranks="independent".'
             )
         raise RuntimeError(
             f"the ranks must have the same parameters after outer step {k}, got others on ranks "
@@ -210,8 +207,8 @@ class Ranks:
 
     def _broadcast(self, mine: Any) -> Any:
         """Return the first rank's tensor, on the host."""
-        sent = mine.to(self._device())
-        dist.broadcast(sent, dist.get_process_group_ranks(self.group or dist.group.WORLD)[0], self.group)
+        sent, group = mine.to(self._device()), self.group or dist.group.WORLD
+        dist.broadcast(sent, dist.get_process_group_ranks(group)[0], group)
         return sent.cpu()
 
     def _device(self) -> str:
@@ -246,7 +243,10 @@ def digest(tensors: Iterable[Any]) -> Any:
     for tensor in tensors:
         bits = torch.view_as_real(tensor) if tensor.is_complex() else tensor
         bits = bits.detach().contiguous().view(INTEGERS[bits.element_size()])
-        found = (found.to(bits.device) * FACTOR) + bits.sum(dtype=torch.int64)
+        # The same rows in another order are another batch: ranks would take other parts of it.
+        rows = bits.flatten(1).sum(1, dtype=torch.int64) if bits.ndim > 1 else bits.reshape(-1)
+        places = torch.arange(1, len(rows) + 1, device=bits.device)
+        found = found.to(bits.device) * FACTOR + (rows * places).sum()
     return found
 
 
@@ -281,9 +281,7 @@ class CollectiveBytes(TorchDispatchMode):  # type: ignore[misc]
         """Bytes in all."""
         return sum(self.by_collective.values())
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count a collective; leave sharded tensors to their own rules, which call collectives."""
         if any(hasattr(kind, "full_tensor") for kind in types):
             return NotImplemented

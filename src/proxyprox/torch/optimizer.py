@@ -361,6 +361,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
 
     def _make_placeholders(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
+        if self._k:
+            return  # there is nothing to keep but the inner optimiser's, which has its own
         self._placeholders = True
         kept = self._stepper.kept
         if kept is not None:

@@ -304,8 +304,10 @@ def call_without_batch(function: Callable[[], Any], batch: Any) -> Any:
 
 def own_generator(loader: Any) -> Any | None:
     """Return the generator that shuffles a loader, unless it is torch's global one."""
-    sampler = getattr(loader, "sampler", None)
-    return getattr(loader, "generator", None) or getattr(sampler, "generator", None)
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    holders = (loader, getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None))
+    found = (getattr(holder, "generator", None) for holder in holders)
+    return next((g for g in found if isinstance(g, torch.Generator)), None)
 
 
 def as_proxy(proxy: Any) -> Proxy | None:
