@@ -233,8 +233,8 @@ def take_rows(batch: Any, rows: slice, length: int) -> Any:
     if isinstance(batch, (list, tuple)):
         items = [take_rows(item, rows, length) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    shape = getattr(batch, "shape", ())
-    return batch[rows] if len(shape) and shape[0] == length else batch
+    has_rows = tuple(getattr(batch, "shape", ())[:1]) == (length,)
+    return batch[rows] if has_rows else batch
 
 
 def digest(tensors: Iterable[Any]) -> Any:

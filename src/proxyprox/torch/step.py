@@ -273,7 +273,7 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
     for the proxy's gradients.
     """
-    moving = [block for block in blocks if block.moves]
+    moving, proxy = [block for block in blocks if block.moves], outer.optimizer.proxy
     value = correct(blocks, outer)
     try:
         for block in moving:
@@ -282,9 +282,9 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
         steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
         for block in moving if outer.probe else []:
             checks.check_weights(block.params, block.target, outer.k)
-        if outer.probe and hasattr(outer.optimizer.proxy, "ranks"):
+        if outer.probe and proxy is not None and hasattr(proxy, "ranks"):
             params = [p for block in moving for p in block.params]
-            outer.optimizer.proxy.ranks.check_agreement(params, outer.k, steps)
+            proxy.ranks.check_agreement(params, outer.k, steps)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
             copy_into(block.params, block.centre)
