@@ -74,6 +74,15 @@ class Training:
         )  # fmt: skip
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, given.steps)
 
+    def arrange_buckets(self) -> None:
+        """Take a pass for nothing: after its first, DistributedDataParallel rearranges its buckets.
+
+        Where a gradient lies in them decides in which order three or more ranks are summed. A run
+        that resumes would take its first step in another order than the run that it continues.
+        """
+        self.loss((self.x[:1], self.y[:1]), self.model).backward()
+        self.optimizer.zero_grad()
+
     def loss(self, batch: Any, model: Any = None) -> Any:
         """Return a batch's mean loss: of the network itself, or of what wraps it."""
         x, y = (part.to(self.device) for part in batch)
@@ -149,6 +158,7 @@ def main() -> None:
         for part in given.folder.glob("*.part"):
             shutil.rmtree(part)
     dist.barrier()
+    training.arrange_buckets()
     found = checkpoints(given.folder)
     if found:
         training.load(found[-1])

@@ -69,8 +69,9 @@ def test_ranks_agree_resume_and_train_as_one_process(report, alone, folder, case
     torch.testing.assert_close(resumed.weights(), weights, rtol=1e-12, atol=1e-12)
 
 
-def test_an_outer_step_under_ddp_reduces_one_gradient(report):
-    found = report["bytes"]["ddp-replicated"]
+@pytest.mark.parametrize("name", ["ddp-replicated", "through ddp"])
+def test_an_outer_step_under_ddp_reduces_one_gradient(report, name):
+    found = report["bytes"][name]
     # 48 bytes more tell whether the ranks agree.
     assert found["by"] == {"allreduce": found["held"] + 48}
 
