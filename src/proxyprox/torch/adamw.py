@@ -230,12 +230,13 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     averaging : float
         a, in (0, 1]: the weight of the newest difference.
     model : torch.nn.Module, optional
-        The network: BatchNorm's running statistics then see the target's batches only.
+        The network, or its DistributedDataParallel: BatchNorm's running statistics then see the
+        target's batches only.
     proxy_mode : {"frozen", "no_dropout", "eval", "train"}
         Of ``model`` in proxy passes, as in :class:`ProxyProx`.
     probe : bool
-        Refuse weights that are not finite, at every step; look now and then whether proxy steps
-        lower the loss that they step on; and check the proxy at the first step.
+        Refuse weights that are not finite, and ranks that differ, at every step; look now and then
+        whether proxy steps lower the loss that they step on; and check the proxy at the first step.
     **adamw
         Options of ``torch.optim.AdamW``: ``betas``, ``eps``, ``weight_decay``, ``fused``, ….
 

@@ -69,8 +69,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     decoupled_weight_decay : bool
         Subtract ``η λ w_k`` after the inner solve instead, as AdamW does.
     model : torch.nn.Module, optional
-        The network, so that its BatchNorm and Dropout can be switched during proxy passes; without
-        it they are not, and running statistics see the proxy's data.
+        The network, or its DistributedDataParallel, so that its BatchNorm and Dropout can be
+        switched during proxy passes; without it they are not, and running statistics see the
+        proxy's data.
     proxy_mode : {"frozen", "no_dropout", "eval", "train"}
         During proxy passes of ``model``: batch statistics, with running ones left untouched; the
         same without Dropout; evaluation mode; or nothing switched.
@@ -83,8 +84,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
-        Refuse weights that are not finite, at every step. At the first, warn if two evaluations of
-        the proxy differ, if its gradient is far longer than the target's, or BatchNorm needs care.
+        Refuse weights that are not finite, and ranks that differ, at every step. At the first,
+        warn if two evaluations of the proxy differ, if its gradient is far longer than the
+        target's, or BatchNorm needs care.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
