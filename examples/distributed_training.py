@@ -147,11 +147,13 @@ def main() -> None:
     parser.add_argument("--share", action="store_true", help="share the proxy's batches out")
     parser.add_argument("--adamw", action="store_true", help="ProxyAdamW")
     given = parser.parse_args()
-    device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("nccl", device_id=device)
+    else:
+        device = torch.device("cpu")
+        dist.init_process_group("gloo")
     training = Training(given, device)
     given.folder.mkdir(parents=True, exist_ok=True)
     if training.rank == 0:

@@ -190,7 +190,8 @@ class Ranks:
             f"the ranks must have the same parameters after outer step {k}, got others on ranks "
             f"{found}. Either .grad differs: wrap the network into DistributedDataParallel; or "
             "proxy passes are not deterministic: torch.use_deterministic_algorithms(True), or "
-            'across_ranks="shared", which averages every proxy gradient.'
+            'across_ranks="shared", which averages every proxy gradient. Ranks that train networks '
+            'of their own have across_ranks="independent".'
         )
 
     def _differing(self, facts: Sequence[Any], device: Any = None) -> list[int]:
