@@ -196,6 +196,27 @@ def dropout(make, rank):
     return spread(training.train(2).weights())
 
 
+def left_alone(make_optimizer):
+    """Return whether a sharded layer that only the proxy depends on stays as it was."""
+    torch.manual_seed(0)
+    used, unused = (torch.nn.Linear(5, 1).double() for _ in range(2))
+    for layer in (used, unused):
+        fully_shard(layer)
+    x, y = data()
+
+    def loss(batch):
+        return mse_loss(used(batch[0]) + unused(batch[0]), batch[1])
+
+    cheap, params = Proxy([(x[:8], y[:8])], loss), [*used.parameters(), *unused.parameters()]
+    optimizer = make_optimizer(params, proxy=cheap)
+    before = [full_value(layer.weight).clone() for layer in (used, unused)]
+    mse_loss(used(x), y).backward()
+    optimizer.step()
+    after = [full_value(layer.weight) for layer in (used, unused)]
+    moved = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
+    return moved == [True, False] and unused.weight.grad is None
+
+
 def message_of(action):
     try:
         action()
@@ -243,6 +264,8 @@ def main(folder):
         "other length": other_length(make, rank),
         "without ddp": without_ddp(make),
     }
+    proxyprox = functools.partial(ProxyProx, lr=1.0, inner=ADAMW, stop=2)
+    report["left alone"] = [left_alone(kind) for kind in (proxyprox, ProxyAdamW)]
     report["same masks"] = dropout(make, rank)
     report["independent"] = independent(make, rank)
     if rank == 0:

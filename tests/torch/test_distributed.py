@@ -53,6 +53,7 @@ def test_two_ranks(tmp_path, alone):
     assert "RuntimeError: the ranks must draw the same proxy batches" in errors["other rows"]
     assert "the length of batches" in errors["other length"]
     assert "DistributedDataParallel" in errors["without ddp"]
+    assert report["left alone"] == [True, True]
     assert report["same masks"]
     assert report["independent"] == 1
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import time
-import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +47,7 @@ def supervise(command: Words, restarts: Restarts = 10, pause: Pause = 1.0) -> No
     if shutil.which(command[0]) is None:
         raise CommandError(f"There is no command {command[0]!r}. Write the command after --.")
     terminal = console.stderr()
-    mark = uuid.uuid4().hex
+    mark = os.urandom(16).hex()
     for start in range(restarts + 1):
         status, asked = run_once(command, mark)
         if status == 0 or asked:
