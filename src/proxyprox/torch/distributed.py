@@ -106,7 +106,6 @@ class Ranks:
         self._batches = []
         if self._met or self.count == 1:
             return
-        self._met = True
         for name, loader in loaders.items():
             length = operator.length_hint(loader, -1)
             if found := self._differing([torch.tensor(length)]):
@@ -118,6 +117,7 @@ class Ranks:
             self.seed = int(self._broadcast(mine))
         for generator in generators:
             generator.set_state(self._broadcast(generator.get_state()))
+        self._met = True
 
     @contextmanager
     def same_random_numbers(self, k: int) -> Iterator[None]:
