@@ -29,8 +29,10 @@ import torch
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "examples" / "distributed_training.py"
 STEPS, EVERY = {"ddp": 120, "fsdp": 40}, 5
-# Most seconds from a start to the kill: some come while processes start, some near the end.
-LATEST = 15.0
+# What the script prints when it begins to train.
+BEGINS = "from step"
+# Share of the kills that come before it, and of the training's time in which the others come.
+EARLY, SPAN = 0.25, 0.25
 # Batches of the proxy's full pass and inner steps of the script, and the target's own pass.
 PASSES = 8 + 8 + 1
 
@@ -63,13 +65,18 @@ def workers(folder: Path) -> dict[int, int]:
     return found
 
 
+def begins(folder: Path) -> int:
+    """Return how many starts have begun to train."""
+    return folder.with_suffix(".log").read_text().count(BEGINS)
+
+
 def progress(folder: Path) -> int:
     """Return the step of the newest checkpoint."""
     return max((int(path.name[5:]) for path in folder.glob("step-????????")), default=0)
 
 
 def killed_run(
-    kind: str, ranks: int, folder: Path, kills: int, seconds: float, dice: random.Random
+    kind: str, ranks: int, folder: Path, kills: int, times: tuple[float, float], dice: random.Random
 ) -> list[dict[str, Any]]:
     """Train in a folder, with so many kills at most; return when they were."""
     supervised = [sys.executable, "-m", "proxyprox", "supervise", "--restarts", str(kills)]
@@ -77,21 +84,25 @@ def killed_run(
     done: list[dict[str, Any]] = []
     with open(folder.with_suffix(".log"), "wb") as log:
         process = subprocess.Popen(supervised, env=environment(), stdout=log, stderr=log)
-        seen: set[int] = set()
+        seen, begun = set[int](), 0
         while process.poll() is None:
             time.sleep(0.02)
             found = workers(folder)
             if len(done) == kills or len(found) < ranks or seen & set(found.values()):
                 continue
-            seen = set(found.values())
-            wait = dice.uniform(0.0, min(seconds, LATEST))
+            seen, early = set(found.values()), dice.random() < EARLY
+            while not early and process.poll() is None and begins(folder) == begun:
+                time.sleep(0.02)
+            wait = dice.uniform(0.0, times[0] if early else SPAN * times[1])
             time.sleep(wait)
+            begun = begins(folder)
             victim = dice.choice(sorted(found))
             try:
                 os.kill(found[victim], signal.SIGKILL)
             except ProcessLookupError:
                 continue  # it had just ended by itself
-            done.append({"rank": victim, "after": round(wait, 2), "checkpoint": progress(folder)})
+            moment = {"early": early, "after": round(wait, 2), "checkpoint": progress(folder)}
+            done.append({"rank": victim, **moment})
     text = folder.with_suffix(".log").read_text()
     assert process.returncode == 0, f"status {process.returncode}\n{text}"
     return done
@@ -109,10 +120,14 @@ def equal(one: Path, other: Path) -> bool:
 def measure(kind: str, ranks: int, kills: int, place: Path, dice: random.Random) -> dict[str, Any]:
     """Return one case's figures."""
     whole = place / "unbroken"
-    begun = time.monotonic()
+    begun, started, shown = time.monotonic(), 0.0, ""
     words = command(kind, ranks, whole)
-    shown = subprocess.check_output(words, env=environment(), text=True)
-    seconds = time.monotonic() - begun
+    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            shown += line
+            started = time.monotonic() if BEGINS in line else started
+    times = started - begun, time.monotonic() - started
     counted = Counter(int(n) for n in re.findall(r"(\d+) bytes", shown))
     weights = torch.load(whole / "weights.pt", weights_only=True)
     gradient = sum(w.numel() * w.element_size() for w in weights.values())
@@ -121,11 +136,12 @@ def measure(kind: str, ranks: int, kills: int, place: Path, dice: random.Random)
     runs, same = 0, 0
     while len(done) < kills:
         folder = place / f"killed{runs}"
-        done += killed_run(kind, ranks, folder, kills - len(done), seconds, dice)
+        done += killed_run(kind, ranks, folder, kills - len(done), times, dice)
         runs, same = runs + 1, same + equal(whole, folder)
     found = {
         "kind": kind, "ranks": ranks, "runs": runs, "runs equal": same,
-        "seconds unbroken": round(seconds, 1), "bytes of a step": counted.most_common(1)[0][0],
+        "seconds to start": round(times[0], 1), "seconds to train": round(times[1], 1),
+        "bytes of a step": counted.most_common(1)[0][0],
         "bytes by formula": formula, "bytes of a gradient": gradient, "killed": done,
     }  # fmt: skip
     print(json.dumps({**found, "killed": len(done)}), flush=True)
