@@ -7,6 +7,8 @@ import torch
 
 from proxyprox.torch import ImplicitStep, ProxyProx
 
+collect_ignore = [] if torch.distributed.is_available() else ["ranks.py", "test_distributed.py"]
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():

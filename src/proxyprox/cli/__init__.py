@@ -1,4 +1,4 @@
-"""The command line: ``demo``, ``run``, ``audit``, ``label`` and ``plan``.
+"""The command line: ``demo``, ``run``, ``audit``, ``label``, ``plan`` and ``supervise``.
 
 A command is a file of this package and a line below. It imports what it needs when it is called,
 so that ``--help`` answers at once.
@@ -13,7 +13,7 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli import audit, label, plan, run
+from proxyprox.cli import audit, label, plan, run, supervise
 from proxyprox.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
@@ -26,7 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (run.demo, run.run, audit.audit, label.label, plan.plan):
+for _command in (
+    run.demo, run.run, audit.audit, label.label, plan.plan, supervise.supervise,
+):  # fmt: skip
     app.command(**help_of(_command))(_command)
 
 

@@ -24,6 +24,7 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way
 from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
+from proxyprox.torch.distributed import CollectiveBytes
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
@@ -34,6 +35,7 @@ __all__ = [
     "EMA",
     "BatchStatisticsWarning",
     "Choice",
+    "CollectiveBytes",
     "FlatLoss",
     "ImplicitStep",
     "Mean",

@@ -21,14 +21,13 @@ from proxyprox._util.validation import Words, fraction, message, one_of, positiv
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
+from proxyprox.torch.distributed import EXTRA, copy_into, full_value, is_trial, pack, read_extra
 from proxyprox.torch.inner import copy_tensors
-from proxyprox.torch.proxy import MODES, as_proxy, gradients, proxy_mode
+from proxyprox.torch.proxy import MODES, as_proxy, clear, gradients, proxy_passes
 
-# The key of what a state dict holds beyond torch's own entries.
-EXTRA = "proxyprox"
 # Outer steps between two looks at the proxy steps; over so many looks, a rise that is too much.
 LOOK_EVERY, LOOKS, RISE = 25, 4, 0.25
-NUMBERS = ("k", "rises", "peak", "last_lr")
+NUMBERS = ("k", "rises", "peak", "last_lr", "placeholders")
 
 
 class ProxyStepWarning(UserWarning):
@@ -244,12 +243,13 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     averaging : float
         a, in (0, 1]: the weight of the newest difference.
     model : torch.nn.Module, optional
-        The network: BatchNorm's running statistics then see the target's batches only.
+        The network, or its DistributedDataParallel: BatchNorm's running statistics then see the
+        target's batches only.
     proxy_mode : {"frozen", "no_dropout", "eval", "train"}
         Of ``model`` in proxy passes, as in :class:`ProxyProx`.
     probe : bool
-        Refuse weights that are not finite, at every step; look now and then whether proxy steps
-        lower the loss that they step on; and check the proxy at the first step.
+        Refuse weights that are not finite, and ranks that differ, at every step; look now and then
+        whether proxy steps lower the loss that they step on; and check the proxy at the first step.
     **adamw
         Options of ``torch.optim.AdamW``: ``betas``, ``eps``, ``weight_decay``, ``fused``, ….
 
@@ -317,13 +317,14 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         self.model, self.proxy_mode = model, one_of("proxy_mode", proxy_mode, MODES)
         self.ledger, self._probe, self._warned = Ledger(), probe, False
         self._k = 0
+        self._placeholders = False
         self._rises: list[float] = []
         self._peak = self._last_lr = 0.0
         self._displacement: Any = math.nan
         self._residual: Any = math.nan
         groups = [dict(g) if isinstance(g, Mapping) else g for g in params]
         self._adamw = torch.optim.AdamW(groups, lr=lr, **adamw)
-        super().__init__(self._adamw.param_groups, self._adamw.defaults)
+        super().__init__(self._adamw.param_groups, {**self._adamw.defaults, EXTRA: ""})
         checks.check_model(self)
 
     # -- the step ---------------------------------------------------------------------------
@@ -343,6 +344,12 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
+        if is_trial(self, closure):
+            self._make_placeholders()
+            return None
+        if self._placeholders:
+            self.state.clear()
+            self._placeholders = False
         with torch.enable_grad():
             loss = None if closure is None else closure()
         every = (p for group in self.param_groups for p in group["params"])
@@ -363,7 +370,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         first = self._probe and self._k == 0
         watch = checks.watch_statistics() if first and self.model is None else nullcontext()
         try:
-            with proxy_mode(self.model, self.proxy_mode), watch:
+            with proxy_passes(self, self.proxy, params, self._k), watch:
                 steps, correction = self._way.steps_at(share), None
                 if steps and self._way.theta:
                     correction = self._update_correction(params, target)
@@ -372,10 +379,12 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
                     self._step_on_proxy(params, steps, correction)
             if self._probe:
                 checks.check_weights(params, target, self._k)
+                if hasattr(self.proxy, "ranks"):
+                    self.proxy.ranks.check_agreement(params, self._k, steps)
             torch._foreach_sub_(before, params)
-            self._displacement = torch.stack(torch._foreach_norm(before)).norm()
+            self._displacement = checks.total_norm(before)
         except BaseException as error:
-            torch._foreach_copy_(params, before)
+            copy_into(params, before)
             for p in params if isinstance(error, NonFiniteError) else []:
                 self.state[p].clear()  # what is not finite may be in it
             raise
@@ -391,7 +400,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         if not reuse:
             return list(torch._foreach_mul(target, scale))
         scaled = gradients(params)
-        torch._foreach_copy_(scaled, target)
+        copy_into(scaled, target)
         torch._foreach_mul_(scaled, scale)
         return scaled
 
@@ -431,7 +440,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             if correction is not None:
                 torch._foreach_add_(gradients(params), correction, alpha=theta)
             self._descend(params)
-        self._residual = torch.stack(torch._foreach_norm(gradients(params))).norm()
+        self._residual = checks.total_norm(gradients(params))
         for p, m in zip(params, correction or (), strict=correction is not None):
             # Only now: AdamW takes a parameter with any state for one that it has seen.
             self.state[p]["correction"] = m
@@ -442,7 +451,19 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
 
     def _compute_proxy_gradient(self, params: list[Any], batch: Any) -> Any:
         self.ledger.proxy_sampled_gradients += 1
-        return self.proxy.partial(batch, params)
+        value = self.proxy.partial(batch, params)
+        own = {id(p) for p in params}
+        # Backward passes of FSDP reach parameters without a target gradient, too.
+        clear([p for group in self.param_groups for p in group["params"] if id(p) not in own])
+        return value
+
+    def _make_placeholders(self) -> None:
+        """Fill the state with zeros, which the next step drops, in the place of what will be."""
+        self._placeholders = True
+        every = [p for group in self.param_groups for p in group["params"]]
+        self._descend(every, [p.grad for p in every])
+        for p in every if self._way.theta else []:
+            self.state[p]["correction"] = torch.zeros_like(p)
 
     def _judge_proxy_steps(self, rise: float) -> None:
         """Warn once if steps on batches raise their loss, on the mean of a few looks."""
@@ -484,12 +505,13 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of a run depends on, as numbers, text and tensors."""
         saved: dict[str, Any] = super().state_dict()
-        saved[EXTRA] = {
+        extra = {
             **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS},
             "way": self.way,
             "ledger": self.ledger.as_dict(),
             "proxy": self.proxy.state_dict(),
         }
+        saved["param_groups"][0][EXTRA] = pack(extra)
         return saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -500,16 +522,18 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         state_dict : mapping
             What :meth:`state_dict` returned.
         """
-        if EXTRA not in state_dict or "peak" not in state_dict[EXTRA]:
+        extra = read_extra(state_dict)
+        if extra is None or "peak" not in extra:
             got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
             raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
-        extra = state_dict[EXTRA]
         if extra["way"] != self.way:
             found = f"way={self.way!r}, but this state was saved with {extra['way']!r}"
             checks.warn(f"{found}. The run uses the new one.", UserWarning)
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
+        for group in self.param_groups:
+            group[EXTRA] = ""
         for name in NUMBERS:
-            setattr(self, f"_{name}", copy.copy(extra[name]))
+            setattr(self, f"_{name}", copy.copy(extra.get(name, False)))
         self.ledger = Ledger(**extra["ledger"])
         self.proxy.load_state_dict(extra["proxy"])
 
@@ -517,4 +541,4 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
 def inner_product(ones: Sequence[Any] | None, others: Sequence[Any]) -> float:
     """Return the inner product of two lists of tensors, 0 with None; this waits for the device."""
     pairs = [] if ones is None else zip(ones, others, strict=True)
-    return float(sum((one * other).sum(dtype=torch.float64) for one, other in pairs))
+    return float(full_value(sum((one * other).sum(dtype=torch.float64) for one, other in pairs)))

@@ -10,6 +10,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import as_list, fraction, message
+from proxyprox.torch.distributed import copy_into
 from proxyprox.torch.inner import copy_tensors
 from proxyprox.torch.proxy import set_attributes
 
@@ -56,12 +57,12 @@ class WeightAverage:
         """Put the average into the parameters for the time of a block."""
         with torch.no_grad():
             before = copy_tensors(self.params)
-            torch._foreach_copy_(self.params, self.values)
+            copy_into(self.params, self.values)
         try:
             yield
         finally:
             with torch.no_grad():
-                torch._foreach_copy_(self.params, before)
+                copy_into(self.params, before)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average."""
@@ -70,7 +71,7 @@ class WeightAverage:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the average."""
-        torch._foreach_copy_(self.values, list(state["values"]))
+        copy_into(self.values, list(state["values"]))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
+from proxyprox.torch.distributed import full_value
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
 # Relative difference above which two evaluations count as different; rounding stays below.
@@ -199,13 +200,18 @@ def check_dependence(params: Tensors) -> None:
 
 def are_finite(tensors: Tensors) -> bool:
     """Tell whether all entries are finite; this waits for the device."""
-    return all(bool(t.isfinite().all()) for t in tensors)
+    return all(not bool(full_value((~t.isfinite()).sum())) for t in tensors)
 
 
 def length(tensors: Tensors) -> float:
     """Return the norm of all entries together; this waits for the device."""
+    return float(total_norm(tensors))
+
+
+def total_norm(tensors: Tensors) -> Any:
+    """Return the norm of all entries together, in double precision, on all ranks."""
     norms = [size.double() for size in torch._foreach_norm(list(tensors))]
-    return float(torch.stack([size.to(norms[0].device) for size in norms]).norm())
+    return full_value(torch.stack([size.to(norms[0].device) for size in norms]).norm())
 
 
 def warn(text: str, category: type[Warning]) -> None:

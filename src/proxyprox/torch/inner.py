@@ -17,7 +17,8 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch.checks import check_dependence, probe_proxy
-from proxyprox.torch.proxy import Tensors, gradients
+from proxyprox.torch.distributed import copy_into, full_value
+from proxyprox.torch.proxy import Tensors, clear, gradients
 
 if TYPE_CHECKING:
     from proxyprox.torch.optimizer import ProxyProx
@@ -75,7 +76,7 @@ class Block:
     def copy_to_state(self, name: str, values: Tensors) -> list[Any]:
         """Put copies of tensors into the state, in its own memory where it has some."""
         kept = self.read_state(name) or [torch.empty_like(value) for value in values]
-        torch._foreach_copy_(kept, values)
+        copy_into(kept, values)
         self.write_state(name, kept)
         return kept
 
@@ -114,8 +115,8 @@ def swap(first: Tensors, second: Tensors) -> None:
     for at in range(0, len(first), size):
         one, other = first[at : at + size], second[at : at + size]
         kept = copy_tensors(one)
-        torch._foreach_copy_(one, other)
-        torch._foreach_copy_(other, kept)
+        copy_into(one, other)
+        copy_into(other, kept)
         del kept  # before the next ones are copied
     # A step may be inside autocast, whose low-precision copies of the weights live until it ends.
     torch.clear_autocast_cache()
@@ -168,6 +169,9 @@ class Stepper:
         for block in blocks:
             block.implicit_step(self.gamma)
 
+    def renew(self) -> None:
+        """Forget what was kept from earlier steps."""
+
     def add_params(self, params: Sequence[Any]) -> None:
         """Include a new parameter group."""
 
@@ -196,13 +200,20 @@ class TorchStepper(Stepper):
     def begin(self, k: int) -> None:
         """Return to the state of a new optimiser, unless momentum is kept."""
         if self.fresh:
-            self.optimizer = self.make_optimizer(self.groups)
+            self.renew()
+
+    def renew(self) -> None:
+        """Return to the state of a new optimiser."""
+        self.optimizer = self.make_optimizer(self.groups)
+        self.kept = None if self.fresh else self.optimizer
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
         groups = [g for g in self.optimizer.param_groups if g.get("lr") is not None]
         rates = [group["lr"] for group in groups]
         halves = {id(p): block.eta / 2 for block in blocks for p in block.params}
+        # Backward passes of FSDP reach parameters that are to stay, too.
+        clear([p for group in self.groups for p in group if id(p) not in halves])
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
         try:
@@ -375,7 +386,7 @@ def measure_blocks(
         return x.double() if exact else x
 
     def size(x: Any) -> Any:
-        return norm(x.reshape(-1)) if exact else dot(x, x)
+        return norm(full_value(x).reshape(-1)) if exact else dot(x, x)
 
     for block in blocks:
         moves.append([])
@@ -396,9 +407,9 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def total(terms: Iterable[Any]) -> Any:
-    """Return the sum of numbers that may lie on several devices, without waiting for any."""
+    """Return the sum of numbers that may lie on several devices or ranks."""
     terms = list(terms)
-    return sum(term.to(terms[0].device) for term in terms)
+    return full_value(sum(term.to(terms[0].device) for term in terms))
 
 
 def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:

@@ -18,12 +18,11 @@ from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
+from proxyprox.torch.distributed import EXTRA, is_trial, pack, read_extra
 from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
-from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_mode
+from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_passes
 from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
 
-# The key of what a state dict holds beyond torch's own entries.
-EXTRA = "proxyprox"
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
 
@@ -70,8 +69,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     decoupled_weight_decay : bool
         Subtract ``η λ w_k`` after the inner solve instead, as AdamW does.
     model : torch.nn.Module, optional
-        The network, so that its BatchNorm and Dropout can be switched during proxy passes; without
-        it they are not, and running statistics see the proxy's data.
+        The network, or its DistributedDataParallel, so that its BatchNorm and Dropout can be
+        switched during proxy passes; without it they are not, and running statistics see the
+        proxy's data.
     proxy_mode : {"frozen", "no_dropout", "eval", "train"}
         During proxy passes of ``model``: batch statistics, with running ones left untouched; the
         same without Dropout; evaluation mode; or nothing switched.
@@ -84,8 +84,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
-        Refuse weights that are not finite, at every step. At the first, warn if two evaluations of
-        the proxy differ, if its gradient is far longer than the target's, or BatchNorm needs care.
+        Refuse weights that are not finite, and ranks that differ, at every step. At the first,
+        warn if two evaluations of the proxy differ, if its gradient is far longer than the
+        target's, or BatchNorm needs care.
     rng : int
         Seed of random rules such as ``RandomSteps``.
 
@@ -160,9 +161,11 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         self._probe = probe
         self._rng = np.random.default_rng(rng)
         self._k = 0
+        self._placeholders = False
         self._stepper: Any = None
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
+        defaults[EXTRA] = ""
         checks.check_group(defaults, self._proxy)
         super().__init__(params, defaults)
         checks.check_settings(self)
@@ -190,6 +193,10 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
+        if is_trial(self, closure):
+            self._make_placeholders()
+            return None
+        self._drop_placeholders()
         loss, before = target_gradients(closure, self)
         blocks = make_blocks(self, before)
         paid = 2 if before else 1
@@ -272,11 +279,11 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             before = [p.grad for p in known]
             estimates = [self.state[p]["estimate"] for p in known]
             try:
-                with proxy_mode(self.model, self.proxy_mode):
-                    for one, sign in ((old, 1.0), (new, -1.0)):
+                for one, sign in ((old, 1.0), (new, -1.0)):
+                    with proxy_passes(self, one, known, self._k):
                         one.full(known)
-                        self.ledger.proxy_gradients += 1
-                        torch._foreach_add_(estimates, gradients(known), alpha=sign)
+                    self.ledger.proxy_gradients += 1
+                    torch._foreach_add_(estimates, gradients(known), alpha=sign)
             finally:
                 for p, g in zip(known, before, strict=True):
                     p.grad = g
@@ -288,18 +295,22 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         """Return everything that the rest of a run depends on, as numbers, text and tensors.
 
         The parameters, the loaders' global random state and the scheduler are saved by their own
-        means, as with every torch optimiser.
+        means, as with every torch optimiser. Tensors are in ``state``, by parameter, and the rest
+        is an option of the first group: ``torch.distributed.checkpoint`` keeps nothing else.
         """
+        inner = self._link_inner_state()
         saved: dict[str, Any] = super().state_dict()
-        saved[EXTRA] = {
+        extra = {
             "k": self._k,
+            "placeholders": self._placeholders,
             "ledger": self.ledger.as_dict(),
             "settings": self._settings_text(),
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
             "proxy": {} if self._proxy is None else self._proxy.state_dict(),
-            "inner": {} if self._stepper.kept is None else self._stepper.kept.state_dict(),
+            "inner": inner,
         }
+        saved["param_groups"][0][EXTRA] = pack(extra)
         return saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -312,10 +323,10 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         state_dict : mapping
             What :meth:`state_dict` returned.
         """
-        if EXTRA not in state_dict:
+        extra = read_extra(state_dict)
+        if extra is None:
             got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
             raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
-        extra = state_dict[EXTRA]
         now = self._settings_text()
         saved = {**now, **extra.get("settings", {})}  # older states do not tell
         differing = [f"{n}={now[n]} (saved with {saved[n]})" for n in now if now[n] != saved[n]]
@@ -326,12 +337,53 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         if differing:
             warnings.warn(f"{found}. The run uses the new settings.", UserWarning, stacklevel=2)
         super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
+        for group in self.param_groups:
+            group[EXTRA] = ""
+        self._placeholders = bool(extra.get("placeholders"))
         self._k, self.ledger = int(extra["k"]), Ledger(**extra["ledger"])
         self._rng.bit_generator.state = json.loads(extra["rng"])
         if self._proxy is not None:
             self._proxy.load_state_dict(extra["proxy"])
-        if self._stepper.kept is not None and extra["inner"]:
-            self._stepper.kept.load_state_dict(extra["inner"])
+        kept, inner = self._stepper.kept, extra["inner"]
+        if kept is not None and inner:
+            if "state" not in inner:  # as earlier versions had it
+                every = (p for group in self.param_groups for p in group["params"])
+                states = ((i, self.state.get(p, {}).get("inner")) for i, p in enumerate(every))
+                inner = {**inner, "state": {i: state for i, state in states if state}}
+            kept.load_state_dict(inner)
+
+    def _link_inner_state(self) -> dict[str, Any]:
+        """Put the state of a kept inner optimiser into ours; return the rest of what it saves."""
+        kept = self._stepper.kept
+        if kept is None:
+            return {}
+        for p, state in kept.state.items():
+            self.state[p]["inner"] = state
+        return {"param_groups": kept.state_dict()["param_groups"]}
+
+    def _make_placeholders(self) -> None:
+        """Fill the state with zeros, which the next step drops, in the place of what will be."""
+        if self._k:
+            return  # there is nothing to keep but the inner optimiser's, which has its own
+        self._placeholders = True
+        kept = self._stepper.kept
+        if kept is not None:
+            rates = [group["lr"] for group in kept.param_groups]
+            for group in kept.param_groups:
+                group["lr"] = 0.0
+            kept.step()
+            for group, rate in zip(kept.param_groups, rates, strict=True):
+                group["lr"] = rate
+            self._link_inner_state()
+        names = ["estimate"] * self._keeps + ["previous"] * self.correction.two_points
+        for p in (p for group in self.param_groups for p in group["params"] if names):
+            self.state[p].update({name: torch.zeros_like(p) for name in names})
+
+    def _drop_placeholders(self) -> None:
+        if self._placeholders:
+            self.state.clear()
+            self._stepper.renew()
+            self._placeholders = False
 
     def _settings_text(self) -> dict[str, str]:
         """Return as text what a run was configured with and its state is read by."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parallel import DistributedDataParallel
 
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.validation import Words, message, offers, takes
+from proxyprox.torch.distributed import Ranks, is_sharded, set_gradients_aside
 
 # A list of tensors, one for each parameter.
 Tensors = Sequence[Any]
@@ -50,6 +52,22 @@ def proxy_mode(model: Any | None, mode: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def proxy_passes(optimizer: Any, proxy: Any, params: Tensors, k: int) -> Iterator[None]:
+    """Prepare for an optimiser's proxy passes of outer step k: modes, ranks, random numbers."""
+    model = optimizer.model
+    with ExitStack() as contexts:
+        contexts.enter_context(proxy_mode(model, optimizer.proxy_mode))
+        contexts.enter_context(set_gradients_aside(optimizer, params))
+        if isinstance(model, DistributedDataParallel):
+            # Every rank computes the whole gradient: there is nothing to reduce.
+            contexts.enter_context(model.no_sync())
+        if hasattr(proxy, "ranks"):
+            proxy.meet_ranks()
+            contexts.enter_context(proxy.ranks.same_random_numbers(k))
+        yield
+
+
+@contextmanager
 def set_attributes(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
     """Set attributes of modules, each as (module, name, value), for the time of a block."""
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
@@ -72,7 +90,7 @@ class Proxy:
     loss : callable
         ``loss(batch)`` returns the batch's mean loss as a scalar tensor, e.g.
         ``lambda batch: F.cross_entropy(model(batch[0]), batch[1])``. Device transfer and autocast
-        belong in it; under distributed training use the unwrapped module.
+        belong in it. Under DistributedDataParallel, call the module that it wraps.
     full : iterable, optional
         What a full pass goes over, such as the same data in larger batches; by default
         ``batches``, rows that ``drop_last`` leaves out excepted. Leave it out for networks with
@@ -81,6 +99,12 @@ class Proxy:
         ``size(batch)``, the batch's weight in the mean; by default its number of rows.
     sampled : bool
         Let inner steps use one batch each; if False they use full passes.
+    across_ranks : {"replicated", "shared", "independent"}
+        Under ``torchrun``, where every rank must have all of the proxy's data: each computes every
+        batch, without communication under DistributedDataParallel; each computes its rows of
+        every batch, and the gradients are averaged; or ranks know nothing of each other.
+    group : ProcessGroup, optional
+        The ranks that train one network; by default all of them.
 
     Notes
     -----
@@ -115,6 +139,8 @@ class Proxy:
         full: Iterable[Any] | None = None,
         size: Callable[[Any], float] | None = None,
         sampled: bool = True,
+        across_ranks: str = "replicated",
+        group: Any = None,
     ) -> None:
         full_batches = batches if full is None else full
         for name, given in (("batches", batches), ("full", full_batches)):
@@ -135,6 +161,7 @@ class Proxy:
         self.loss_of = loss
         self.size = size or rows
         self.sampled = sampled
+        self.ranks = Ranks(across_ranks, group)
         self.mixed = sampled and full is not None
         self._count = 0
         self._iterator: Iterator[Any] | None = None
@@ -146,9 +173,11 @@ class Proxy:
         clear(params)
         for batch in self.full_batches:
             weight = self.size(batch)
+            self.ranks.note(batch)
             total, value = total + weight, value + self._backward(batch, params, weight)
         if total == 0:
             raise ValueError(message("batches", self.full_batches, "at least one batch, not empty"))
+        value = self.ranks.join(params, value)
         found = [p.grad for p in params if p.grad is not None]
         if found and total != 1:
             torch._foreach_div_(found, total)
@@ -165,6 +194,7 @@ class Proxy:
                 self._iterator, self._count = iter(self.batches), 0
             for batch in self._iterator:
                 self._count += 1
+                self.ranks.note(batch)
                 return batch
             self._iterator = None
         raise ValueError(message("batches", self.batches, "at least one batch, not empty"))
@@ -172,32 +202,36 @@ class Proxy:
     def partial(self, batch: Any, params: Tensors) -> Any:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         clear(params)
-        return self._backward(copy_tree(batch), params, 1.0)
+        return self.ranks.join(params, self._backward(copy_tree(batch), params, 1.0))
 
     def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
         """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        self._backward(copy_tree(batch), params, -weight)
+        self.ranks.split_gradients(params)
+        self.ranks.join(params, self._backward(copy_tree(batch), params, -weight))
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
         with torch.no_grad():
             if batch is not None:
-                return scalar(self.loss_of(copy_tree(batch)))
-            parts = [(self.size(b), scalar(self.loss_of(b))) for b in self.full_batches]
-            return sum(n * value for n, value in parts) / sum(n for n, _ in parts)
+                return self.ranks.join((), self._part_loss(copy_tree(batch)))
+            parts = [(self.size(b), self._part_loss(b)) for b in self.full_batches]
+            total = sum(n * value for n, value in parts) / sum(n for n, _ in parts)
+            return self.ranks.join((), total)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the batches as numbers and tensors."""
+        seed = {} if self.ranks.seed is None else {"seed": self.ranks.seed}
         if hasattr(self.batches, "state_dict"):
-            return {"loader": self.batches.state_dict()}
+            return {**seed, "loader": self.batches.state_dict()}
         if self._iterator is None:
-            return {"count": 0}
+            return {**seed, "count": 0}
         now = self._generator().get_state()
-        return {"count": self._count, "start": self._start, "now": now}
+        return {**seed, "count": self._count, "start": self._start, "now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a position: by the loader itself, or by replaying the pass up to there."""
         self._iterator, self._count = None, 0
+        self.ranks.seed = state.get("seed")
         if "loader" in state:
             self.batches.load_state_dict(state["loader"])  # type: ignore[attr-defined]
         elif state.get("count"):
@@ -212,6 +246,12 @@ class Proxy:
             generator.set_state(now)
             self._start = start
 
+    def meet_ranks(self) -> None:
+        """Let all ranks begin with the same order of the batches."""
+        loaders = {"batches": self.batches, "full": self.full_batches}
+        found = {id(g): g for g in map(own_generator, loaders.values()) if g is not None}
+        self.ranks.meet(loaders, found.values())
+
     def __getstate__(self) -> dict[str, Any]:
         # A running iterator cannot be copied: the copy replays the pass instead.
         return {**self.__dict__, "_iterator": None, "position": self.state_dict()}
@@ -223,19 +263,29 @@ class Proxy:
 
     def _generator(self) -> Any:
         """Return the generator that shuffles: the loader's own, or torch's global one."""
-        sampler = getattr(self.batches, "sampler", None)
-        own = getattr(self.batches, "generator", None) or getattr(sampler, "generator", None)
-        return own or torch.default_generator
+        return own_generator(self.batches) or torch.default_generator
+
+    def _part_loss(self, batch: Any) -> Any:
+        """Return the loss of this rank's rows of a batch, as a share of the batch's."""
+        part, share = self.ranks.part_of(batch, self.size, rows)
+        loss = scalar(self.loss_of(part))
+        return loss if share == 1.0 else share * loss
 
     def _backward(self, batch: Any, params: Tensors, weight: float) -> Any:
         """Add ``weight`` times the gradient of a batch's loss and return the weighted loss."""
         with torch.enable_grad():
-            loss = scalar(self.loss_of(batch))
+            loss = self._part_loss(batch)
             if not loss.requires_grad:
                 got, remedy = Words("one without a graph"), "Do not detach it; or pass proxy=None."
                 raise ValueError(message("the proxy's loss", got, "differentiable", remedy))
             loss = loss if weight == 1.0 else weight * loss
-            loss.backward(inputs=list(params))
+            if is_sharded(params):
+                # FSDP takes the mean over the ranks, of what may be parts of a sum; parameters in
+                # the graph are not these, so that the pass cannot be restricted to them.
+                count = self.ranks.count if self.ranks.shared else 1
+                (count * loss).backward()
+            else:
+                loss.backward(inputs=list(params))
         return loss.detach()
 
 
@@ -250,6 +300,14 @@ class FunctionProxy(Proxy):
 def call_without_batch(function: Callable[[], Any], batch: Any) -> Any:
     """Return the loss of a proxy that has no batches."""
     return function()
+
+
+def own_generator(loader: Any) -> Any | None:
+    """Return the generator that shuffles a loader, unless it is torch's global one."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    holders = (loader, getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None))
+    found = (getattr(holder, "generator", None) for holder in holders)
+    return next((g for g in found if isinstance(g, torch.Generator)), None)
 
 
 def as_proxy(proxy: Any) -> Proxy | None:

@@ -14,8 +14,9 @@ from proxyprox.corrections import Correction
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Progress
 from proxyprox.torch import checks
+from proxyprox.torch.distributed import copy_into, local_parts
 from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors, swap
-from proxyprox.torch.proxy import clear, gradients, proxy_mode
+from proxyprox.torch.proxy import clear, gradients, proxy_mode, proxy_passes
 
 if TYPE_CHECKING:
     from proxyprox.torch.optimizer import ProxyProx
@@ -61,11 +62,16 @@ def target_gradients(
             torch.set_rng_state(random_state)
             torch.cuda.set_rng_state_all(cuda_states)
             closure()
-        pairs = [(p.grad, g) for p, g in zip(params, found, strict=True) if p.grad is not None]
-        if any(g is not None and g.numel() and g.data_ptr() == h.data_ptr() for h, g in pairs):
+        pairs = [
+            local_parts((p.grad, g))
+            for p, g in zip(params, found, strict=True)
+            if p.grad is not None and g is not None
+        ]
+        if any(g.numel() and g.data_ptr() == h.data_ptr() for h, g in pairs):
             raise RuntimeError(
                 "step(closure) needs the batch's gradients at two points, got a closure that puts "
-                "both into the same memory (as replayed CUDA graphs do). Put clones into .grad."
+                "both into the same memory (as replayed CUDA graphs and DistributedDataParallel "
+                "with gradient_as_bucket_view=True do). Put clones into .grad."
             )
         return loss, {p: torch.zeros_like(p) if p.grad is None else p.grad for p in known}
     finally:
@@ -237,8 +243,9 @@ def take_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | No
         explicit_step(blocks, outer)
         return 0, None
     watch = checks.watch_statistics() if probe and optimizer.model is None else nullcontext()
+    params = [p for block in blocks for p in block.params]
     try:
-        with proxy_mode(optimizer.model, optimizer.proxy_mode), watch:
+        with proxy_passes(optimizer, optimizer.proxy, params, outer.k), watch:
             if probe and not outer.paired:
                 checks.check_full_batches(optimizer.proxy, optimizer.model)
             return proximal_step(blocks, outer)
@@ -266,7 +273,7 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
     for the proxy's gradients.
     """
-    moving = [block for block in blocks if block.moves]
+    moving, proxy = [block for block in blocks if block.moves], outer.optimizer.proxy
     value = correct(blocks, outer)
     try:
         for block in moving:
@@ -275,9 +282,12 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
         steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
         for block in moving if outer.probe else []:
             checks.check_weights(block.params, block.target, outer.k)
+        if outer.probe and proxy is not None and hasattr(proxy, "ranks"):
+            params = [p for block in moving for p in block.params]
+            proxy.ranks.check_agreement(params, outer.k, steps)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
-            torch._foreach_copy_(block.params, block.centre)
+            copy_into(block.params, block.centre)
         torch.clear_autocast_cache()
         if isinstance(error, NonFiniteError):
             for state in (state for block in blocks for state in block.states):

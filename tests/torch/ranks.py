@@ -1,0 +1,282 @@
+"""What ``torchrun`` runs for test_distributed.py: many checks in one launch, reported as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+import proxyprox as pp
+from proxyprox.torch import (
+    EMA,
+    CollectiveBytes,
+    ImplicitStep,
+    Plain,
+    Proxy,
+    ProxyAdamW,
+    ProxyProx,
+    Storm,
+)
+from proxyprox.torch.distributed import full_value
+
+ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
+SETTINGS = {
+    "plain": {"correction": Plain()},
+    "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 3},
+    "storm": {"correction": Storm(0.3)},
+    "paired": {"correction": EMA(0.3), "anchor": "paired"},
+    "kept adamw": {"correction": Plain(), "inner": ADAMW, "keep_inner_state": True},
+    "mixed": {"way": "mixed"},
+    "corrected": {"way": "corrected"},
+}
+CASES = [
+    ("plain", "ddp", "replicated"), ("plain", "ddp", "shared"), ("plain", "fsdp", "replicated"),
+    ("ema, residual", "ddp", "replicated"), ("ema, residual", "fsdp", "replicated"),
+    ("storm", "ddp", "replicated"), ("storm", "fsdp", "replicated"),
+    ("paired", "ddp", "shared"), ("paired", "fsdp", "shared"),
+    ("kept adamw", "ddp", "replicated"), ("kept adamw", "fsdp", "replicated"),
+    ("mixed", "fsdp", "replicated"), ("corrected", "fsdp", "shared"),
+    ("corrected", "ddp", "replicated"), ("corrected", "ddp", "shared"),
+]  # fmt: skip
+GLOBAL_BATCH = 12
+# Outer steps before a checkpoint, and after it.
+FIRST, REST = 2, 1
+
+
+def data():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(96, 5, generator=generator, dtype=torch.float64)
+    return x, x.sum(1, keepdim=True).tanh()
+
+
+def make_network():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1)
+    return torch.nn.Sequential(*layers).double()
+
+
+class Training:
+    """A network, its wrapper ("alone", "ddp", "fsdp") and an optimiser; batches by step."""
+
+    def __init__(self, setting, kind, across_ranks="replicated", rank=0, ranks=1, **options):
+        self.rank, self.ranks, self.k = rank, ranks, 0
+        self.network = self.called = make_network()
+        self.network.insert(2, torch.nn.Dropout(options.pop("dropout", 0.0)))
+        if kind == "ddp":
+            views = setting != "storm"  # which needs two gradients at once
+            self.called = DistributedDataParallel(self.network, gradient_as_bucket_view=views)
+        if kind == "fsdp":
+            for layer in (self.network[0], self.network[3], self.network):
+                fully_shard(layer)
+        self.cheap = self.called if options.pop("through_ddp", False) else self.network
+        self.x, self.y = data()
+        # A last batch of one row: fewer than ranks. Ranks have other seeds, which are made equal.
+        shuffled = torch.Generator().manual_seed(3 + rank)
+        rows = TensorDataset(self.x[:25], self.y[:25])
+        loader = options.pop("loader", DataLoader(rows, 12, shuffle=True, generator=shuffled))
+        proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
+        given = {**SETTINGS[setting], **options}
+        if "way" in given:
+            given = {"proxy_steps": 3, "model": self.called, **given}
+            self.optimizer = ProxyAdamW(self.network.parameters(), 0.01, proxy=proxy, **given)
+        else:
+            given = {"stop": 3, "inner": ImplicitStep(0.1), "model": self.called, **given}
+            self.optimizer = ProxyProx(self.network.parameters(), 1.0, proxy=proxy, **given)
+
+        if kind == "ddp":
+            # After its first pass it rearranges its buckets, and with them the order of sums.
+            self.called(self.x[:1]).sum().backward()
+            self.optimizer.zero_grad()
+
+    def proxy_loss(self, batch):
+        return mse_loss(self.cheap(batch[0]), batch[1])
+
+    def step(self):
+        share = GLOBAL_BATCH // self.ranks
+        drawn = torch.Generator().manual_seed(self.k)
+        rows = torch.randint(96, (GLOBAL_BATCH,), generator=drawn)
+        rows = rows[self.rank * share : (self.rank + 1) * share]
+
+        def closure():
+            self.optimizer.zero_grad()
+            loss = mse_loss(self.called(self.x[rows]), self.y[rows])
+            loss.backward()
+            return loss
+
+        if isinstance(getattr(self.optimizer, "correction", None), Storm):
+            self.optimizer.step(closure)
+        else:
+            closure()
+            self.optimizer.step()
+        self.k += 1
+
+    def train(self, steps):
+        for _ in range(steps):
+            self.step()
+        return self
+
+    def weights(self):
+        return torch.cat([full_value(p).detach().reshape(-1) for p in self.network.parameters()])
+
+    def save(self, folder):
+        model, optimizer = get_state_dict(self.network, self.optimizer)
+        dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id=folder)
+
+    def load(self, folder, k):
+        model, optimizer = get_state_dict(self.network, self.optimizer)
+        state = {"model": model, "optimizer": optimizer}
+        dcp.load(state, checkpoint_id=folder)
+        set_state_dict(
+            self.network, self.optimizer,
+            model_state_dict=state["model"], optim_state_dict=state["optimizer"],
+        )  # fmt: skip
+        self.k = k
+        return self
+
+
+def spread(tensor):
+    """Return whether a tensor is the same, bit for bit, on all ranks."""
+    every = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, tensor)
+    return all(torch.equal(other, tensor) for other in every)
+
+
+def name_of(case):
+    return "-".join(case)
+
+
+def check_case(case, make, folder):
+    """Train, save on the way, resume; return what was found."""
+    whole = make(*case)
+    # A look before the first step must not change the run.
+    get_state_dict(whole.network, whole.optimizer)
+    whole.train(FIRST)
+    place = folder / name_of(case)
+    whole.save(place)
+    whole.train(REST)
+    resumed = make(*case).load(place, FIRST).train(REST)
+    weights = whole.weights()
+    ledgers = [t.optimizer.ledger.as_dict() for t in (whole, resumed)]
+    for ledger in ledgers:
+        ledger.pop("seconds")
+    return {
+        "weights": weights.tolist(),
+        "equal on all ranks": spread(weights),
+        "resumed equal": torch.equal(weights, resumed.weights()) and ledgers[0] == ledgers[1],
+    }
+
+
+def count_bytes(kind, across_ranks, make, **options):
+    training = make("plain", kind, across_ranks, **options).train(1)
+    with CollectiveBytes() as counted:
+        training.step()
+    local = [p.to_local() if kind == "fsdp" else p for p in training.network.parameters()]
+    return {"total": counted.total, "by": dict(counted.by_collective), "held": held_bytes(local)}
+
+
+def held_bytes(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def dropout(make, rank):
+    """Return whether masks, drawn from other seeds on other ranks, are the same in proxy passes."""
+    training = make("plain", "ddp", dropout=0.3, probe=False)
+    torch.manual_seed(rank)
+    return spread(training.train(2).weights())
+
+
+def left_alone(make_optimizer):
+    """Return whether a sharded layer that only the proxy depends on stays as it was."""
+    torch.manual_seed(0)
+    used, unused = (torch.nn.Linear(5, 1).double() for _ in range(2))
+    for layer in (used, unused):
+        fully_shard(layer)
+    x, y = data()
+
+    def loss(batch):
+        return mse_loss(used(batch[0]) + unused(batch[0]), batch[1])
+
+    cheap, params = Proxy([(x[:8], y[:8])], loss), [*used.parameters(), *unused.parameters()]
+    optimizer = make_optimizer(params, proxy=cheap)
+    before = [full_value(layer.weight).clone() for layer in (used, unused)]
+    mse_loss(used(x), y).backward()
+    optimizer.step()
+    after = [full_value(layer.weight) for layer in (used, unused)]
+    moved = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
+    return moved == [True, False] and unused.weight.grad is None
+
+
+def message_of(action):
+    try:
+        action()
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def other_rows(make, rank):
+    x, y = data()
+    loader = [(x[rank : rank + 8], y[rank : rank + 8])]
+    return message_of(lambda: make("plain", "ddp", loader=loader).train(1))
+
+
+def other_length(make, rank):
+    x, y = data()
+    loader = [(x[:8], y[:8])] * (1 + rank)
+    return message_of(lambda: make("plain", "fsdp", loader=loader).train(1))
+
+
+def without_ddp(make):
+    return message_of(lambda: make("plain", "alone").train(1))
+
+
+def independent(make, rank):
+    """Train on every rank with rows of its own, and never wait for another."""
+    training = make("plain", "alone", "independent")
+    return training.train(1 + rank).optimizer.ledger.target_gradients
+
+
+def main(folder):
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    torch.set_num_threads(1)
+    make = functools.partial(Training, rank=rank, ranks=ranks)
+    report = {name_of(case): check_case(case, make, folder) for case in CASES}
+    report["bytes"] = {
+        f"{kind}-{mode}": count_bytes(kind, mode, make)
+        for kind in ("ddp", "fsdp")
+        for mode in ("replicated", "shared")
+    }
+    report["bytes"]["through ddp"] = count_bytes("ddp", "replicated", make, through_ddp=True)
+    report["errors"] = {
+        "other rows": other_rows(make, rank),
+        "other length": other_length(make, rank),
+        "without ddp": without_ddp(make),
+    }
+    proxyprox = functools.partial(ProxyProx, lr=1.0, inner=ADAMW, stop=2)
+    report["left alone"] = [left_alone(kind) for kind in (proxyprox, ProxyAdamW)]
+    report["same masks"] = dropout(make, rank)
+    report["independent"] = independent(make, rank)
+    if rank == 0:
+        (folder / "report.json").write_text(json.dumps(report))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except Exception:
+        traceback.print_exc()
+        raise
