@@ -21,7 +21,8 @@ TORCH = [
     "tests/torch", "src/proxyprox/torch", "tests/experiments/cifar10",
     "tests/experiments/test_cuda_graphs.py", "experiments/cuda_graphs.py", "experiments/cifar10",
 ]  # fmt: skip
-collect_ignore = [] if find_spec("torch") else TORCH
+DASK = ["tests/dask", "src/proxyprox/dask"]
+collect_ignore = ([] if find_spec("torch") else TORCH) + ([] if find_spec("distributed") else DASK)
 
 
 def pytest_configure(config):

@@ -33,7 +33,7 @@ LAYERS = [
     ["safeguard"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "diagnostics", "torch"],
+    ["sklearn", "diagnostics", "torch", "dask"],
     ["_public"],
     ["report"],
     ["study"],
@@ -50,7 +50,7 @@ SLOW = {
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "plotly", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
-    "proxyprox.study.compare", "jinja2",
+    "proxyprox.study.compare", "jinja2", "dask", "distributed",
 }  # fmt: skip
 
 
