@@ -31,6 +31,9 @@ FILE_ROWS, GROUP_ROWS = 250_000, 62_500
 
 LABEL = "y"
 
+BLOCK_ROWS = 8192
+"""Rows of the blocks that passes in NumPy compute with: caches hold them."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -102,33 +105,49 @@ def row_groups(folder: Path) -> list[tuple[str, int]]:
 
 def read_group(path: str, group: int, dtype: Any = np.float32) -> tuple[Any, Any]:
     """Return a row group as a matrix, column by column, and its labels."""
+    columns, y = _read_columns(path, group)
+    X = np.empty((len(columns), len(y)), dtype=dtype)
+    for j, column in enumerate(columns):
+        X[j] = column
+    return X.T, y.astype(dtype)
+
+
+def _read_columns(path: str, group: int) -> tuple[list[Any], Any]:
     with pq.ParquetFile(path, pre_buffer=False) as file:
         table = file.read_row_group(group, use_threads=False)
-    X = np.empty((table.num_columns - 1, table.num_rows), dtype=dtype)
-    for j in range(len(X)):
-        X[j] = table.column(j).to_numpy()
-    return X.T, table.column(LABEL).to_numpy().astype(dtype)
+    *columns, y = (table.column(j).to_numpy() for j in range(table.num_columns))
+    return columns, y
 
 
 def add_loss(X: Any, y: Any, w: Any, hessian: bool) -> list[Any]:
-    """Return the sums of the logistic losses, their gradients and, if wanted, their Hessians."""
-    z = X @ w
+    """Return the sums of the logistic losses, their gradients and, if wanted, their Hessians.
+
+    X holds the columns as rows.
+    """
+    z = w @ X
     e = np.exp(-np.abs(z))
     mean = np.where(z >= 0, 1, e) / (1 + e)
     loss = np.log1p(e) + np.maximum(z, 0) - y * z
-    sums = [float(loss.sum(dtype=np.float64)), (X.T @ (mean - y)).astype(np.float64)]
+    sums = [float(loss.sum(dtype=np.float64)), (X @ (mean - y)).astype(np.float64)]
     if hessian:
-        sums.append(((X * (mean * (1 - mean))[:, None]).T @ X).astype(np.float64))
+        scaled = X * np.sqrt(mean * (1 - mean))
+        sums.append((scaled @ scaled.T).astype(np.float64))
     return sums
 
 
 def _pass_over(task: tuple[list[tuple[str, int]], Any, bool, str]) -> list[Any]:
     groups, w, hessian, dtype = task
-    total: list[Any] = []
+    w, total = w.astype(dtype), []
+    buffer = np.empty((len(w), BLOCK_ROWS), dtype=dtype)
     for path, group in groups:
-        X, y = read_group(path, group, np.dtype(dtype))
-        parts = add_loss(X, y, w.astype(X.dtype), hessian)
-        total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
+        columns, y = _read_columns(path, group)
+        for start in range(0, len(y), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            X = buffer[:, : len(y[rows])]
+            for j, column in enumerate(columns):
+                X[j] = column[rows]
+            parts = add_loss(X, y[rows].astype(dtype), w, hessian)
+            total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
     return total
 
 
@@ -139,7 +158,7 @@ class NumpyPasses:
     """
 
     def __init__(
-        self, folder: Path, *, l2: float, processes: int = 2, dtype: str = "float32"
+        self, folder: Path, *, l2: float, processes: int = 2, dtype: str = "float64"
     ) -> None:
         self.groups, self.l2, self.dtype = row_groups(folder), l2, dtype
         self.columns = len(pq.read_schema(self.groups[0][0])) - 1
