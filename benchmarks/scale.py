@@ -140,8 +140,13 @@ def run_newton(table: Path, trace: Trace) -> None:
     run_ours(table, trace, newton=True)
 
 
-def run_lbfgs(table: Path, trace: Trace, *, memory: int = 50, from_sample: bool = True) -> None:
-    """SciPy's L-BFGS-B; from the minimum on the sample, which costs a pass, or from 0."""
+def run_lbfgs(
+    table: Path, trace: Trace, *, memory: int = 50, from_sample: bool = True, scaled: bool = False
+) -> None:
+    """SciPy's L-BFGS-B; from the minimum on the sample, which costs a pass, or from 0.
+
+    Scaled, its variables are those in which the sample's Hessian is the identity.
+    """
     from proxyprox.inner.exact import minimise_exactly
 
     with engine(table, trace, newton=False) as target:
@@ -149,17 +154,22 @@ def run_lbfgs(table: Path, trace: Trace, *, memory: int = 50, from_sample: bool 
         if start is None:
             proxy = target.sample_rows(SAMPLE, seed=0)
             start = minimise_exactly(proxy, proxy.zeros(), tol=1e-9)
+        root = np.eye(target.dim)
+        if scaled:
+            root = scipy.linalg.inv(scipy.linalg.cholesky(proxy.hessian(start)))
         optimum = trace.optimum or -math.inf
 
-        def loss(w: Any) -> Any:
-            value, gradient = target.value_and_gradient(w)
+        def loss(u: Any) -> Any:
+            value, gradient = target.value_and_gradient(start + root @ u)
             if value <= optimum * (1 + UNTIL):
                 raise Reached
-            return value, gradient
+            return value, root.T @ gradient
 
         options = {"maxcor": memory, "ftol": 0, "gtol": 0, "maxiter": 10_000, "maxfun": 10_000}
         with contextlib.suppress(Reached):
-            scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+            scipy.optimize.minimize(
+                loss, np.zeros(target.dim), jac=True, method="L-BFGS-B", options=options
+            )
         trace.note(total=len(target.passes), total_seconds=trace.seconds)
 
 
@@ -169,6 +179,10 @@ def run_lbfgs_zero(table: Path, trace: Trace) -> None:
 
 def run_lbfgs10_zero(table: Path, trace: Trace) -> None:
     run_lbfgs(table, trace, memory=10, from_sample=False)
+
+
+def run_lbfgs_scaled(table: Path, trace: Trace) -> None:
+    run_lbfgs(table, trace, scaled=True)
 
 
 class CountedBlocks:
@@ -333,6 +347,7 @@ METHODS: dict[str, tuple[str, Callable[[Path, Trace], None]]] = {
     "lbfgs": ("L-BFGS (50) from the sample's minimum", run_lbfgs),
     "lbfgs_zero": ("L-BFGS (50) from 0", run_lbfgs_zero),
     "lbfgs10_zero": ("L-BFGS (10) from 0", run_lbfgs10_zero),
+    "lbfgs_scaled": ("L-BFGS (50) in the sample's metric", run_lbfgs_scaled),
     "sgd": ("SGDClassifier.partial_fit", run_sgd),
     **{
         f"dask_ml_{solver}": (
