@@ -4,7 +4,7 @@
   *Planning*: passes and seconds per byte are those of the record, all else is an option.
 - ``--check`` compares the formula with a discrete-event simulation: workers that take the next task as
   soon as they are free, each message with its latency, tasks of random length, slow workers.
-- ``--check-dask`` compares it with Dask itself: 64 workers (threads of this process, so that two cores
+- ``--check-dask 16`` compares it with Dask itself: workers (threads of this process, so that two cores
   are enough) take passes of ``proxyprox.dask`` over blocks that sleep instead of being read.
 """
 
@@ -198,6 +198,7 @@ def check_on_dask(workers: int, tasks: int, task: float, repeats: int) -> list[d
 
     rng, found = np.random.default_rng(0), []
     settings = {"n_workers": workers, "threads_per_worker": 1, "processes": False}
+    settings |= {"memory_limit": 0}
     with LocalCluster(dashboard_address=None, **settings) as cluster, Client(cluster):
         index = da.arange(tasks, chunks=1)
         chunks = ((20,) * tasks, (3,))
@@ -317,7 +318,7 @@ def main() -> None:
     for name, default in vars(Cluster()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--check-dask", action="store_true")
+    parser.add_argument("--check-dask", type=int, default=0, metavar="WORKERS")
     parser.add_argument("--output", type=Path, help="JSON of the checks")
     given = parser.parse_args()
     cluster = Cluster(**{name: getattr(given, name) for name in vars(Cluster())})
@@ -326,7 +327,7 @@ def main() -> None:
         checks["simulation"] = check_by_simulation()
         print(error_table(checks["simulation"]))
     if given.check_dask:
-        checks["dask"] = check_on_dask(workers=64, tasks=256, task=1.5, repeats=8)
+        checks["dask"] = check_on_dask(given.check_dask, 4 * given.check_dask, 1.5, 8)
         print(error_table(checks["dask"]))
     if given.output is not None and checks:
         known = json.loads(given.output.read_text()) if given.output.exists() else {}
