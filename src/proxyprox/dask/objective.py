@@ -8,22 +8,34 @@ scheduler runs it: a failed task is repeated, those of a lost worker are run els
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import time
-from collections.abc import Callable
-from functools import cached_property
+import uuid
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from threadpoolctl import threadpool_limits
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import ThreadpoolController
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.digests import digest
 from proxyprox._util.extras import require
 from proxyprox._util.validation import Words, message
-from proxyprox.dask.tables import LISTED, PartitionError, as_table
+from proxyprox.dask.tables import (
+    LISTED,
+    as_frame,
+    as_table,
+    column_fault,
+    open_partition,
+    read_blocks,
+)
 from proxyprox.problems import families
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM, Design, Encoded, as_targets
@@ -33,16 +45,12 @@ Array = Any
 
 # Results that one task adds up.
 FAN_IN = 8
-# How often the engine repeats a task that raised.
-RETRIES = 2
 # Nanoseconds of reading one number from a file, about.
 READING = 3.0
 # Rows that a transformer is fitted on.
 FIT_ROWS = 100_000
 # The share of a worker's memory that samples may take while they are merged.
 SHARE = 0.5
-# More classes than anybody has: labels that are no classes at all.
-MOST_CLASSES = 1000
 
 
 # -- what the workers do ------------------------------------------------------------------------
@@ -60,7 +68,7 @@ class Job(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Weighted sums over rows; of the gradient's or, along a direction, the Hessian's product."""
+    """Weighted sums over rows; along a direction the Hessian's product is in place of ∇."""
 
     weight: float
     loss: float
@@ -68,38 +76,33 @@ class Sums(NamedTuple):
     hessian: Any
 
 
-def sum_partition(number: int, part: Any, data: tuple[Any, ...], job: Job) -> Sums:
+def sum_partition(number: int, part: Any, job: Job) -> Sums:
     """Return the sums over the rows of one partition."""
-    family, total = job.family, Sums(0.0, 0.0, 0.0, 0.0)
+    family, totals = job.family, Sums(0.0, 0.0, 0.0, 0.0)
     shape = (-1,) if family.outputs == 1 else (-1, family.outputs)
-    for X, y, s in _read(part, data, job.transformer):
+    for X, y, s in read_blocks(*open_partition(part), job.transformer):
         design = Design(X, intercept=job.intercept, checked=True)
-        targets = as_targets(design, family, _encode(family, y))
-        weights = 1.0 if s is None else np.asarray(s, dtype=np.float64)
-        columns = weights if family.outputs == 1 or s is None else weights[:, None]
-        loss, hessian = 0.0, 0.0
+        t = as_targets(design, family, _encode(family, y))
+        weights = np.broadcast_to(1.0, len(y)) if s is None else s.astype(np.float64)
+        loss = hessian = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             z = design.predict(job.w.reshape(shape))
             if job.direction is None:
-                loss = float(np.sum(weights * family.loss(z, targets)))
-                pulled = design.pull(columns * family.slope(z, targets))
+                loss, bent = float(weights @ family.loss(z, t)), family.slope(z, t)
             else:
-                along = design.predict(job.direction.reshape(shape))
-                pulled = design.pull(columns * _bend(family, z, targets, along))
-            if job.hessian:
-                hessian = _gram(design, family, z, targets, weights)
-        weight = float(len(y) if s is None else weights.sum())
-        total = add_sums([total, Sums(weight, loss, np.ravel(pulled), hessian)])
-    return total
+                bent = _bend(family, z, t, design.predict(job.direction.reshape(shape)))
+            pulled = design.pull(bent if s is None else (weights * bent.T).T)
+            if job.hessian and family.outputs == 1:
+                hessian = design.gram(weights * family.curvature(z, t))
+            elif job.hessian:
+                hessian = design.softmax_gram(family.mean(z), weights)
+        totals = add_sums([totals, Sums(float(weights.sum()), loss, np.ravel(pulled), hessian)])
+    return totals
 
 
 def add_sums(parts: list[Sums]) -> Sums:
     """Return the sum, in the order of the parts."""
     return Sums(*(sum(each[1:], start=each[0]) for each in zip(*parts, strict=True)))
-
-
-def _read(part: Any, data: tuple[Any, ...], transformer: Any) -> Any:
-    return (part.holding(*data) if data else part).blocks(transformer)
 
 
 def _encode(family: Family, y: Array) -> Array:
@@ -111,185 +114,173 @@ def _encode(family: Family, y: Array) -> Array:
     return family.encode(y)
 
 
-def _bend(family: Family, z: Array, targets: Array, along: Array) -> Array:
+def _bend(family: Family, z: Array, t: Array, along: Array) -> Array:
     """Return each row's curvature times its predictor along a direction."""
     if family.outputs == 1:
-        return family.curvature(z, targets) * along
+        return family.curvature(z, t) * along
     p = family.mean(z)
     return p * (along - np.sum(p * along, axis=1, keepdims=True))
 
 
-def _gram(design: Design, family: Family, z: Array, targets: Array, weights: Any) -> Matrix:
-    if family.outputs == 1:
-        return design.gram(weights * family.curvature(z, targets))
-    return design.softmax_gram(family.mean(z), np.broadcast_to(weights, len(z)))
-
-
 class Sample(NamedTuple):
-    """The rows of the smallest keys, in their order."""
+    """Rows drawn by their keys, in the order of the table; ``places`` are where they were."""
 
     keys: Array
+    places: Array
     X: Any
     y: Array
-    weights: Array | None
+    weights: Array
 
 
-class Scan(NamedTuple):
-    """What a first pass finds, partition by partition, and the sample if one is drawn."""
+def merge_samples(samples: Sequence[Sample], size: int) -> Sample:
+    """Return the rows of the smallest keys of several samples that follow each other."""
+    keys = np.concatenate([each.keys for each in samples])
+    kept = np.sort(np.argsort(keys, kind="stable")[:size])
+    stack = partial(scipy.sparse.vstack, format="csr")
+    X = (stack if scipy.sparse.issparse(samples[0].X) else np.concatenate)([s.X for s in samples])
+    places, y, weights = (
+        np.concatenate([getattr(each, name) for each in samples])[kept]
+        for name in ("places", "y", "weights")
+    )
+    return Sample(keys[kept], places, X[kept], y, weights)
 
-    rows: tuple[int, ...]
-    weights: tuple[float, ...]
-    marks: tuple[int, ...]
-    faults: tuple[tuple[str, str, str], ...]
-    classes: frozenset[Any]
-    width: int
-    entries: float
-    gram: float
-    sample: Sample | None
 
+class Draw(NamedTuple):
+    """How many rows to draw by keys of a seed; no row of a key above the limit is among them."""
 
-class ScanJob(NamedTuple):
-    """What a first pass looks for: ``limit`` is a key above which no row is in the sample."""
-
-    transformer: Any
-    family: Any
-    classes: Any
-    intercept: bool
-    names: Any
     size: int = 0
     seed: int = 0
     limit: float = math.inf
 
 
-def scan_partition(number: int, part: Any, data: tuple[Any, ...], job: ScanJob) -> Scan:
+class Drawn:
+    """The sample of one partition, block by block."""
+
+    def __init__(self, number: int, draw: Draw) -> None:
+        self.draw, self.limit, self.samples = draw, draw.limit, list[Sample]()
+        self.rng, self.rows = np.random.default_rng([draw.seed, number]), 0
+
+    def add(self, X: Any, y: Array, weights: Array, among: Array | None = None) -> None:
+        """Draw among the rows of a block."""
+        keys = self.rng.random(len(y))
+        kept = np.flatnonzero(keys < self.limit if among is None else among & (keys < self.limit))
+        places = self.rows + kept
+        self.rows += len(y)
+        self.samples.append(Sample(keys[kept], places, X[kept], y[kept], weights[kept]))
+        if sum(len(each.keys) for each in self.samples) > 2 * self.draw.size:
+            self.samples = [merge_samples(self.samples, self.draw.size)]
+            self.limit = float(self.samples[0].keys.max())
+
+    def result(self) -> list[Sample]:
+        """Return the sample, in a list that is empty where there are no rows."""
+        return [merge_samples(self.samples, self.draw.size)] if self.samples else []
+
+
+class Look(NamedTuple):
+    """What a first pass finds: of each partition its size and a hash, and of all the rest."""
+
+    rows: tuple[int, ...]
+    weights: tuple[float, ...]
+    hashes: tuple[int, ...]
+    faults: tuple[tuple[str, int], ...]
+    classes: tuple[Any, ...]
+    work: Array
+    samples: list[Sample]
+
+
+def look_at_partition(
+    number: int, part: Any, job: tuple[Any, list[tuple[str, str]], Any, bool, Draw]
+) -> Look:
     """Return what one partition holds: its size, its faults, its classes and its sampled rows."""
-    rows, weight, mark, entries, gram, width = 0, 0.0, 0, 0.0, 0.0, 0
-    faults: dict[str, str] = {}
-    classes: set[Any] = set()
-    samples: list[Sample] = []
-    keys, hashes = (np.random.default_rng([seed, number]) for seed in (job.seed, 0))
-    limit, kept = job.limit, 0
-    try:
-        for X, y, s in _read(part, data, job.transformer):
-            design = Design(X, intercept=job.intercept, checked=True)
-            rows, width = rows + len(y), design.columns
-            entries += X.nnz if design.sparse else X.size
-            gram += min(design.gram_work)
-            _note_gaps(X, job.names, faults)
-            t = _check_labels(y, job, faults, classes)
-            weights = np.ones(len(y)) if s is None else np.asarray(s, dtype=np.float64)
-            if not (np.isfinite(weights).all() and (weights >= 0).all()):
-                faults["the weights"] = "negative or not finite"
-            weight += float(weights.sum())
-            # Exact arithmetic on the bits: the same on every machine.
-            factors = hashes.integers(2**63, size=len(y), dtype=np.uint64) * np.uint64(2) + 1
-            mark = (mark + _hash(X, t, weights, factors)) % 2**64
-            if not job.size:
-                continue
-            key = keys.random(len(y))
-            rows_kept = np.flatnonzero(key < limit)
-            s = None if s is None else weights[rows_kept]
-            samples.append(Sample(key[rows_kept], X[rows_kept], y[rows_kept], s))
-            kept += len(rows_kept)
-            if kept > 2 * job.size:
-                samples = [merge_samples(samples, job.size)]
-                kept, limit = job.size, samples[0].keys[-1]
-    except PartitionError as error:
-        faults["the partition"] = str(error)
-    found = tuple((name, part.name, what) for name, what in faults.items())
-    sample = merge_samples(samples, job.size) if samples else None
-    return Scan(
-        (rows,), (weight,), (mark,), found, frozenset(classes), width, entries, gram, sample
-    )
+    transformer, columns, family, intercept, draw = job
+    rows, weight, mark, work = 0, 0.0, 0, np.zeros(3)
+    faults, classes, drawn = dict[str, None](), dict[Any, None](), Drawn(number, draw)
+    factors = np.random.default_rng([0, number])
+    data = open_partition(part)
+    if fault := column_fault(*data, columns):
+        return Look((0,), (0.0,), (0,), ((fault, number),), (), work, [])
+    for X, y, s in read_blocks(*data, transformer):
+        design = Design(X, intercept=intercept, checked=True)
+        rows += len(y)
+        entries = X.nnz if design.sparse else X.size
+        work = np.array([design.columns, work[1] + entries, work[2] + min(design.gram_work)])
+        names = [name for name, _ in columns] if transformer is None else range(design.columns)
+        faults |= dict.fromkeys(f"column {names[j]!r} NaN or infinite" for j in _gaps(X))
+        codes = _look_at_labels(y, family, faults, classes)
+        weights = np.ones(len(y)) if s is None else s.astype(np.float64)
+        if not (np.isfinite(weights).all() and (weights >= 0).all()):
+            faults["weights that are negative or not finite"] = None
+        weight += float(weights.sum())
+        odd = factors.integers(2**63, size=len(y), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        mark = (mark + _hash(X, codes, weights, odd)) % 2**64
+        if draw.size:
+            drawn.add(X, y, weights)
+    found = tuple((fault, number) for fault in faults)
+    return Look((rows,), (weight,), (mark,), found, tuple(classes), work, drawn.result())
 
 
-def _note_gaps(X: Any, names: Any, faults: dict[str, str]) -> None:
+def merge_looks(parts: list[Look], size: int) -> Look:
+    """Return what several looks found together."""
+    *lists, classes, work, samples = zip(*parts, strict=True)
+    drawn = [sample for each in samples for sample in each]
+    return Look(
+        *(sum(each, start=()) for each in lists), tuple(dict.fromkeys(sum(classes, start=()))),
+        np.array([np.max(work, axis=0)[0], *np.sum(work, axis=0)[1:]]),
+        [merge_samples(drawn, size)] if drawn else [],
+    )  # fmt: skip
+
+
+def _gaps(X: Any) -> Array:
+    """Return the columns that have entries that are not finite."""
     values = X.data if scipy.sparse.issparse(X) else X
-    if not np.isfinite(values.sum()):
-        finite = np.isfinite(values)
-        places = X.indices[~finite] if scipy.sparse.issparse(X) else np.nonzero(~finite)[1]
-        for j in np.unique(places):
-            name = names[j] if names is not None and len(names) == X.shape[1] else j
-            faults[f"column {name!r}"] = "NaN or infinite"
+    if np.isfinite(values.sum()):
+        return ()
+    wrong = ~np.isfinite(values)
+    return np.unique(X.indices[wrong] if scipy.sparse.issparse(X) else np.nonzero(wrong)[1])
 
 
-def _check_labels(y: Array, job: ScanJob, faults: dict[str, str], classes: set[Any]) -> Array:
-    """Note labels that are none, and the classes met; return numbers to hash."""
-    if job.family.classifier:
-        if y.dtype.kind == "O":
-            missing = np.array([each is None or each != each for each in y.tolist()], dtype=bool)
-        else:
-            missing = np.isnan(y) if y.dtype.kind == "f" else np.zeros(len(y), dtype=bool)
-        values, codes = np.unique(
-            y[~missing].astype(str if y.dtype.kind == "O" else y.dtype), return_inverse=True
-        )
-        if len(classes) < MOST_CLASSES:
-            classes.update(values.tolist())
-        if missing.any():
-            faults["the labels"] = "missing"
-        place = np.zeros(len(y))
-        place[~missing] = codes
-        return place
-    if y.dtype.kind not in "biuf":
-        faults["the labels"] = f"of dtype {y.dtype}"
-        return np.zeros(len(y))
-    t = y.astype(np.float64)
-    valid = np.isfinite(t)
-    valid[valid] = job.family().valid(t[valid])
+def _look_at_labels(
+    y: Array, family: Any, faults: dict[str, None], classes: dict[Any, None]
+) -> Any:
+    """Note labels that are none, and the classes met; return numbers that stand for the labels."""
+    if family.classifier:
+        pandas = require("pandas", extra="dask", purpose="proxyprox.dask")
+        codes, values = pandas.factorize(y)
+        if (codes < 0).any():
+            faults["labels missing"] = None
+        classes |= dict.fromkeys(values.tolist())
+        return np.array([zlib.crc32(repr(value).encode()) for value in (*values.tolist(), None)])[
+            codes
+        ]
+    try:
+        t = y.astype(np.float64)
+        valid = np.isfinite(t) & family().valid(t)
+    except (TypeError, ValueError):
+        t, valid = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
     if not valid.all():
-        faults["the labels"] = f"not {job.family.labels}"
+        faults[f"labels other than {family.labels}"] = None
     return t
 
 
 @np.errstate(over="ignore")
-def _hash(X: Any, t: Array, weights: Array, factors: Array) -> int:
-    bits = [np.ascontiguousarray(each, dtype=np.float64).view(np.uint64) for each in (t, weights)]
-    total = bits[0] @ factors + (bits[1] @ factors) * np.uint64(3)
+def _hash(X: Any, codes: Array, weights: Array, factors: Array) -> int:
+    """Return a hash of the bits, of exact arithmetic: the same on every machine."""
+    both = [
+        np.ascontiguousarray(each, dtype=np.float64).view(np.uint64) for each in (codes, weights)
+    ]
     if scipy.sparse.issparse(X):
-        row = np.repeat(factors, np.diff(X.indptr))
-        return int(total + (X.data.view(np.uint64) * (2 * X.indices.astype(np.uint64) + 1)) @ row)
-    columns = np.einsum("ji,i->j", np.asarray(X.T, order="C").view(np.uint64), factors)
-    return int(total + columns @ (2 * np.arange(len(columns), dtype=np.uint64) + 1))
+        places = 2 * X.indices.astype(np.uint64) + np.uint64(1)
+        inputs = (X.data.view(np.uint64) * places) @ np.repeat(factors, np.diff(X.indptr))
+    else:
+        columns = np.einsum("ji,i->j", np.asarray(X.T, order="C").view(np.uint64), factors)
+        inputs = columns @ (2 * np.arange(len(columns), dtype=np.uint64) + np.uint64(1))
+    return int(inputs + both[0] @ factors + (both[1] @ factors) * np.uint64(3))
 
 
-def merge_samples(samples: list[Sample], size: int) -> Sample:
-    """Return the rows of the smallest keys of several samples."""
-    keys = np.concatenate([each.keys for each in samples])
-    order = np.argsort(keys, kind="stable")[:size]
-    sparse = any(scipy.sparse.issparse(each.X) for each in samples)
-    X = [each.X for each in samples]
-    stacked = scipy.sparse.vstack(X, format="csr") if sparse else np.concatenate(X)
-    y = np.concatenate([each.y for each in samples])[order]
-    s = None
-    if samples[0].weights is not None:
-        s = np.concatenate([each.weights for each in samples])[order]
-    return Sample(keys[order], stacked[order], y, s)
-
-
-def merge_scans(parts: list[Scan], size: int) -> Scan:
-    """Return what several scans found together."""
-    columns = list(zip(*parts, strict=True))
-    samples = [each for each in columns[8] if each is not None]
-    return Scan(
-        *(sum(each, start=()) for each in columns[:4]),
-        frozenset().union(*columns[4]), max(columns[5]), sum(columns[6]), sum(columns[7]),
-        merge_samples(samples, size) if samples else None,
-    )  # fmt: skip
-
-
-def frame_of_partition(number: int, part: Any, data: tuple[Any, ...], share: float) -> Any:
-    """Return a share of a partition's inputs as they are, drawn at random."""
-    frame = (part.holding(*data) if data else part).frame()
-    chosen = np.flatnonzero(np.random.default_rng([0, number]).random(len(frame)) < share)
-    return frame.iloc[chosen] if hasattr(frame, "iloc") else frame[chosen]
-
-
-def concatenate_frames(parts: list[Any]) -> Any:
-    """Return inputs below each other."""
-    if hasattr(parts[0], "iloc"):
-        pandas = require("pandas", extra="dask", purpose="transforming tables")
-        return pandas.concat(parts, ignore_index=True)
-    return np.concatenate(parts)
+def some_rows(number: int, part: Any, count: int) -> Any:
+    """Return rows of a partition's inputs as a DataFrame, drawn at random."""
+    frame = as_frame(open_partition(part)[0])
+    return frame.iloc[np.random.default_rng([0, number]).permutation(len(frame))[:count]]
 
 
 # -- the engine ---------------------------------------------------------------------------------
@@ -303,63 +294,94 @@ class Pass(NamedTuple):
     seconds: float
 
 
-class Engine:
-    """Dask's scheduler: the client given or current when it was made, or the local one."""
+class Held:
+    """Something that Dask does not look into."""
 
-    def __init__(self, client: Any, retries: int, progress: bool) -> None:
+    def __init__(self, job: Any) -> None:
+        self.job = job
+
+
+def _call(task: Callable[..., Any], number: int, part: Any, held: Held) -> Any:
+    return task(number, part, held.job)
+
+
+class Engine:
+    """Dask's scheduler: the client given, or current when this was made, or the local one."""
+
+    def __init__(self, client: Any = None, retries: int = 2, progress: bool = False) -> None:
         self.dask = require("dask", extra="dask", purpose="proxyprox.dask")
-        named = str(self.dask.config.get("scheduler", "") or "")
-        if client is None and named.endswith("distributed"):
-            client = require("distributed", extra="dask", purpose="a cluster").default_client()
-        self.client = client
+        self._delayed = require("dask.delayed", extra="dask", purpose="proxyprox.dask")
+        named = self.dask.config.get("scheduler", None)
+        if client is None and "distributed" in str(named or "distributed"):
+            # Without a client there is none that is current.
+            with contextlib.suppress(ImportError, ValueError):
+                client = importlib.import_module("distributed").default_client()
+        self.client, self.passes = client, list[Pass]()
         self.retries = check.whole("retries", retries, 0)
         self.progress = check.flag("progress", progress)
-        self.passes: list[Pass] = []
+        self._threads = ThreadpoolController()
 
     def run(
-        self, purpose: str, table: Any, chosen: Any, task: Callable[..., Any], job: Any, merge: Any
-    ) -> Any:
-        """Return the merged results of a task for all chosen partitions, or None for none."""
-        delayed, begun = self.dask.delayed, time.perf_counter()
-        shared = delayed(job, pure=False, traverse=False)
-        task, merge = (delayed(each, pure=False, traverse=False) for each in (task, merge))
-        level = [task(i, table.parts[i], table.delayed[i], shared) for i in chosen]
-        while len(level) > 1:
-            level = [merge(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
-        result = self._compute(level[0])
-        self.passes.append(Pass(purpose, len(chosen), time.perf_counter() - begun))
-        return result
+        self, purpose: str, graph: dict[Any, Any], parts: Sequence[tuple[int, Any]],
+        task: Callable[..., Any], job: Any, merge: Callable[[list[Any]], Any] | None,
+    ) -> Any:  # fmt: skip
+        """Return a task's results for some partitions, in their order: merged, or a list.
+
+        The graph is a plain dictionary: calls of ``dask.delayed`` take ten times as long.
+        """
+        begun, name = time.perf_counter(), f"proxyprox-{uuid.uuid4().hex}"
+        tasks: dict[Any, Any] = {f"job-{name}": Held(job)}
+        level: list[Any] = [(f"part-{name}", place) for place in range(len(parts))]
+        for key, (number, part) in zip(level, parts, strict=True):
+            tasks[key] = (_call, task, number, part, f"job-{name}")
+        while len(level) > 1 or merge is None:
+            size, depth = FAN_IN if merge else len(level), len(tasks)
+            groups = [level[i : i + size] for i in range(0, len(level), size)]
+            level = [(f"sum-{depth}-{name}", place) for place in range(len(groups))]
+            merge = merge or list
+            tasks |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
+        found = self._compute(self._delayed.Delayed(level[0], {**graph, **tasks}))
+        self.passes.append(Pass(purpose, len(parts), time.perf_counter() - begun))
+        return found
 
     def _compute(self, value: Any) -> Any:
         if self.client is None:
             diagnostics = require("dask.diagnostics", extra="dask", purpose="progress bars")
             bar = diagnostics.ProgressBar() if self.progress else contextlib.nullcontext()
             # The scheduler's tasks are the threads.
-            with bar, threadpool_limits(1, "blas"):
+            with bar, self._threads.limit(limits=1, user_api="blas"):
                 return value.compute()
         distributed = require("distributed", extra="dask", purpose="a cluster")
+        remedy = "Open a Client and build the target anew; a run with a checkpoint resumes."
+        closed = message("client", Words("one that is closed"), "open", remedy)
         if self.client.status != "running":
-            raise RuntimeError(self._closed())
+            raise RuntimeError(closed)
         future = self.client.compute(value, retries=self.retries)
         try:
             if self.progress:
                 distributed.progress(future, notebook=False)
             return future.result()
         except distributed.CancelledError as error:
-            raise RuntimeError(self._closed()) from error
+            raise RuntimeError(closed) from error
         finally:
             future.release()
 
-    def _closed(self) -> str:
-        remedy = "Open a Client and build the target again; a checkpointed run resumes."
-        return message("client", Words(self.client.status), "running", remedy)
-
-    def memory(self) -> float:
-        """Return the bytes that the smallest worker may use; infinite where no limit is known."""
-        if self.client is None:
-            return math.inf
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return min((each["memory_limit"] or math.inf for each in workers), default=math.inf)
+    def require_room(self, argument: str, n: int, columns: int, partitions: int) -> None:
+        """Refuse a sample of n rows that neither the workers nor this process have room for."""
+        psutil = require("psutil", extra="dask", purpose="proxyprox.dask")
+        rooms = {"this process has": (psutil.virtual_memory().available, 2)}
+        if self.client is not None and self.client.status == "running":
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+            least = min((each["memory_limit"] or math.inf for each in workers), default=math.inf)
+            rooms["a worker has for it"] = (SHARE * least, 2 * min(FAN_IN, partitions))
+        for where, (room, copies) in rooms.items():
+            need = 8.0 * n * columns * copies
+            if need > room:
+                got = Words(f"{n:,}, {need / 2**20:,.0f} MiB, while {where} {room / 2**20:,.0f}")
+                remedy = "Draw fewer rows, or give the workers more memory."
+                raise ValueError(
+                    message(argument, got, f"at most {int(n * room / need):,}", remedy)
+                )
 
 
 # -- the loss -----------------------------------------------------------------------------------
@@ -438,7 +460,7 @@ class PartitionedGLM:
         partitions_per_batch: int | None = None,
         newton: bool | None = None,
         client: Any = None,
-        retries: int = RETRIES,
+        retries: int = 2,
         progress: bool = False,
     ) -> None:
         if not (isinstance(family, type) and issubclass(family, Family)):
@@ -452,7 +474,7 @@ class PartitionedGLM:
             check.whole("partitions_per_batch", partitions_per_batch)
         self.partitions_per_batch = partitions_per_batch
         self._kind, self._classes = family, classes
-        self._scan: Scan | None = None
+        self._seen: Look | None = None
         # The last point with what a pass found there.
         self._known: tuple[Vector, float, Vector, Matrix | None] | None = None
 
@@ -463,114 +485,102 @@ class PartitionedGLM:
 
     # -- what the first pass finds ----------------------------------------------------------
 
+    def _run(self, purpose: str, task: Any, job: Any, merge: Any, chosen: Any = None) -> Any:
+        numbers = range(len(self.table.parts)) if chosen is None else chosen
+        parts = [(number, self.table.parts[number]) for number in numbers]
+        return self.engine.run(purpose, self.table.graph, parts, task, job, merge)
+
     @cached_property
     def _transformer(self) -> Any:
         """The transformer, fitted."""
         transformer = self.table.transformer
-        if transformer is None or _is_fitted(transformer):
-            return transformer
-        rows = self.table.rows
-        share = 1.0 if rows is None else min(1.0, FIT_ROWS / max(rows, 1))
-        parts = range(len(self.table.parts))
-        frame = self.engine.run(
-            "fitting the transformer", self.table, parts, frame_of_partition, share,
-            concatenate_frames,
-        )  # fmt: skip
-        return transformer.fit(frame)
+        try:
+            if transformer is not None:
+                check_is_fitted(transformer)
+        except NotFittedError:
+            pandas = require("pandas", extra="dask", purpose="transforming tables")
+            count = math.ceil(FIT_ROWS / len(self.table.parts))
+            transformer.fit(self._run("fit of transformer", some_rows, count, pandas.concat))
+        return transformer
 
-    def _scanned(self, size: int = 0, seed: int = 0) -> Scan:
+    def _look(self, draw: Draw = Draw()) -> Look:  # noqa: B008
         """Return what a first pass found, and a sample where one is drawn in the same pass."""
-        if self._scan is not None and not size:
-            return self._scan
-        table, limit = self.table, math.inf
-        rows = table.rows if self._scan is None else sum(self._scan.rows)
-        if size and rows:
-            # Ten standard deviations above what is needed.
-            limit = (size + 10 * math.sqrt(size) + 100) / rows
-        names = None if table.transformer is not None else table.names
-        job = ScanJob(
-            self._transformer, self._kind, self._classes, self.intercept, names, size, seed, limit
+        if self._seen is not None and not draw.size:
+            return self._seen
+        job = (self._transformer, self.table.columns, self._kind, self.intercept, draw)
+        purpose = "sample" if draw.size else "first look"
+        seen: Look = self._run(
+            purpose, look_at_partition, job, partial(merge_looks, size=draw.size)
         )
-        scan = self.engine.run(
-            "sample" if size else "first look", table, range(len(table.parts)),
-            scan_partition, job, _Merge(size),
-        )  # fmt: skip
-        if self._scan is None:
-            self._require_sound(scan)
-        self._scan = scan._replace(sample=None)
-        return scan
-
-    def _require_sound(self, scan: Scan) -> None:
-        """Refuse a table with gaps, with partitions unlike the others, or without rows."""
-        if scan.faults:
-            groups: dict[tuple[str, str], list[str]] = {}
-            for name, part, what in scan.faults:
-                groups.setdefault((name, what), []).append(part)
-            listed = [
-                f"{name} {what} in partition{'s' * (len(parts) > 1)} {', '.join(parts)}"
-                for (name, what), parts in groups.items()
-            ]
+        if seen.faults:
+            where: dict[str, list[str]] = {}
+            for fault, number in seen.faults:
+                where.setdefault(fault, []).append(self.table.names[number])
+            listed = [f"{what} in {', '.join(names[:LISTED])}" for what, names in where.items()]
+            remedy = "Drop or impute those rows, or pass a transformer that does."
             raise ValueError(
-                f"The table must have a finite number in every column and row, and the same columns in every "
-                f"partition, but has {'; '.join(listed)}. Drop or impute those rows, or pass a "
-                f"transformer that does."
+                "The table must have the same columns in every partition and a finite number in "
+                f"every row, but has {'; '.join(listed)}. {remedy}"
             )
-        if not sum(scan.rows) or not sum(scan.weights) > 0:
-            got = Words(f"{sum(scan.rows)} rows of weight {sum(scan.weights):g}")
+        if not sum(seen.weights) > 0:
+            got = Words(f"{sum(seen.rows)} rows of weight {sum(seen.weights):g}")
             raise ValueError(message("X", got, "a table with rows, not all of weight zero"))
+        self._seen = seen._replace(samples=[])
+        return seen
 
     @cached_property
     def family(self) -> Family:
         """The family, with its classes."""
         if not self._kind.classifier:
             return self._kind()
-        found = sorted(self._scanned().classes)
-        binary = self._kind is families.Logistic
-        if self._classes is None:
-            return self._kind(families.check_classes(None, np.array(found), binary=binary))
-        classes = families.check_classes(self._classes, None, binary=binary)
-        self._kind(classes).encode(np.array(found))
-        return self._kind(classes)
+        found, binary = np.array(sorted(self._look().classes)), self._kind is families.Logistic
+        classes = families.check_classes(self._classes, found, binary=binary)
+        family: Family = self._kind(classes)
+        family.encode(found)
+        return family
 
     @cached_property
     def dim(self) -> int:
         """Number of parameters."""
-        return (self._scanned().width + int(self.intercept)) * self.family.outputs
+        return (int(self._look().work[0]) + int(self.intercept)) * self.family.outputs
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(self._scanned().rows)
+        return sum(self._look().rows)
 
     @property
     def work(self) -> Work:
         """About how long a gradient and a Hessian take, on one core."""
-        scan, outputs = self._scanned(), self.family.outputs
-        gradient = READING * scan.entries + outputs * (2.0 * scan.entries + 15.0 * self.rows)
-        return Work(gradient, scan.gram * outputs * (outputs + 1) / 2, self.rows)
+        (_, entries, gram), outputs = self._look().work, self.family.outputs
+        gradient = READING * entries + outputs * (2.0 * entries + 15.0 * self.rows)
+        return Work(gradient, gram * outputs * (outputs + 1) / 2, self.rows)
 
     @cached_property
     def returns_hessians(self) -> bool:
         """Whether a pass returns the Hessian with the gradient."""
-        if self.newton is not None:
-            return self.newton
-        work = self.work
-        return self.partitions_per_batch is None and work.hessian <= work.gradient
+        if self.newton is not None or not self.exact:
+            return bool(self.newton)
+        return self.work.hessian <= self.work.gradient
 
     @property
     def gradient_source(self) -> str:
-        """What a pass costs, and whether it returns the Hessian."""
+        """What a pass returns and why, and what it costs."""
+        if self._seen is None:
+            return "no pass was made"
         work, count = self.work, len(self.table.parts)
         times = [each.seconds for each in self.passes if each.partitions == count]
-        first = (
-            "Newton: a pass returns the Hessian, too"
-            if self.returns_hessians
-            else "quasi-Newton: a pass returns no Hessian"
+        kind = "no Hessian: quasi-Newton steps"
+        if self.returns_hessians:
+            kind = "the Hessian too: Newton steps"
+        why = "as asked for"
+        if self.newton is None and self.exact:
+            why = f"about {work.hessian / work.rows:.3g} ns a row for it"
+            why += f", {work.gradient / work.rows:.3g} ns for reading and the gradient"
+        size = f"{count} partitions, {work.rows:,} rows"
+        return (
+            f"a pass returns {kind} ({why}); {len(times)} passes, {np.median(times):.3g} s ({size})"
         )
-        each = f"{work.hessian / work.rows:.3g} ns a row for it, {work.gradient / work.rows:.3g} ns to read the row and its gradient"
-        size = f"{count} partitions, {self.rows:,} rows"
-        seconds = f"{np.median(times):.3g} s" if times else "not measured"
-        return f"{first} (about {each}); a pass over {size} takes {seconds}, {len(times)} were made"
 
     # -- the loss ---------------------------------------------------------------------------
 
@@ -585,9 +595,9 @@ class PartitionedGLM:
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) of one pass; of a batch, those of its partitions."""
         if batch is not None:
-            means = [self._mean(w, [part]) for part in batch]
-            value, gradient = (sum(each) / len(means) for each in zip(*means, strict=True))
-            return value, gradient
+            all_sums = self._sums("batch", w, batch)
+            shares = [Sums(1.0, *(part / sums.weight for part in sums[1:])) for sums in all_sums]
+            return self._add_ridge(w, add_sums(shares))
         known = self._known
         if known is None or not np.array_equal(known[0], w):
             known = self._pass(w, hessian=self.returns_hessians)
@@ -619,21 +629,17 @@ class PartitionedGLM:
         self._known = np.array(w), value, gradient, matrix
         return self._known
 
-    def _mean(self, w: Vector, parts: list[int]) -> tuple[float, Vector]:
-        return self._add_ridge(w, self._sums("batch", w, parts=parts))
-
     def _add_ridge(self, w: Vector, sums: Sums) -> tuple[float, Vector]:
         ridge = self._strengths * w
         value = sums.loss / sums.weight + float(w @ ridge) / 2
         return value, sums.gradient / sums.weight + ridge
 
-    def _sums(self, purpose: str, w: Vector, parts: Any = None, **wanted: Any) -> Sums:
+    def _sums(self, purpose: str, w: Vector, chosen: Any = None, **wanted: Any) -> Any:
         check.require_point("w", w, self.dim)
         w = np.asarray(w, dtype=np.float64)
         job = Job(self._transformer, self.family, self.intercept, w, **wanted)
-        chosen = range(len(self.table.parts)) if parts is None else parts
-        sums: Sums = self.engine.run(purpose, self.table, chosen, sum_partition, job, add_sums)
-        return sums
+        merge = add_sums if chosen is None else None
+        return self._run(purpose, sum_partition, job, merge, chosen)
 
     @cached_property
     def _strengths(self) -> Vector:
@@ -650,9 +656,9 @@ class PartitionedGLM:
 
     def fingerprint(self) -> str:
         """Return a text that only losses of the same data, family and settings share."""
-        scan, family = self._scanned(), self.family
-        kind = self._kind.__name__, getattr(family, "classes", ()), self.l2, self.intercept
-        return digest(*kind, self.partitions_per_batch, scan.rows, scan.weights, scan.marks)
+        seen, classes = self._look(), getattr(self.family, "classes", ())
+        kind = self._kind.__name__, classes, self.l2, self.intercept, self.partitions_per_batch
+        return digest(*kind, seen.rows, seen.hashes)
 
     # -- sampling ---------------------------------------------------------------------------
 
@@ -673,7 +679,7 @@ class PartitionedGLM:
         """Draw partitions with replacement, in proportion to their weights (None: all)."""
         if self.partitions_per_batch is None:
             return None
-        weights = np.array(self._scanned().weights)
+        weights = np.array(self._look().weights)
         return rng.choice(len(weights), self.partitions_per_batch, p=weights / weights.sum())
 
     def halves(self, batch: Batch) -> tuple[Batch, Batch] | None:
@@ -683,7 +689,7 @@ class PartitionedGLM:
 
     def samples(self, batch: Batch) -> int:
         """Return the number of rows (labels) of a batch."""
-        rows = self._scanned().rows
+        rows = self._look().rows
         return sum(rows) if batch is None else sum(rows[part] for part in batch)
 
     def sample_rows(self, n: int, *, seed: int = 0) -> GLM:
@@ -706,55 +712,20 @@ class PartitionedGLM:
             A proxy of float64 rows, with their weights.
         """
         n, seed = check.whole("n", n), check.whole("seed", seed, 0)
-        self._require_room(n)
-        sample = self._scanned(n, seed).sample
-        found = 0 if sample is None else len(sample.keys)
-        if sample is None or found < n:
+        table, seen = self.table, self._seen
+        columns = len(table.columns) if seen is None else int(seen.work[0])
+        self.engine.require_room("n", n, columns, len(table.parts))
+        rows = table.rows if seen is None else sum(seen.rows)
+        # Of known rows ten standard deviations more than needed have keys below a limit.
+        limit = (n + 10 * math.sqrt(n) + 100) / rows if rows else math.inf
+        samples = self._look(Draw(n, seed, limit)).samples
+        if self.rows < n:
             raise ValueError(message("n", n, f"at most the number of rows, {self.rows}"))
-        codes = Encoded(self.family.encode(sample.y))
-        design = Design(sample.X, intercept=self.intercept)
-        return GLM(design, codes, self.family, l2=self.l2, sample_weight=sample.weights)
-
-    def _require_room(self, n: int) -> None:
-        """Refuse a sample that neither the workers nor this process have room for."""
-        columns = len(self.table.names) if self._scan is None else self._scan.width
-        size = 8.0 * n * columns
-        # Merging holds the samples and their union; the driver's copy is on top of its own data.
-        import psutil
-
-        here, worker = psutil.virtual_memory().available, self.engine.memory()
-        for where, need, room in (
-            ("a worker", 2 * min(FAN_IN, len(self.table.parts)) * size, SHARE * worker),
-            ("this process", 2 * size, here),
-        ):
-            if need > room:
-                got = Words(
-                    f"{n:,}: {need / 2**20:,.0f} MiB on {where}, which has {room / 2**20:,.0f}"
-                )
-                remedy = "Draw fewer rows, or give the workers more memory."
-                most = int(n * room / need)
-                raise ValueError(message("n", got, f"at most {most:,} here", remedy))
-
-
-class _Merge:
-    """Merges scans into one of a sample's size; a class, so that it can be sent."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __call__(self, parts: list[Scan]) -> Scan:
-        return merge_scans(parts, self.size)
-
-
-def _is_fitted(transformer: Any) -> bool:
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
-    try:
-        check_is_fitted(transformer)
-    except NotFittedError:
-        return False
-    return True
+        _, _, X, y, weights = samples[0]
+        design = Design(X, intercept=self.intercept)
+        same = None if (weights == weights[0]).all() else weights
+        codes = Encoded(self.family.encode(y))
+        return GLM(design, codes, self.family, l2=self.l2, sample_weight=same)
 
 
 def linear_regression(X: Any, y: Any = None, **options: Any) -> PartitionedGLM:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,37 @@ Array = Any
 
 # Entries of the blocks of rows that a partition is read in: 4 MiB of float64, which caches hold.
 BLOCK_ELEMENTS = 1 << 19
-# Names that one error lists of each kind.
+# Names that one error lists.
 LISTED = 20
+NUMBERS = ("int", "uint", "float", "double", "half", "bool", "Int", "UInt", "Float")
+
+
+class Table(NamedTuple):
+    """A table in partitions: what `read_parquet` returns.
+
+    Attributes
+    ----------
+    parts : list
+        A partition each: the keys of its inputs, labels and weights, or a function that returns
+        these.
+    graph : dict
+        The tasks that make what has keys.
+    names : list of str
+        How errors call the partitions.
+    columns : list of pairs
+        Names and types of the inputs; the types are empty for arrays.
+    rows : int or None
+        How many there are, where that is known.
+    transformer : scikit-learn transformer or None
+        What makes numbers of the inputs.
+    """
+
+    parts: list[Any]
+    graph: dict[Any, Any]
+    names: list[str]
+    columns: list[tuple[str, str]]
+    rows: int | None
+    transformer: Any
 
 
 class Block(NamedTuple):
@@ -29,309 +59,143 @@ class Block(NamedTuple):
     weights: Array | None
 
 
-class PartitionError(ValueError):
-    """A partition cannot be read as the others are; the text says which and why."""
+def open_partition(part: Any) -> tuple[Any, Any, Any]:
+    """Return a partition's inputs, labels and weights."""
+    X, y, *weights = part() if callable(part) else part
+    return X, y, weights[0] if weights else None
 
 
-class RowGroup:
-    """A row group of a Parquet file."""
-
-    def __init__(self, table: ParquetTable, path: str, group: int, rows: int) -> None:
-        self.filesystem, self.columns = table.filesystem, table.columns
-        self.label, self.weight = table.label, table.weight
-        self.path, self.group, self.rows = path, group, rows
-        self.name = f"{os.path.basename(path)}:{group}"
-
-    def frame(self) -> Any:
-        """Return the inputs as a DataFrame."""
-        return self._read(self.columns).to_pandas()
-
-    def blocks(self, transformer: Any = None) -> Iterator[Block]:
-        """Yield the rows."""
-        extra = [name for name in (self.label, self.weight) if name is not None]
-        table = self._read([*self.columns, *extra])
-        y = _plain(table.column(self.label))
-        weights = None if self.weight is None else _plain(table.column(self.weight))
-        if transformer is not None:
-            frame = table.select(self.columns).to_pandas()
-            del table
-            yield from cut(_transform(transformer, frame), y, weights)
-            return
-        columns = [_plain(table.column(name)) for name in self.columns]
-        step = max(1, BLOCK_ELEMENTS // len(columns))
-        # Straight into float64, a column after the other: there is no matrix of all rows.
-        buffer = np.empty((len(columns), min(step, len(y))))
-        for start in range(0, len(y), step):
-            rows = slice(start, min(start + step, len(y)))
-            part = buffer[:, : rows.stop - start]
-            for row, column in zip(part, columns, strict=True):
-                row[:] = column[rows]
-            yield Block(part.T, y[rows], None if weights is None else weights[rows])
-
-    def _read(self, columns: list[str]) -> Any:
-        parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
-        with parquet.ParquetFile(self.path, filesystem=self.filesystem) as file:
-            # The engine's tasks are the threads.
-            return file.read_row_group(self.group, columns=columns, use_threads=False)
-
-
-def _plain(column: Any) -> Array:
-    """Return an Arrow column as a NumPy array; gaps among numbers are NaN, among others None."""
-    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
-        column = column.cast(column.type.value_type)
-    return column.to_numpy()
-
-
-class Chunk:
-    """A partition of Dask collections; the engine hands over its arrays when it is read."""
-
-    def __init__(self, name: str, columns: Sequence[tuple[str, str]] | None) -> None:
-        self.name, self.columns = name, columns
-        self.data: tuple[Any, ...] = ()
-
-    def holding(self, *data: Any) -> Chunk:
-        """Return the partition with its inputs, labels and weights."""
-        chunk = Chunk(self.name, self.columns)
-        chunk.data = data
-        return chunk
-
-    def frame(self) -> Any:
-        """Return the inputs as they came."""
-        return self.data[0]
-
-    def blocks(self, transformer: Any = None) -> Iterator[Block]:
-        """Yield the rows, after checking that the partition is like the others."""
-        X, y, weights = self.data
-        found = _columns_of(X)
-        if self.columns is not None and found != self.columns:
-            odd = [
-                f"{name!r} ({kind})"
-                for name, kind in found or ()
-                if (name, kind) not in self.columns
-            ]
-            lacking = [
-                f"{name!r} ({kind})"
-                for name, kind in self.columns
-                if (name, kind) not in (found or ())
-            ]
-            raise PartitionError(
-                f"its columns differ: it has {', '.join(odd) or 'another order'} and lacks "
-                f"{', '.join(lacking) or 'none'}"
-            )
-        lengths = [part.shape[0] for part in (X, y, weights) if part is not None]
-        if len(set(lengths)) > 1:
-            raise PartitionError(f"X, y and the weights have {lengths} rows")
-        if transformer is not None:
-            X = _transform(transformer, X)
-        y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
-        yield from cut(X, y, weights)
-
-
-def _columns_of(X: Any) -> list[tuple[str, str]] | None:
-    """Return names and dtypes of a DataFrame's columns; None for an array."""
-    dtypes = getattr(X, "dtypes", None)
-    return None if dtypes is None else [(str(k), str(v)) for k, v in dtypes.items()]
-
-
-def _transform(transformer: Any, X: Any) -> Any:
-    """Return transformed rows; a partition without rows is left as it is."""
-    return transformer.transform(X) if X.shape[0] else np.empty((0, 1))
-
-
-def cut(X: Any, y: Array, weights: Array | None) -> Iterator[Block]:
-    """Yield blocks of rows of a matrix, in float64."""
-    sparse = scipy.sparse.issparse(X)
-    X = X.tocsr() if sparse else np.asarray(X)
-    rows = X.shape[0]
-    entries = max(X.nnz if sparse else X.size, 1)
-    step = max(1, BLOCK_ELEMENTS * rows // entries)
+def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
+    """Yield a partition's rows; those of tables go column by column into one small matrix."""
+    y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
+    if transformer is not None and len(y):
+        X = transformer.transform(as_frame(X))
+    rows, width = X.shape
+    sparse, columns = scipy.sparse.issparse(X), _columns(X)
+    entries = X.nnz if sparse else rows * width
+    step = max(1, BLOCK_ELEMENTS * rows // max(entries, 1))
+    if columns is not None:
+        columns = [_numbers(X, j) for j in range(width)]
+        buffer = np.empty((width, min(step, rows)))
+    else:
+        X = X.tocsr() if sparse else np.asarray(X)
     for start in range(0, rows, step):
-        part = slice(start, start + step)
-        inputs = X[part].astype(np.float64, copy=False)
-        yield Block(inputs, y[part], None if weights is None else weights[part])
-
-
-class ParquetTable:
-    """A folder of Parquet files: row groups, and which columns are what; see `read_parquet`."""
-
-    def __init__(
-        self, path: Any, label: str, weight: str | None, columns: Any, transformer: Any
-    ) -> None:
-        parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
-        fs = require("pyarrow.fs", extra="dask", purpose="reading Parquet")
-        self.path, self.label, self.weight, self.transformer = path, label, weight, transformer
-        text = os.fspath(path)
-        remote = "://" in text
-        self.filesystem, root = fs.FileSystem.from_uri(text if remote else os.path.abspath(text))
-        info = self.filesystem.get_file_info(root)
-        paths = [root]
-        if info.type == fs.FileType.Directory:
-            found = self.filesystem.get_file_info(fs.FileSelector(root, recursive=True))
-            paths = sorted(
-                each.path
-                for each in found
-                if each.is_file and not each.base_name.startswith(("_", "."))
-            )
-        if info.type == fs.FileType.NotFound or not paths:
-            raise ValueError(message("path", path, "a Parquet file or a folder of such"))
-        metadata = [parquet.read_metadata(each, filesystem=self.filesystem) for each in paths]
-        schemas = [each.schema.to_arrow_schema() for each in metadata]
-        self.columns = self._choose(columns, schemas[0])
-        self._require_alike(paths, schemas)
-        self.rows = sum(each.num_rows for each in metadata)
-        self.bytes = sum(
-            each.row_group(g).total_byte_size
-            for each in metadata
-            for g in range(each.num_row_groups)
-        )
-        self.parts = [
-            RowGroup(self, path, group, each.row_group(group).num_rows)
-            for path, each in zip(paths, metadata, strict=True)
-            for group in range(each.num_row_groups)
-        ]
-        self.delayed: list[tuple[Any, ...]] = [()] * len(self.parts)
-
-    def _choose(self, columns: Any, schema: Any) -> list[str]:
-        """Return the names of the inputs; columns that are no numbers need a transformer."""
-        types = require("pyarrow", extra="dask", purpose="reading Parquet").types
-        special = [name for name in (self.label, self.weight) if name is not None]
+        some = slice(start, min(start + step, rows))
         if columns is None:
-            chosen = [name for name in schema.names if name not in special]
+            part = X[some].astype(np.float64, copy=False)
         else:
-            chosen = check.as_list("columns", columns, "a list of column names")
-        for argument, names in (("columns", chosen), ("label", special)):
-            for name in names:
-                if name not in schema.names:
-                    allowed = f"a column of the table: {', '.join(schema.names[:LISTED])}"
-                    raise ValueError(message(argument, name, allowed))
-        if not chosen:
-            raise ValueError(message("columns", chosen, "one column at least"))
-        numeric = types.is_integer, types.is_floating, types.is_boolean
-        text = [name for name in chosen if not any(f(schema.field(name).type) for f in numeric)]
-        if text and self.transformer is None:
-            kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:LISTED])
-            remedy = "Pass transformer=, which encodes them, or leave them out of columns."
-            raise ValueError(message("columns", Words(kinds), "numbers", remedy))
-        return chosen
-
-    def _require_alike(self, paths: list[str], schemas: list[Any]) -> None:
-        """Refuse files that lack a column or have it in another type; all are named."""
-        used = [*self.columns, *(n for n in (self.label, self.weight) if n is not None)]
-        odd = []
-        for path, schema in zip(paths, schemas, strict=True):
-            for name in used:
-                wanted = schemas[0].field(name).type
-                got = schema.field(name).type if name in schema.names else "absent"
-                if got != wanted:
-                    odd.append(f"{name!r} in {os.path.basename(path)} is {got}, not {wanted}")
-        if odd:
-            more = f" and {len(odd) - LISTED} more" if len(odd) > LISTED else ""
-            allowed = f"files with the columns and types of {os.path.basename(paths[0])}"
-            raise ValueError(f"path must be {allowed}, got {'; '.join(odd[:LISTED])}{more}.")
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the inputs."""
-        return self.columns
+            part = buffer[:, : some.stop - start].T
+            for j, column in enumerate(columns):
+                part[:, j] = column[some]
+        yield Block(part, y[some], None if weights is None else weights[some])
 
 
-class CollectionTable:
-    """Dask arrays or DataFrames of inputs, labels and weights, partition by partition."""
+def as_frame(X: Any) -> Any:
+    """Return inputs as a DataFrame whose texts are objects, with gaps as scikit-learn knows them."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    texts = {name: frame[name] for name in frame.select_dtypes("string").columns}
+    plain = {name: t.astype(object).where(t.notna(), np.nan) for name, t in texts.items()}
+    return frame.assign(**plain)
 
-    def __init__(self, X: Any, y: Any, weights: Any, transformer: Any) -> None:
-        dask_array = require("dask.array", extra="dask", purpose="proxyprox.dask")
-        if y is None:
-            raise ValueError(message("y", None, "given: the labels, a Dask array or Series"))
-        self.transformer = transformer
-        columns = _columns_of(X)
-        if columns is None:
-            self.names = self._check_array(X)
-            if X.numblocks[1] > 1:
-                X = X.rechunk({1: -1})
-            # Known lengths can be matched; of unknown ones the first pass sees whether they are.
-            self.rows = None if np.isnan(X.shape[0]) else int(X.shape[0])
-        else:
-            self.names, self.rows = [name for name, _ in columns], None
-            numbers = ("int", "uint", "float", "bool", "Int", "UInt", "Float")
-            text = [f"{name!r} ({kind})" for name, kind in columns if not kind.startswith(numbers)]
-            if text and transformer is None:
-                got, remedy = (
-                    Words(", ".join(text[:LISTED])),
-                    "Pass transformer=, which encodes them.",
-                )
-                raise ValueError(message("X", got, "of columns that are numbers", remedy))
-        self.bytes = None if columns is not None else X.nbytes
-        pieces = [_pieces(X)]
-        for argument, part in (("y", y), ("sample_weight", weights)):
-            if part is None:
-                pieces.append([None] * len(pieces[0]))
-                continue
-            if not hasattr(part, "__dask_graph__"):
-                if self.rows is None:
-                    allowed = "a Dask array or Series: the rows of X are not counted yet"
-                    raise TypeError(message(argument, part, allowed))
-                part = dask_array.from_array(np.asarray(part), chunks=-1)
-            pieces.append(self._match(argument, part, X, len(pieces[0])))
-        self.parts = [Chunk(f"{number}", columns) for number in range(len(pieces[0]))]
-        self.delayed = list(zip(*pieces, strict=True))
 
-    def _check_array(self, X: Any) -> list[str]:
-        """Return the numbers of the columns of a Dask array, as names."""
-        if X.ndim != 2 or np.isnan(X.shape[1]) or X.shape[1] == 0:
-            got = Words(f"shape {X.shape}")
-            raise ValueError(message("X", got, "two-dimensional, with a known number of columns"))
-        if X.dtype.kind not in "biuf" and self.transformer is None:
-            raise TypeError(message("X", Words(f"dtype {X.dtype}"), "numbers"))
-        return [str(j) for j in range(X.shape[1])]
+def _columns(X: Any) -> Any:
+    """Return names and types of a DataFrame's or an Arrow table's columns; None of an array."""
+    if hasattr(X, "schema"):
+        return [(field.name, str(field.type)) for field in X.schema]
+    kinds = getattr(X, "dtypes", None)
+    return None if kinds is None else [(str(name), str(kind)) for name, kind in kinds.items()]
 
-    def _match(self, argument: str, part: Any, X: Any, count: int) -> list[Any]:
-        """Return the pieces of labels or weights that belong to those of X."""
-        if part.ndim == 2 and 1 in part.shape[1:]:
-            part = part[:, 0] if _columns_of(part) is None else part[part.columns[0]]
-        if part.ndim != 1:
-            got = Words(f"{part.ndim} dimensions")
-            raise ValueError(message(argument, got, "one-dimensional, an entry for each row"))
-        if hasattr(part, "chunks") and hasattr(X, "chunks"):
-            known = not np.isnan([*part.chunks[0], *X.chunks[0]]).any()
-            if known and part.shape[0] != X.shape[0]:
-                allowed = f"one for each of the {X.shape[0]} rows of X"
-                raise ValueError(message(argument, Words(f"{part.shape[0]} rows"), allowed))
-            if known:
-                part = part.rechunk((X.chunks[0],))
-        pieces = _pieces(part)
-        divisions = [
-            each.divisions for each in (part, X) if getattr(each, "known_divisions", False)
-        ]
-        if len(pieces) != count or (len(divisions) == 2 and divisions[0] != divisions[1]):
-            got = Words(f"{len(pieces)} partitions with divisions {check.short(divisions[:1])}")
-            allowed = f"divided into the {count} partitions of X"
-            remedy = (
-                "Take both from one DataFrame, or repartition them alike; arrays of unknown chunk "
-                "sizes are counted by compute_chunk_sizes()."
-            )
-            raise ValueError(message(argument, got, allowed, remedy))
-        return pieces
+
+def _numbers(X: Any, j: int) -> Array:
+    """Return a column as an array; gaps are NaN."""
+    if hasattr(X, "schema"):
+        return X.column(j).to_numpy()
+    column = X.iloc[:, j]
+    plain = isinstance(column.dtype, np.dtype)
+    return column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def column_fault(X: Any, y: Any, weights: Any, columns: list[tuple[str, str]]) -> str:
+    """Return how a partition differs from what the table's are, if it does."""
+    found = _columns(X)
+    lengths = [part.shape[0] for part in (X, y, weights) if part is not None]
+    if found is not None and found != columns:
+        gone, new = ([c for c in a if c not in b] for a, b in ((columns, found), (found, columns)))
+        return f"columns {new or 'in another order'} in place of {gone or 'the same'}"
+    if found is None and columns and X.shape[1] != len(columns):
+        return f"{X.shape[1]} columns in place of {len(columns)}"
+    return "" if len(set(lengths)) == 1 else f"{lengths} rows of inputs, labels (and weights)"
+
+
+def require_numbers(argument: str, columns: list[tuple[str, str]], transformer: Any) -> None:
+    """Refuse columns that are no numbers, unless they are transformed."""
+    text = [f"{name!r} ({kind})" for name, kind in columns if not kind.startswith(NUMBERS)]
+    if text and transformer is None:
+        remedy = "Pass transformer=, which encodes them, or leave them out."
+        raise ValueError(message(argument, Words(", ".join(text[:LISTED])), "numbers", remedy))
+
+
+def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
+    """Return Dask collections as a table; what `read_parquet` returned as it is."""
+    if isinstance(X, Table):
+        for argument, given in (("y", y), ("sample_weight", weights), ("transformer", transformer)):
+            if given is not None:
+                remedy = "Tell read_parquet."
+                raise TypeError(message(argument, given, "left out with a Parquet table", remedy))
+        return X
+    if not hasattr(X, "__dask_graph__"):
+        allowed = "a Dask array, a Dask DataFrame or what read_parquet returns"
+        raise TypeError(message("X", Words(f"a {type(X).__name__}"), allowed))
+    columns, rows = _columns(X), None
+    if columns is not None:
+        require_numbers("X", columns, transformer)
+    elif X.ndim != 2 or not X.shape[1] > 0 or X.dtype.kind not in "biuf" or transformer is not None:
+        got = Words(f"shape {X.shape} of {X.dtype}{' and a transformer' * bool(transformer)}")
+        raise ValueError(message("X", got, "a matrix of numbers, or a DataFrame to be transformed"))
+    else:
+        columns = [(str(j), "") for j in range(X.shape[1])]
+        X = X.rechunk({1: -1})
+        rows = None if np.isnan(X.shape[0]) else int(X.shape[0])
+    pieces = [_pieces(X), _matching("y", y, X, rows)]
+    if weights is not None:
+        pieces.append(_matching("sample_weight", weights, X, rows))
+    # The pieces of a collection share one graph.
+    graphs = {id(piece.dask): piece.dask for some in pieces for piece in some}
+    graph = {key: task for each in graphs.values() for key, task in each.items()}
+    parts = [[piece.key for piece in some] for some in zip(*pieces, strict=True)]
+    names = [str(number) for number in range(len(parts))]
+    return Table(parts, graph, names, columns, rows, transformer)
 
 
 def _pieces(collection: Any) -> list[Any]:
     return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
 
 
-Table = ParquetTable | CollectionTable
-
-
-def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
-    """Return a table of Dask collections; a Parquet table as it is."""
-    if isinstance(X, ParquetTable):
-        for argument, given in (("y", y), ("sample_weight", weights), ("transformer", transformer)):
-            if given is not None:
-                remedy = "Name the column in read_parquet."
-                raise TypeError(message(argument, given, "left out with a Parquet table", remedy))
-        return X
-    if not hasattr(X, "__dask_graph__"):
-        allowed = "a Dask array, a Dask DataFrame or what read_parquet returns"
-        raise TypeError(message("X", Words(f"a {type(X).__name__}"), allowed))
-    return CollectionTable(X, y, weights, transformer)
+def _matching(argument: str, part: Any, X: Any, rows: int | None) -> list[Any]:
+    """Return the pieces of labels or weights that belong to those of X."""
+    if not hasattr(part, "__dask_graph__"):
+        if part is None or rows is None:
+            raise TypeError(message(argument, part, "a Dask array or Series, divided as X is"))
+        array = require("dask.array", extra="dask", purpose="proxyprox.dask")
+        part = array.from_array(np.asarray(part), chunks=-1)
+    if part.ndim != 1:
+        got = Words(f"{part.ndim} dimensions")
+        raise ValueError(message(argument, got, "one-dimensional, an entry for each row"))
+    if rows is not None and hasattr(part, "chunks") and part.shape[0] == rows:
+        part = part.rechunk((X.chunks[0],))
+    pieces, count = _pieces(part), X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
+    known = [each.divisions for each in (part, X) if getattr(each, "known_divisions", False)]
+    lengths = (part.shape[0], rows) if hasattr(part, "chunks") else (None, rows)
+    apart = rows is not None and lengths[0] == lengths[0] and lengths[0] not in (None, rows)
+    if apart or len(pieces) != count or known[1:] not in ([], known[:1]):
+        got = Words(f"{len(pieces)} partitions, {lengths[0] or 'unknown'} rows")
+        remedy = (
+            "Take both from one DataFrame, or repartition them alike; chunk sizes of arrays that "
+            "are unknown are found by compute_chunk_sizes()."
+        )
+        allowed = f"divided as X is, into {count} partitions, {rows or 'unknown'} rows"
+        raise ValueError(message(argument, got, allowed, remedy))
+    return pieces
 
 
 def read_parquet(
@@ -341,7 +205,7 @@ def read_parquet(
     weight: str | None = None,
     columns: Any = None,
     transformer: Any = None,
-) -> ParquetTable:
+) -> Table:
     """Return a table of Parquet files, of which only the footers are read now.
 
     Parameters
@@ -356,6 +220,11 @@ def read_parquet(
         What makes numbers of DataFrames of the inputs, such as a ``ColumnTransformer``. One that is
         not fitted is fitted on a sample of rows, once; every row group is transformed by itself.
 
+    Returns
+    -------
+    Table
+        For `logistic_regression` and its like; a row group is a partition.
+
     Examples
     --------
     >>> import numpy as np, pandas as pd, tempfile
@@ -368,4 +237,63 @@ def read_parquet(
     0.693147
     >>> folder.cleanup()
     """
-    return ParquetTable(path, label, weight, columns, transformer)
+    parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
+    fs = require("pyarrow.fs", extra="dask", purpose="reading Parquet")
+    text = os.fspath(path)
+    files, root = fs.FileSystem.from_uri(text if "://" in text else os.path.abspath(text))
+    found, paths = files.get_file_info(root), [root]
+    if found.type == fs.FileType.Directory:
+        inside = files.get_file_info(fs.FileSelector(root, recursive=True))
+        paths = sorted(i.path for i in inside if i.is_file and i.base_name[0] not in "_.")
+    if found.type == fs.FileType.NotFound or not paths:
+        raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
+    footers = [parquet.read_metadata(each, filesystem=files) for each in paths]
+    schemas = [dict(_columns(f.schema.to_arrow_schema().empty_table())) for f in footers]
+    special = [name for name in (label, weight) if name is not None]
+    known = f"a column of the table: {', '.join(list(schemas[0])[:LISTED])}"
+    chosen = [name for name in schemas[0] if name not in special]
+    if columns is not None:
+        chosen = check.as_list("columns", columns, "a list of column names")
+    for argument, name in [("label or weight", n) for n in special] + [
+        ("columns", n) for n in chosen
+    ]:
+        if name not in schemas[0]:
+            raise ValueError(message(argument, name, known))
+    _require_alike([os.path.basename(each) for each in paths], schemas, [*chosen, *special])
+    kinds = [(name, schemas[0][name]) for name in chosen]
+    require_numbers("columns", kinds, transformer)
+    groups = [(p, g) for p, f in zip(paths, footers, strict=True) for g in range(f.num_row_groups)]
+    parts = [partial(_read_group, files, p, g, chosen, label, weight) for p, g in groups]
+    names = [f"{os.path.basename(path)}:{group}" for path, group in groups]
+    return Table(parts, {}, names, kinds, sum(each.num_rows for each in footers), transformer)
+
+
+def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[str]) -> None:
+    """Refuse files that lack a column or have it in another type; all are named."""
+    odd = [
+        f"{column!r} is {schema.get(column, 'absent')} in {name}, not {schemas[0][column]}"
+        for name, schema in zip(names, schemas, strict=True)
+        for column in used
+        if schema.get(column) != schemas[0][column]
+    ]
+    if odd:
+        more = f" and {len(odd) - LISTED} more" * (len(odd) > LISTED)
+        raise ValueError(
+            f"path must hold files of the same columns: {'; '.join(odd[:LISTED])}{more}."
+        )
+
+
+def _read_group(
+    files: Any, path: str, group: int, columns: list[str], label: str, weight: str | None
+) -> tuple[Any, ...]:
+    """Return the inputs of a row group as an Arrow table, its labels and its weights."""
+    parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
+    wanted = [*columns, label, *([] if weight is None else [weight])]
+    with parquet.ParquetFile(path, filesystem=files) as file:
+        # The engine's tasks are the threads.
+        table = file.read_row_group(group, columns=wanted, use_threads=False)
+    y = table.column(label)
+    if hasattr(y.type, "index_type"):
+        y = y.cast(y.type.value_type)
+    rest = [table.column(name).to_numpy() for name in wanted[len(columns) + 1 :]]
+    return table.select(columns), y.to_numpy(), *rest

@@ -59,8 +59,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, p)
-            Inputs.
+        X : array, sparse matrix or Dask collection of shape (n, p)
+            Inputs. Of a Dask array or DataFrame the labelled rows are fetched, and of the others
+            their second moment; labelled rows that are too many to fetch are fitted where they are.
         y : array of shape (n,)
             Labels; for classifiers ``unlabelled`` (−1) marks a row without one.
         sample_weight : array of shape (n,), optional
@@ -80,10 +81,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        data = self._check(X, y, reset=True)
         # Nothing of an earlier fit is resumed, not even if this one fails.
         self._rows: Any = None
         self._others: Any = None
+        if hasattr(X, "__dask_graph__"):
+            return self._fit_collections(X, y, sample_weight, X_proxy, y_proxy)
+        data = self._check(X, y, reset=True)
         self._set_classes(*data[1:])
         return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
 
@@ -128,6 +131,43 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self.coef_, self.intercept_ = self._shape(self._w)
         self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
         self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
+        return self
+
+    def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
+        """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
+        from proxyprox.dask.fitting import fetch_labelled, minimise_everywhere
+
+        if y_proxy is not None:
+            raise TypeError(message("y_proxy", y_proxy, "left out where X is a Dask collection"))
+        mark = inputs.mark_of(getattr(self, "unlabelled", None))
+        intercept = inputs.settings_of(self).fit_intercept
+        rows = fetch_labelled(X, y, weights, X_proxy, mark, intercept)
+        X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        # As many unlabelled rows to a labelled one as there are, up to two.
+        share = min(rows.unlabelled / rows.labelled, 2.0)
+        marks = np.full(round(share * len(y_known)), -1 if mark is None else mark)
+        self._set_classes(
+            np.append(y_known, marks), np.arange(len(y_known) + len(marks)) < len(y_known)
+        )
+        self._others = None if rows.moment is None else tuple(fitting.factorise(*rows.moment))
+        self._learn((X_known, y_known, labelled), rows.weights, None, None, warm=self.warm_start)
+        if rows.labelled > len(y_known):
+            # The best penalty of a mean loss falls with the number of rows.
+            less = len(y_known) / rows.labelled
+            self.alpha_ *= less
+            strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
+            self._w, free = minimise_everywhere(
+                X, y, weights, mark, self.family, intercept, strengths
+            )
+            self.coef_, self.intercept_ = self._shape(self._w)
+            free = inference.centre_classes(free, self.family.outputs)
+            self.coef_debiased_, self.intercept_debiased_ = self._shape(free)
+            self.coef_std_, self.intercept_std_ = (
+                std * less**0.5 for std in (self.coef_std_, self.intercept_std_)
+            )
+            self._rectifier, self.n_labels_ = self._rectifier * [0.0, less**0.5], rows.labelled
         return self
 
     # -- what differs between estimators ------------------------------------------------------
