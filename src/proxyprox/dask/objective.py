@@ -78,7 +78,7 @@ class Sums(NamedTuple):
 
 def sum_partition(number: int, part: Any, job: Job) -> Sums:
     """Return the sums over the rows of one partition."""
-    family, totals = job.family, Sums(0.0, 0.0, 0.0, 0.0)
+    family, totals, scratch = job.family, Sums(0.0, 0.0, 0.0, 0.0), None
     shape = (-1,) if family.outputs == 1 else (-1, family.outputs)
     for X, y, s in read_blocks(*open_partition(part), job.transformer):
         design = Design(X, intercept=job.intercept, checked=True)
@@ -92,10 +92,11 @@ def sum_partition(number: int, part: Any, job: Job) -> Sums:
             else:
                 bent = _bend(family, z, t, design.predict(job.direction.reshape(shape)))
             pulled = design.pull(bent if s is None else (weights * bent.T).T)
-            if job.hessian and family.outputs == 1:
-                hessian = design.gram(weights * family.curvature(z, t))
-            elif job.hessian:
+            if job.hessian and family.outputs > 1:
                 hessian = design.softmax_gram(family.mean(z), weights)
+            elif job.hessian:
+                scratch = np.empty((design.width, len(y))) if scratch is None else scratch
+                hessian = _gram(design, weights * family.curvature(z, t), scratch)
         totals = add_sums([totals, Sums(float(weights.sum()), loss, np.ravel(pulled), hessian)])
     return totals
 
@@ -120,6 +121,16 @@ def _bend(family: Family, z: Array, t: Array, along: Array) -> Array:
         return family.curvature(z, t) * along
     p = family.mean(z)
     return p * (along - np.sum(p * along, axis=1, keepdims=True))
+
+
+def _gram(design: Design, weights: Array, scratch: Array) -> Matrix:
+    """Return ``Xᵀ diag(weights) X``; workers of Dask get fresh memory slowly, scratch is reused."""
+    if design.sparse:
+        return design.gram(weights)
+    roots, scaled = np.sqrt(weights), scratch[:, : len(weights)]
+    np.multiply(design.XT, roots, out=scaled[: design.columns])
+    scaled[design.columns :] = roots
+    return scaled @ scaled.T
 
 
 class Sample(NamedTuple):

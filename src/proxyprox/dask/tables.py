@@ -91,7 +91,7 @@ def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterat
 
 
 def as_frame(X: Any) -> Any:
-    """Return inputs as a DataFrame whose texts are objects, with gaps as scikit-learn knows them."""
+    """Return inputs as a DataFrame of texts as objects, with gaps as scikit-learn knows them."""
     frame = X.to_pandas() if hasattr(X, "to_pandas") else X
     texts = {name: frame[name] for name in frame.select_dtypes("string").columns}
     plain = {name: t.astype(object).where(t.notna(), np.nan) for name, t in texts.items()}
