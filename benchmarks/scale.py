@@ -1,10 +1,10 @@
 """Tables larger than memory: ours on Dask against L-BFGS, dask-ml, SGD and a pass in plain NumPy.
 
-Run ``python benchmarks/scale.py FOLDER --gb 8 --methods pass ours newton lbfgs --output OUT``. Tables
-are made in FOLDER by ``scale_data.py``. Every method and size is a process of its own with a cluster of two
-workers of 1 GiB; its seconds begin when the cluster stands. Runs that OUT/scale.json has are
-skipped (``--again`` repeats them); ``--limit 3`` gives driver and workers a hard limit of 1 GiB of data
-each, and a whole run belongs into a cgroup:
+Run ``python benchmarks/scale.py FOLDER --gb 8 --methods pass ours newton lbfgs --output OUT``.
+Tables are made in FOLDER by ``scale_data.py``. Every method and size is a process of its own with a
+cluster of two workers of 1 GiB; its seconds begin when the cluster stands. Runs that
+OUT/scale.json has are skipped (``--again`` repeats them). ``--limit 3`` gives driver and workers a
+hard limit of 1 GiB of data each. To limit all processes together use a cgroup:
 ``systemd-run --scope -p MemoryMax=3G -p MemorySwapMax=0 python benchmarks/scale.py …``.
 
 A pass is one reading of all rows: that which draws the sample and those of line searches included.
@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import scipy.linalg
 import scipy.optimize
 
@@ -315,10 +316,11 @@ def run_pass(table: Path, trace: Trace, *, repeats: int = 5) -> None:
         for _ in range(repeats + 1):
             w = 0.1 * rng.standard_normal(target.dim)
             for name, loss in (("dask", target), ("numpy", plain), ("numpy_float32", single)):
-                cpu, main = time.process_time(), time.thread_time()
+                cpu, main, tree = time.process_time(), time.thread_time(), tree_cpu()
                 begun = time.perf_counter()
                 value, gradient = loss.value_and_gradient(w)
                 times.setdefault(name, []).append(time.perf_counter() - begun)
+                times.setdefault(f"{name}_cpu", []).append(tree_cpu() - tree)
                 if name == "dask":
                     times.setdefault("driver_cpu", []).append(time.process_time() - cpu)
                     times.setdefault("driver_main_cpu", []).append(time.thread_time() - main)
@@ -337,6 +339,13 @@ def run_pass(table: Path, trace: Trace, *, repeats: int = 5) -> None:
         medians = {name: statistics.median(each[1:]) for name, each in times.items()}
         medians |= {"dask_hessian": min(hessians), "numpy_hessian": min(with_hessian)}
         trace.note(pass_times=medians, all_times=times)
+
+
+def tree_cpu() -> float:
+    """Return the CPU seconds of this process and its children: a busy machine does not add any."""
+    root = psutil.Process()
+    times = [each.cpu_times() for each in (root, *root.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 METHODS: dict[str, tuple[str, Callable[[Path, Trace], None]]] = {
@@ -373,7 +382,15 @@ def limit_data(gib: float) -> None:
 def measure(method: str, table: Path, trace: Path, given: Any, optimum: float | None) -> dict:
     """Return the record of one run in a process of its own."""
     trace.unlink(missing_ok=True)
-    command = [sys.executable, __file__, str(given.folder), "--child", method, "--trace", str(trace)]
+    command = [
+        sys.executable,
+        __file__,
+        str(given.folder),
+        "--child",
+        method,
+        "--trace",
+        str(trace),
+    ]
     command += ["--table", str(table), "--limit", str(given.limit)]
     command += [] if optimum is None else ["--optimum", repr(optimum)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -416,12 +433,13 @@ def shown(number: float | None, form: str = ".0f") -> str:
 def tables(record: dict[str, Any]) -> str:
     """Return the record as Markdown."""
     parts = [HEAD.format(**record["machine"])]
+    head = ["", "passes to 1e-4", "1e-6", "seconds to 1e-4", "1e-6", "last (L − L*)/L*"]
+    head += ["passes in all", "seconds in all", "peak MiB, all processes", "ended"]
     for size, runs in record["sizes"].items():
-        if "optimum" not in runs["optimum"]:
+        best = runs.get("optimum", {}).get("optimum")
+        if best is None:
             continue
-        best = runs["optimum"]["optimum"]
-        head = "| | passes to 1e-4 | 1e-6 | seconds to 1e-4 | 1e-6 | last (L − L*)/L* | passes in all | seconds in all | peak MiB, all processes | ended |"
-        rows = [head, "|" + "---|" * 10]
+        rows = []
         for method, (name, _) in METHODS.items():
             run = runs.get(method)
             if run is None or method in ("optimum", "pass"):
@@ -429,42 +447,46 @@ def tables(record: dict[str, Any]) -> str:
             trace = run["trace"]
             to = [first_at(trace, best, level) for level in (1e-4, 1e-6)]
             gap = f"{max(trace[-1][2] / best - 1, 0):.1e}" if trace else "–"
-            last = trace[-1] if trace else [math.inf, math.inf]
-            cells = [shown(passes) for passes, _ in to] + [shown(seconds) for _, seconds in to]
-            cells += [gap, shown(run.get("total", last[0])), shown(run.get("total_seconds", last[1]))]
-            rows.append(f"| {name} | {' | '.join(cells)} | {run['peak_mib']} | {run['ended']} |")
+            last = trace[-1] if trace else [None, None]
+            cells = [name, *(shown(passes) for passes, _ in to), *(shown(s) for _, s in to), gap]
+            cells += [shown(run.get("total", last[0])), shown(run.get("total_seconds", last[1]))]
+            rows.append([*cells, str(run["peak_mib"]), run["ended"]])
         condition = runs["optimum"]["condition"]
-        parts.append(f"## {size} GB, {runs['rows']:,} rows\n\nL* = {best:.9f}; the Hessian's condition number there is {condition:,.0f}.\n\n" + "\n".join(rows) + "\n")
+        text = f"L* = {best:.9f}; the Hessian's condition number there is {condition:,.0f}."
+        parts.append(f"## {size} GB, {runs['rows']:,} rows\n\n{text}\n\n{markdown(head, rows)}")
     parts.append(pass_table(record))
     return "\n".join(parts)
 
 
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def pass_table(record: dict[str, Any]) -> str:
-    head = "| GB | on Dask | NumPy, float64 | ratio | NumPy, float32 | with the Hessian: Dask | NumPy | driver's CPU seconds | of these its own thread | seconds per GB |"
-    rows = [head, "|" + "---|" * 10]
+    head = ["GB", "on Dask", "NumPy, float64", "ratio", "ratio of CPU seconds", "NumPy, float32"]
+    head += ["with the Hessian: Dask", "NumPy", "driver's CPU seconds", "its own thread's"]
+    rows = []
     for size, runs in record["sizes"].items():
         times = runs.get("pass", {}).get("pass_times")
         if times is None:
             continue
-        dask, plain = times["dask"], times["numpy"]
-        cells = [
-            size, f"{dask:.2f}", f"{plain:.2f}", f"{dask / plain:.2f}",
-            f"{times['numpy_float32']:.2f}", f"{times['dask_hessian']:.2f}",
-            f"{times['numpy_hessian']:.2f}", f"{times['driver_cpu']:.3f}",
-            f"{times['driver_main_cpu']:.3f}", f"{dask / float(size):.2f}",
-        ]  # fmt: skip
-        rows.append(f"| {' | '.join(cells)} |")
+        ratios = [times[f"dask{kind}"] / times[f"numpy{kind}"] for kind in ("", "_cpu")]
+        numbers = [times["dask"], times["numpy"], *ratios, times["numpy_float32"]]
+        numbers += [times["dask_hessian"], times["numpy_hessian"]]
+        cpu = [f"{times[name]:.3f}" for name in ("driver_cpu", "driver_main_cpu")]
+        rows.append([size, *(f"{number:.2f}" for number in numbers), *cpu])
     text = "Seconds of one value and gradient, two processes each; medians of turns."
-    return f"## A pass\n\n{text}\n\n" + "\n".join(rows) + "\n"
+    return f"## A pass\n\n{text}\n\n{markdown(head, rows)}"
 
 
 HEAD = """# Tables larger than memory: a recorded run
 
 {command}
 
-{cores} cores, {memory:.0f} GiB, {system}. Logistic regression, l2 = 1e-6, 50 columns, sample of 20,000
-rows as the proxy. Passes count every reading of all rows, the sample's and those of line searches
-included; dask-ml's are what its tasks read. SGD reads in one process.
+{cores} cores, {memory:.0f} GiB, {system}. Logistic regression, l2 = 1e-6, 50 columns; the proxy is
+a sample of 20,000 rows. Passes count every reading of all rows, the sample's and those of line
+searches included; dask-ml's are what its tasks read. SGD reads in one process.
 """
 
 
@@ -533,7 +555,9 @@ def main() -> None:
             runs[method] = measure(method, table, trace, given, optimum)
             for file in (trace, trace.with_suffix(".reads")):
                 file.unlink(missing_ok=True)
-            print(f"{time.perf_counter() - begun:.0f} s, ended: {runs[method]['ended']}", flush=True)
+            print(
+                f"{time.perf_counter() - begun:.0f} s, ended: {runs[method]['ended']}", flush=True
+            )
             memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
             command = f"`python benchmarks/scale.py FOLDER`, last with `{' '.join(sys.argv[2:])}`"
             record["machine"] = {

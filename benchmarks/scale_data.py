@@ -2,9 +2,9 @@
 
 Run ``python benchmarks/scale_data.py FOLDER --gb 8``. File i is seeded by (seed, i): tables of all
 sizes share their first files, files that exist are kept, and FOLDER/8gb holds links to them. Rows
-are ``exp(r/2) z S Q`` with r and z normal, S the square roots of eigenvalues from 1 to 1/20,000 and Q
-orthogonal: every column is correlated with every other one, scaling columns does not help, and
-labels are logistic with coefficients of equal size on all columns.
+are ``exp(r/2) z S Q`` with r and z normal, S² from 1 to 1/20,000 and Q orthogonal: every column is
+correlated with every other one, scaling columns does not help, and labels are logistic with
+coefficients of equal size on all columns.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 - ``python benchmarks/scale_plan.py docs/results/scale/scale.json`` prints the table of the page
   *Planning*: passes and seconds per byte are those of the record, all else is an option.
-- ``--check`` compares the formula with a discrete-event simulation: workers that take the next task as
-  soon as they are free, each message with its latency, tasks of random length, slow workers.
-- ``--check-dask 16`` compares it with Dask itself: workers (threads of this process, so that two cores
-  are enough) take passes of ``proxyprox.dask`` over blocks that sleep instead of being read.
+- ``--check`` compares the formula with a discrete-event simulation: workers that take the next
+  task as soon as they are free, messages with latency, tasks of random length, slow workers.
+- ``--check-dask 16`` compares it with Dask itself: workers (threads of this process, so that two
+  cores are enough) take passes of ``proxyprox.dask`` over blocks that sleep when they are read.
 """
 
 from __future__ import annotations
@@ -118,9 +118,7 @@ def tree_seconds(cluster: Cluster, message: float) -> float:
     return levels * (2 * cluster.latency + cluster.overhead + FAN_IN * message / cluster.bandwidth)
 
 
-def simulate_pass(
-    cluster: Cluster, task: float, message: float, rng: np.random.Generator
-) -> float:
+def simulate_pass(cluster: Cluster, task: float, message: float, rng: np.random.Generator) -> float:
     """Return the seconds of one pass, event by event."""
     c = cluster
     sigma = math.sqrt(math.log1p(c.spread**2))
