@@ -398,13 +398,17 @@ def measure(method: str, table: Path, trace: Path, given: Any, optimum: float | 
         command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     ended, errors = "yes", ""
+    # A session of its own: whatever ends this process, its workers end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with PeakMemory(child.pid) as peak:
         try:
             _, errors = child.communicate(timeout=given.cap)
         except subprocess.TimeoutExpired:
             ended = f"no, stopped after {given.cap:g} s"
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
     if child.returncode > 0:
         ended = f"no: {errors.strip().splitlines()[-1][:300]}"
         print(errors[-3000:], file=sys.stderr)
@@ -490,30 +494,38 @@ searches included; dask-ml's are what its tasks read. SGD reads in one process.
 """
 
 
+DRAWN = (
+    "ours", "newton", "lbfgs_scaled", "lbfgs", "lbfgs_zero", "sgd", "dask_ml_lbfgs",
+    "dask_ml_newton",
+)  # fmt: skip
+"""The methods of the figure, as many as a legend can name."""
+
+
 def draw(record: dict[str, Any], size: str, path: Path) -> None:
     """Draw (L − L*)/L* against passes and against seconds."""
     from proxyprox.report.figures import draw_panels
 
     runs, rows = record["sizes"][size], []
+    if len(runs.keys() & set(DRAWN)) < 2:
+        return
     best = runs["optimum"]["optimum"]
     panels = ("passes", "seconds")
     for column, panel in enumerate(panels):
-        for method, (name, _) in METHODS.items():
-            lowest = math.inf
-            if method in ("optimum", "pass"):
-                continue
+        for method in DRAWN:
+            name, lowest = METHODS[method][0], math.inf
             for look in runs.get(method, {}).get("trace", []):
                 lowest = min(lowest, max(look[2] / best - 1, 1e-10))
                 gaps = dict.fromkeys(("gap_median", "gap_q25", "gap_q75"), lowest)
                 rows.append({"panel": panel, "method": name, "cost": look[column], **gaps})
-    if not rows:
-        return
     labels = {"gap": "(L − L*) / L*", "cost": "cost"}
     figure = draw_panels(rows, metric="gap", x="cost", log_x=True, labels=labels)
     for axis, panel in zip(figure.axes, panels, strict=False):
         axis.set_title(f"{size} GB", fontsize=9.5)
         axis.set_xlabel(f"{panel} over the data" if panel == "passes" else panel, fontsize=9.5)
+        axis.xaxis.set_minor_formatter("")
         axis.axhline(1e-6, color="0.6", linewidth=0.8, linestyle=":")
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(1.2 * width, 1.2 * height)
     figure.savefig(path, dpi=160)
 
 
@@ -568,8 +580,8 @@ def main() -> None:
             path.write_text(json.dumps(record, indent=1) + "\n")
             (given.output / "report.md").write_text(tables(record))
     (given.output / "report.md").write_text(tables(record))
-    largest = list(record["sizes"])[-1]
-    draw(record, largest, given.output / "figure_scale.png")
+    for size in record["sizes"]:
+        draw(record, size, given.output / f"figure_{size}gb.png")
     print(tables(record))
 
 
