@@ -46,7 +46,7 @@ class PeakMemory:
         trace: TracebackType | None,
     ) -> None:
         text, _ = self._watch.communicate()
-        mib, count = text.split()
+        mib, count = text.split() or (0, 0)
         self.mib, self.processes = float(mib), int(count)
 
 
