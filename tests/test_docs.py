@@ -28,8 +28,9 @@ def snippets(page: Path) -> str:
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p).strip()], ids=lambda p: p.name)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = snippets(page)
-    if "torch" in code:
-        pytest.importorskip("torch")
+    for word, package in (("torch", "torch"), ("dask", "distributed")):
+        if word in code:
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("snippets")
     # Dataclasses look for the module that they are defined in.

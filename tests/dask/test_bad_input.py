@@ -52,6 +52,9 @@ def test_labels_that_are_missing_or_wrong_are_named(frame):
         logistic_regression(X, y).value(np.zeros(4))
     with pytest.raises(ValueError, match=r"y must be one of the classes"):
         logistic_regression(X, y % 2, classes=(1, 2)).value(np.zeros(4))
+    mixed = np.array([0, "yes"], dtype=object)[y % 2]
+    with pytest.raises(TypeError, match="y must be labels of one kind"):
+        logistic_regression(X, mixed).value(np.zeros(4))
     with pytest.raises(ValueError, match="labels other than"):
         linear_regression(X, np.full(600, np.nan)).value(np.zeros(4))
     with pytest.raises(ValueError, match="weights"):

@@ -13,7 +13,11 @@
 True
 """
 
-from proxyprox.dask.objective import (
+from proxyprox._util.extras import require
+
+require("distributed", extra="dask", purpose="proxyprox.dask")
+
+from proxyprox.dask.objective import (  # noqa: E402
     PartitionedGLM,
     gamma_regression,
     linear_regression,
@@ -21,7 +25,7 @@ from proxyprox.dask.objective import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.dask.tables import read_parquet
+from proxyprox.dask.tables import read_parquet  # noqa: E402
 
 __all__ = [
     "PartitionedGLM",

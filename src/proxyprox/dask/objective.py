@@ -8,17 +8,24 @@ scheduler runs it: a failed task is repeated, those of a lost worker are run els
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
+import operator
 import time
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple
 
+import dask
+import distributed
 import numpy as np
+import pandas
+import psutil
 import scipy.sparse
+from dask.delayed import Delayed
+from dask.diagnostics import ProgressBar
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
@@ -26,16 +33,8 @@ from threadpoolctl import ThreadpoolController
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.digests import digest
-from proxyprox._util.extras import require
 from proxyprox._util.validation import Words, message
-from proxyprox.dask.tables import (
-    LISTED,
-    as_frame,
-    as_table,
-    column_fault,
-    open_partition,
-    read_blocks,
-)
+from proxyprox.dask import tables
 from proxyprox.problems import families
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM, Design, Encoded, as_targets
@@ -51,6 +50,8 @@ READING = 3.0
 FIT_ROWS = 100_000
 # The share of a worker's memory that samples may take while they are merged.
 SHARE = 0.5
+# Of labels that are no classes the driver need not see all.
+MOST_CLASSES = 1000
 
 
 # -- what the workers do ------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def sum_partition(number: int, part: Any, job: Job) -> Sums:
     """Return the sums over the rows of one partition."""
     family, totals, scratch = job.family, Sums(0.0, 0.0, 0.0, 0.0), None
     shape = (-1,) if family.outputs == 1 else (-1, family.outputs)
-    for X, y, s in read_blocks(*open_partition(part), job.transformer):
+    for X, y, s in tables.read_blocks(*tables.open_partition(part), job.transformer):
         design = Design(X, intercept=job.intercept, checked=True)
         t = as_targets(design, family, _encode(family, y))
         weights = np.broadcast_to(1.0, len(y)) if s is None else s.astype(np.float64)
@@ -134,26 +135,24 @@ def _gram(design: Design, weights: Array, scratch: Array) -> Matrix:
 
 
 class Sample(NamedTuple):
-    """Rows drawn by their keys, in the order of the table; ``places`` are where they were."""
+    """Rows drawn by their keys, in the order of the table."""
 
     keys: Array
-    places: Array
     X: Any
     y: Array
     weights: Array
 
 
-def merge_samples(samples: Sequence[Sample], size: int) -> Sample:
-    """Return the rows of the smallest keys of several samples that follow each other."""
-    keys = np.concatenate([each.keys for each in samples])
-    kept = np.sort(np.argsort(keys, kind="stable")[:size])
-    stack = partial(scipy.sparse.vstack, format="csr")
-    X = (stack if scipy.sparse.issparse(samples[0].X) else np.concatenate)([s.X for s in samples])
-    places, y, weights = (
-        np.concatenate([getattr(each, name) for each in samples])[kept]
-        for name in ("places", "y", "weights")
-    )
-    return Sample(keys[kept], places, X[kept], y, weights)
+def merge_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
+    """Return the rows of the smallest keys of samples that follow each other, in a list if any."""
+    if not samples:
+        return []
+    keys, X, y, weights = zip(*samples, strict=True)
+    sparse = scipy.sparse.issparse(X[0])
+    stacked = scipy.sparse.vstack(X, format="csr") if sparse else np.concatenate(X)
+    key, label, weight = (np.concatenate(each) for each in (keys, y, weights))
+    kept = np.sort(np.argsort(key, kind="stable")[:size])
+    return [Sample(key[kept], stacked[kept], label[kept], weight[kept])]
 
 
 class Draw(NamedTuple):
@@ -164,31 +163,28 @@ class Draw(NamedTuple):
     limit: float = math.inf
 
 
-class Drawn:
-    """The sample of one partition, block by block."""
+class Drawing:
+    """The sample of one partition, drawn block by block."""
 
     def __init__(self, number: int, draw: Draw) -> None:
-        self.draw, self.limit, self.samples = draw, draw.limit, list[Sample]()
-        self.rng, self.rows = np.random.default_rng([draw.seed, number]), 0
+        self.size, self.limit, self.samples = draw.size, draw.limit, list[Sample]()
+        self.rng = np.random.default_rng([draw.seed, number])
 
-    def add(self, X: Any, y: Array, weights: Array, among: Array | None = None) -> None:
+    def add(self, X: Any, y: Array, weights: Array, among: Any = True) -> None:
         """Draw among the rows of a block."""
         keys = self.rng.random(len(y))
-        kept = np.flatnonzero(keys < self.limit if among is None else among & (keys < self.limit))
-        places = self.rows + kept
-        self.rows += len(y)
-        self.samples.append(Sample(keys[kept], places, X[kept], y[kept], weights[kept]))
-        if sum(len(each.keys) for each in self.samples) > 2 * self.draw.size:
-            self.samples = [merge_samples(self.samples, self.draw.size)]
+        kept = np.flatnonzero((keys < self.limit) & among)
+        self.samples.append(Sample(keys[kept], X[kept], y[kept], weights[kept]))
+        if sum(len(each.keys) for each in self.samples) > 2 * self.size:
+            self.samples = merge_samples(self.samples, self.size)
             self.limit = float(self.samples[0].keys.max())
-
-    def result(self) -> list[Sample]:
-        """Return the sample, in a list that is empty where there are no rows."""
-        return [merge_samples(self.samples, self.draw.size)] if self.samples else []
 
 
 class Look(NamedTuple):
-    """What a first pass finds: of each partition its size and a hash, and of all the rest."""
+    """What a first pass finds: of each partition its size and a hash, and of all the rest.
+
+    ``work`` are the columns, the entries and the nanoseconds of a Gram matrix.
+    """
 
     rows: tuple[int, ...]
     weights: tuple[float, ...]
@@ -199,98 +195,71 @@ class Look(NamedTuple):
     samples: list[Sample]
 
 
-def look_at_partition(
-    number: int, part: Any, job: tuple[Any, list[tuple[str, str]], Any, bool, Draw]
-) -> Look:
+def look_at_partition(number: int, part: Any, job: Any) -> Look:
     """Return what one partition holds: its size, its faults, its classes and its sampled rows."""
     transformer, columns, family, intercept, draw = job
     rows, weight, mark, work = 0, 0.0, 0, np.zeros(3)
-    faults, classes, drawn = dict[str, None](), dict[Any, None](), Drawn(number, draw)
-    factors = np.random.default_rng([0, number])
-    data = open_partition(part)
-    if fault := column_fault(*data, columns):
+    faults, classes, drawing = dict[str, None](), dict[Any, None](), Drawing(number, draw)
+    data = tables.open_partition(part)
+    if fault := tables.column_fault(*data, columns):
         return Look((0,), (0.0,), (0,), ((fault, number),), (), work, [])
-    for X, y, s in read_blocks(*data, transformer):
+    for X, y, s in tables.read_blocks(*data, transformer):
         design = Design(X, intercept=intercept, checked=True)
-        rows += len(y)
-        entries = X.nnz if design.sparse else X.size
-        work = np.array([design.columns, work[1] + entries, work[2] + min(design.gram_work)])
-        names = [name for name, _ in columns] if transformer is None else range(design.columns)
-        faults |= dict.fromkeys(f"column {names[j]!r} NaN or infinite" for j in _gaps(X))
-        codes = _look_at_labels(y, family, faults, classes)
         weights = np.ones(len(y)) if s is None else s.astype(np.float64)
+        rows, weight = rows + len(y), weight + float(weights.sum())
+        inputs = (X.data, X.indices, X.indptr) if design.sparse else (np.ascontiguousarray(X.T),)
+        work += np.array([0, inputs[0].size, min(design.gram_work)])
+        work[0] = design.columns
+        for array in (*inputs, pandas.util.hash_array(y), weights):
+            mark = zlib.crc32(array, mark)
+        names = [name for name, _ in columns] if transformer is None else range(design.columns)
+        faults |= {f"column {names[j]!r} NaN or infinite": None for j in _gaps(X)}
+        faults |= dict.fromkeys(_label_faults(y, family, classes))
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             faults["weights that are negative or not finite"] = None
-        weight += float(weights.sum())
-        odd = factors.integers(2**63, size=len(y), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-        mark = (mark + _hash(X, codes, weights, odd)) % 2**64
         if draw.size:
-            drawn.add(X, y, weights)
+            drawing.add(X, y, weights)
     found = tuple((fault, number) for fault in faults)
-    return Look((rows,), (weight,), (mark,), found, tuple(classes), work, drawn.result())
+    samples = merge_samples(drawing.samples, draw.size)
+    met = tuple(classes)[:MOST_CLASSES]
+    return Look((rows,), (weight,), (mark,), found, met, work, samples)
 
 
 def merge_looks(parts: list[Look], size: int) -> Look:
     """Return what several looks found together."""
     *lists, classes, work, samples = zip(*parts, strict=True)
-    drawn = [sample for each in samples for sample in each]
-    return Look(
-        *(sum(each, start=()) for each in lists), tuple(dict.fromkeys(sum(classes, start=()))),
-        np.array([np.max(work, axis=0)[0], *np.sum(work, axis=0)[1:]]),
-        [merge_samples(drawn, size)] if drawn else [],
-    )  # fmt: skip
+    total = np.sum(work, axis=0)
+    total[0] = np.max(work, axis=0)[0]
+    joined: Any = (tuple(chain.from_iterable(each)) for each in lists)
+    known = tuple(dict.fromkeys(chain.from_iterable(classes)))[:MOST_CLASSES]
+    drawn = merge_samples([*chain.from_iterable(samples)], size)
+    return Look(*joined, classes=known, work=total, samples=drawn)
 
 
 def _gaps(X: Any) -> Array:
     """Return the columns that have entries that are not finite."""
-    values = X.data if scipy.sparse.issparse(X) else X
+    sparse = scipy.sparse.issparse(X)
+    values = X.data if sparse else X
     if np.isfinite(values.sum()):
         return ()
     wrong = ~np.isfinite(values)
-    return np.unique(X.indices[wrong] if scipy.sparse.issparse(X) else np.nonzero(wrong)[1])
+    return np.unique(X.indices[wrong] if sparse else np.nonzero(wrong)[1])
 
 
-def _look_at_labels(
-    y: Array, family: Any, faults: dict[str, None], classes: dict[Any, None]
-) -> Any:
-    """Note labels that are none, and the classes met; return numbers that stand for the labels."""
+def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:
+    """Return what is wrong with labels, and note the classes met."""
     if family.classifier:
-        pandas = require("pandas", extra="dask", purpose="proxyprox.dask")
         codes, values = pandas.factorize(y)
-        if (codes < 0).any():
-            faults["labels missing"] = None
-        classes |= dict.fromkeys(values.tolist())
-        return np.array([zlib.crc32(repr(value).encode()) for value in (*values.tolist(), None)])[
-            codes
-        ]
-    try:
-        t = y.astype(np.float64)
-        valid = np.isfinite(t) & family().valid(t)
-    except (TypeError, ValueError):
-        t, valid = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
-    if not valid.all():
-        faults[f"labels other than {family.labels}"] = None
-    return t
-
-
-@np.errstate(over="ignore")
-def _hash(X: Any, codes: Array, weights: Array, factors: Array) -> int:
-    """Return a hash of the bits, of exact arithmetic: the same on every machine."""
-    both = [
-        np.ascontiguousarray(each, dtype=np.float64).view(np.uint64) for each in (codes, weights)
-    ]
-    if scipy.sparse.issparse(X):
-        places = 2 * X.indices.astype(np.uint64) + np.uint64(1)
-        inputs = (X.data.view(np.uint64) * places) @ np.repeat(factors, np.diff(X.indptr))
-    else:
-        columns = np.einsum("ji,i->j", np.asarray(X.T, order="C").view(np.uint64), factors)
-        inputs = columns @ (2 * np.arange(len(columns), dtype=np.uint64) + np.uint64(1))
-    return int(inputs + both[0] @ factors + (both[1] @ factors) * np.uint64(3))
+        classes |= dict.fromkeys(values[:MOST_CLASSES].tolist())
+        return ["labels missing"] if (codes < 0).any() else []
+    t = np.asarray(pandas.to_numeric(y, errors="coerce"), dtype=np.float64)
+    valid = np.isfinite(t) & family().valid(t)
+    return [] if valid.all() else [f"labels other than {family.labels}"]
 
 
 def some_rows(number: int, part: Any, count: int) -> Any:
     """Return rows of a partition's inputs as a DataFrame, drawn at random."""
-    frame = as_frame(open_partition(part)[0])
+    frame = tables.as_frame(tables.open_partition(part)[0])
     return frame.iloc[np.random.default_rng([0, number]).permutation(len(frame))[:count]]
 
 
@@ -305,28 +274,15 @@ class Pass(NamedTuple):
     seconds: float
 
 
-class Held:
-    """Something that Dask does not look into."""
-
-    def __init__(self, job: Any) -> None:
-        self.job = job
-
-
-def _call(task: Callable[..., Any], number: int, part: Any, held: Held) -> Any:
-    return task(number, part, held.job)
-
-
 class Engine:
     """Dask's scheduler: the client given, or current when this was made, or the local one."""
 
     def __init__(self, client: Any = None, retries: int = 2, progress: bool = False) -> None:
-        self.dask = require("dask", extra="dask", purpose="proxyprox.dask")
-        self._delayed = require("dask.delayed", extra="dask", purpose="proxyprox.dask")
-        named = self.dask.config.get("scheduler", None)
-        if client is None and "distributed" in str(named or "distributed"):
-            # Without a client there is none that is current.
-            with contextlib.suppress(ImportError, ValueError):
-                client = importlib.import_module("distributed").default_client()
+        named = dask.config.get("scheduler", None) or "distributed"
+        if client is None and "distributed" in str(named):
+            # There may be none.
+            with contextlib.suppress(ValueError):
+                client = distributed.default_client()
         self.client, self.passes = client, list[Pass]()
         self.retries = check.whole("retries", retries, 0)
         self.progress = check.flag("progress", progress)
@@ -336,33 +292,28 @@ class Engine:
         self, purpose: str, graph: dict[Any, Any], parts: Sequence[tuple[int, Any]],
         task: Callable[..., Any], job: Any, merge: Callable[[list[Any]], Any] | None,
     ) -> Any:  # fmt: skip
-        """Return a task's results for some partitions, in their order: merged, or a list.
-
-        The graph is a plain dictionary: calls of ``dask.delayed`` take ten times as long.
-        """
+        """Return a task's results for some partitions, in their order: merged, or a list."""
         begun, name = time.perf_counter(), f"proxyprox-{uuid.uuid4().hex}"
-        tasks: dict[Any, Any] = {f"job-{name}": Held(job)}
+        # A plain dictionary: calls of dask.delayed take ten times as long.
+        tasks: dict[Any, Any] = {name: partial(task, job=job)}
         level: list[Any] = [(f"part-{name}", place) for place in range(len(parts))]
-        for key, (number, part) in zip(level, parts, strict=True):
-            tasks[key] = (_call, task, number, part, f"job-{name}")
+        tasks |= {k: (operator.call, name, *part) for k, part in zip(level, parts, strict=True)}
+        size = FAN_IN if merge else len(level)
         while len(level) > 1 or merge is None:
-            size, depth = FAN_IN if merge else len(level), len(tasks)
             groups = [level[i : i + size] for i in range(0, len(level), size)]
-            level = [(f"sum-{depth}-{name}", place) for place in range(len(groups))]
+            level = [(f"merge-{len(tasks)}-{name}", place) for place in range(len(groups))]
             merge = merge or list
-            tasks |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
-        found = self._compute(self._delayed.Delayed(level[0], {**graph, **tasks}))
+            tasks |= {k: (merge, group) for k, group in zip(level, groups, strict=True)}
+        found = self._compute(Delayed(level[0], {**graph, **tasks}))
         self.passes.append(Pass(purpose, len(parts), time.perf_counter() - begun))
         return found
 
     def _compute(self, value: Any) -> Any:
         if self.client is None:
-            diagnostics = require("dask.diagnostics", extra="dask", purpose="progress bars")
-            bar = diagnostics.ProgressBar() if self.progress else contextlib.nullcontext()
+            bar = ProgressBar() if self.progress else contextlib.nullcontext()
             # The scheduler's tasks are the threads.
             with bar, self._threads.limit(limits=1, user_api="blas"):
                 return value.compute()
-        distributed = require("distributed", extra="dask", purpose="a cluster")
         remedy = "Open a Client and build the target anew; a run with a checkpoint resumes."
         closed = message("client", Words("one that is closed"), "open", remedy)
         if self.client.status != "running":
@@ -379,7 +330,6 @@ class Engine:
 
     def require_room(self, argument: str, n: int, columns: int, partitions: int) -> None:
         """Refuse a sample of n rows that neither the workers nor this process have room for."""
-        psutil = require("psutil", extra="dask", purpose="proxyprox.dask")
         rooms = {"this process has": (psutil.virtual_memory().available, 2)}
         if self.client is not None and self.client.status == "running":
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
@@ -477,14 +427,15 @@ class PartitionedGLM:
         if not (isinstance(family, type) and issubclass(family, Family)):
             raise TypeError(message("family", family, "a class of families, such as Logistic"))
         self.engine = Engine(client, retries, progress)
-        self.table = as_table(X, y, sample_weight, transformer)
+        self.table = tables.as_table(X, y, sample_weight, transformer)
         self.l2 = check.nonnegative("l2", l2)
         self.intercept = check.flag("intercept", intercept)
         self.newton = None if newton is None else check.flag("newton", newton)
         if partitions_per_batch is not None:
             check.whole("partitions_per_batch", partitions_per_batch)
         self.partitions_per_batch = partitions_per_batch
-        self._kind, self._classes = family, classes
+        self._kind: Any = family
+        self._classes = classes
         self._seen: Look | None = None
         # The last point with what a pass found there.
         self._known: tuple[Vector, float, Vector, Matrix | None] | None = None
@@ -509,7 +460,6 @@ class PartitionedGLM:
             if transformer is not None:
                 check_is_fitted(transformer)
         except NotFittedError:
-            pandas = require("pandas", extra="dask", purpose="transforming tables")
             count = math.ceil(FIT_ROWS / len(self.table.parts))
             transformer.fit(self._run("fit of transformer", some_rows, count, pandas.concat))
         return transformer
@@ -527,7 +477,9 @@ class PartitionedGLM:
             where: dict[str, list[str]] = {}
             for fault, number in seen.faults:
                 where.setdefault(fault, []).append(self.table.names[number])
-            listed = [f"{what} in {', '.join(names[:LISTED])}" for what, names in where.items()]
+            listed = [
+                f"{what} in {', '.join(names[: tables.LISTED])}" for what, names in where.items()
+            ]
             remedy = "Drop or impute those rows, or pass a transformer that does."
             raise ValueError(
                 "The table must have the same columns in every partition and a finite number in "
@@ -544,7 +496,8 @@ class PartitionedGLM:
         """The family, with its classes."""
         if not self._kind.classifier:
             return self._kind()
-        found, binary = np.array(sorted(self._look().classes)), self._kind is families.Logistic
+        met, binary = np.fromiter(self._look().classes, object), self._kind is families.Logistic
+        found = np.unique(families.label_array(met))
         classes = families.check_classes(self._classes, found, binary=binary)
         family: Family = self._kind(classes)
         family.encode(found)
@@ -581,17 +534,11 @@ class PartitionedGLM:
             return "no pass was made"
         work, count = self.work, len(self.table.parts)
         times = [each.seconds for each in self.passes if each.partitions == count]
-        kind = "no Hessian: quasi-Newton steps"
-        if self.returns_hessians:
-            kind = "the Hessian too: Newton steps"
-        why = "as asked for"
-        if self.newton is None and self.exact:
-            why = f"about {work.hessian / work.rows:.3g} ns a row for it"
-            why += f", {work.gradient / work.rows:.3g} ns for reading and the gradient"
-        size = f"{count} partitions, {work.rows:,} rows"
-        return (
-            f"a pass returns {kind} ({why}); {len(times)} passes, {np.median(times):.3g} s ({size})"
-        )
+        which = "the Hessian: Newton" if self.returns_hessians else "no Hessian: quasi-Newton"
+        each = f"{work.hessian / work.rows:.3g} ns a row for it, {work.gradient / work.rows:.3g}"
+        why = f"about {each} for reading and the gradient" if self.newton is None else "as asked"
+        size = f"{count} partitions, {work.rows:,} rows, {np.median(times):.3g} s each"
+        return f"a pass returns {which} steps ({why}); {len(times)} passes ({size})"
 
     # -- the loss ---------------------------------------------------------------------------
 
@@ -732,7 +679,7 @@ class PartitionedGLM:
         samples = self._look(Draw(n, seed, limit)).samples
         if self.rows < n:
             raise ValueError(message("n", n, f"at most the number of rows, {self.rows}"))
-        _, _, X, y, weights = samples[0]
+        _, X, y, weights = samples[0]
         design = Design(X, intercept=self.intercept)
         same = None if (weights == weights[0]).all() else weights
         codes = Encoded(self.family.encode(y))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import dask.array
 import numpy as np
 import scipy.sparse
+from pyarrow import fs, parquet
 
 from proxyprox._util import validation as check
-from proxyprox._util.extras import require
 from proxyprox._util.validation import Words, message
 
 Array = Any
@@ -60,9 +62,10 @@ class Block(NamedTuple):
 
 
 def open_partition(part: Any) -> tuple[Any, Any, Any]:
-    """Return a partition's inputs, labels and weights."""
-    X, y, *weights = part() if callable(part) else part
-    return X, y, weights[0] if weights else None
+    """Return a partition's inputs, labels (NaN where there are none) and weights."""
+    X, *rest = part() if callable(part) else part
+    y, weights = (*rest, None, None)[:2]
+    return X, np.full(X.shape[0], np.nan) if y is None else y, weights
 
 
 def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
@@ -156,15 +159,14 @@ def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
         columns = [(str(j), "") for j in range(X.shape[1])]
         X = X.rechunk({1: -1})
         rows = None if np.isnan(X.shape[0]) else int(X.shape[0])
-    pieces = [_pieces(X), _matching("y", y, X, rows)]
-    if weights is not None:
-        pieces.append(_matching("sample_weight", weights, X, rows))
+    given = {"y": y, "sample_weight": weights}
+    others = [_matching(name, part, X, rows) for name, part in given.items() if part is not None]
+    pieces = [_pieces(X), *others]
     # The pieces of a collection share one graph.
     graphs = {id(piece.dask): piece.dask for some in pieces for piece in some}
     graph = {key: task for each in graphs.values() for key, task in each.items()}
     parts = [[piece.key for piece in some] for some in zip(*pieces, strict=True)]
-    names = [str(number) for number in range(len(parts))]
-    return Table(parts, graph, names, columns, rows, transformer)
+    return Table(parts, graph, list(map(str, range(len(parts)))), columns, rows, transformer)
 
 
 def _pieces(collection: Any) -> list[Any]:
@@ -173,22 +175,18 @@ def _pieces(collection: Any) -> list[Any]:
 
 def _matching(argument: str, part: Any, X: Any, rows: int | None) -> list[Any]:
     """Return the pieces of labels or weights that belong to those of X."""
-    if not hasattr(part, "__dask_graph__"):
-        if part is None or rows is None:
-            raise TypeError(message(argument, part, "a Dask array or Series, divided as X is"))
-        array = require("dask.array", extra="dask", purpose="proxyprox.dask")
-        part = array.from_array(np.asarray(part), chunks=-1)
-    if part.ndim != 1:
-        got = Words(f"{part.ndim} dimensions")
-        raise ValueError(message(argument, got, "one-dimensional, an entry for each row"))
-    if rows is not None and hasattr(part, "chunks") and part.shape[0] == rows:
+    if not hasattr(part, "__dask_graph__") and rows is not None:
+        part = dask.array.from_array(np.asarray(part), chunks=-1)
+    if not hasattr(part, "__dask_graph__") or part.ndim != 1:
+        raise TypeError(message(argument, part, "a Dask array or Series, one entry for each row"))
+    length = part.shape[0] if hasattr(part, "chunks") else math.nan
+    if rows is not None and length == rows:
         part = part.rechunk((X.chunks[0],))
-    pieces, count = _pieces(part), X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
+    pieces, count = _pieces(part), len(_pieces(X))
     known = [each.divisions for each in (part, X) if getattr(each, "known_divisions", False)]
-    lengths = (part.shape[0], rows) if hasattr(part, "chunks") else (None, rows)
-    apart = rows is not None and lengths[0] == lengths[0] and lengths[0] not in (None, rows)
-    if apart or len(pieces) != count or known[1:] not in ([], known[:1]):
-        got = Words(f"{len(pieces)} partitions, {lengths[0] or 'unknown'} rows")
+    other_rows = rows is not None and not math.isnan(length) and length != rows
+    if other_rows or len(pieces) != count or known[1:] not in ([], known[:1]):
+        got = Words(f"{len(pieces)} partitions, {length} rows")
         remedy = (
             "Take both from one DataFrame, or repartition them alike; chunk sizes of arrays that "
             "are unknown are found by compute_chunk_sizes()."
@@ -237,8 +235,6 @@ def read_parquet(
     0.693147
     >>> folder.cleanup()
     """
-    parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
-    fs = require("pyarrow.fs", extra="dask", purpose="reading Parquet")
     text = os.fspath(path)
     files, root = fs.FileSystem.from_uri(text if "://" in text else os.path.abspath(text))
     found, paths = files.get_file_info(root), [root]
@@ -287,7 +283,6 @@ def _read_group(
     files: Any, path: str, group: int, columns: list[str], label: str, weight: str | None
 ) -> tuple[Any, ...]:
     """Return the inputs of a row group as an Arrow table, its labels and its weights."""
-    parquet = require("pyarrow.parquet", extra="dask", purpose="reading Parquet")
     wanted = [*columns, label, *([] if weight is None else [weight])]
     with parquet.ParquetFile(path, filesystem=files) as file:
         # The engine's tasks are the threads.
