@@ -14,6 +14,7 @@ import argparse
 import heapq
 import json
 import math
+import re
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -69,7 +70,7 @@ def pass_seconds(cluster: Cluster, task: float, message: float) -> float:
     count = np.arange(c.workers + 1)
     chances = scipy.stats.binom.pmf(count, c.workers, c.slow)
     likely = [(int(s), p) for s, p in zip(count, chances, strict=True) if p > 1e-6]
-    work = sum(p * slowest_end(c, task + c.latency, s) for s, p in likely)
+    work = float(sum(p * slowest_end(c, task + c.latency, s) for s, p in likely))
     each = c.tasks / c.workers
     highest = float(scipy.stats.norm.ppf((c.workers - 0.375) / (c.workers + 0.25)))
     # Fixed shares end apart by √k spreads; workers that take the next task by one task at most.
@@ -244,7 +245,10 @@ def plan_table(record: dict[str, Any], cluster: Cluster, size: float, columns: i
         for name in ("dask", "dask_hessian")
     }
     best = runs["optimum"]["optimum"]
+    each, with_hessian = (1e9 * rate[name] for name in ("dask", "dask_hessian"))
     rows = [
+        f"From {gb} GB here: τ = {each:.2f} ns a byte, {with_hessian:.2f} with the Hessian; passes "
+        f"until (L − L*)/L* ≤ 1e-6. Assumed: {described(cluster)}.\n",
         "| | passes | read | between machines | seconds of a pass | hours | cost |",
         "|" + "---|" * 7,
     ]
@@ -271,6 +275,18 @@ def plan_table(record: dict[str, Any], cluster: Cluster, size: float, columns: i
         ]  # fmt: skip
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def described(cluster: Cluster) -> str:
+    """Return the assumptions in words."""
+    c = cluster
+    storage = "none" if math.isinf(c.storage) else f"{c.storage / 1e6:.0f} MB/s a worker"
+    return (
+        f"N = {c.tasks}, ℓ = {1e3 * c.latency:g} ms, b = {c.bandwidth / 1e9:g} GB/s, "
+        f"c = {1e3 * c.submit:g} ms, o = {1e3 * c.overhead:g} ms, s = {c.spread:g}, "
+        f"p = {c.slow:g}, f = {c.factor:g}, {c.price:g} a worker and hour; "
+        f"limit of the storage: {storage}"
+    )
 
 
 def plan_sgd(runs: dict[str, Any], cluster: Cluster, size: float, gb: float) -> str:
@@ -308,6 +324,12 @@ def error_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + f"\n\nThe largest error is {worst:.0%}.\n"
 
 
+def fill_page(page: Path, name: str, text: str) -> None:
+    """Put text between ``<!-- name -->`` and ``<!-- end -->`` of a page."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    page.write_text(pattern.sub(lambda found: f"{found[1]}{text}{found[2]}", page.read_text()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path, nargs="?", help="scale.json of a run of scale.py")
@@ -317,22 +339,27 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--check-dask", type=int, default=0, metavar="WORKERS")
-    parser.add_argument("--output", type=Path, help="JSON of the checks")
+    parser.add_argument("--checks", type=Path, help="JSON that keeps the checks")
+    parser.add_argument("--page", type=Path, help="page whose tables are replaced")
     given = parser.parse_args()
     cluster = Cluster(**{name: getattr(given, name) for name in vars(Cluster())})
-    checks: dict[str, Any] = {}
+    known = {}
+    if given.checks is not None and given.checks.exists():
+        known = json.loads(given.checks.read_text())
     if given.check:
-        checks["simulation"] = check_by_simulation()
-        print(error_table(checks["simulation"]))
+        known["simulation"] = check_by_simulation()
     if given.check_dask:
-        checks["dask"] = check_on_dask(given.check_dask, 4 * given.check_dask, 1.5, 8)
-        print(error_table(checks["dask"]))
-    if given.output is not None and checks:
-        known = json.loads(given.output.read_text()) if given.output.exists() else {}
-        given.output.write_text(json.dumps({**known, **checks}, indent=1) + "\n")
+        known["dask"] = check_on_dask(given.check_dask, 4 * given.check_dask, 2.0, 6)
+    if given.checks is not None:
+        given.checks.write_text(json.dumps(known, indent=1) + "\n")
+    texts = {name: error_table(rows) for name, rows in known.items()}
     if given.record is not None:
         record = json.loads(given.record.read_text())
-        print(plan_table(record, cluster, given.bytes, given.columns))
+        texts["plan"] = plan_table(record, cluster, given.bytes, given.columns)
+    for name, text in texts.items():
+        print(text)
+        if given.page is not None:
+            fill_page(given.page, name, text)
 
 
 if __name__ == "__main__":
