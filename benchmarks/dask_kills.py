@@ -44,19 +44,34 @@ def write_table(folder: str, rows: int) -> None:
 class Killer:
     """Kills a worker some time after it is told to; remembers when."""
 
-    def __init__(self, client: distributed.Client) -> None:
-        self.client, self.times, self.rng = client, [], random.Random(0)
+    def __init__(self, cluster: distributed.LocalCluster, client: distributed.Client) -> None:
+        self.cluster, self.client = cluster, client
+        self.times: list[float] = []
+        self.before: set[str] = set()
+        self.rng, self.timer = random.Random(0), threading.Timer(0, print)
+
+    def workers(self) -> set[str]:
+        return set(self.client.scheduler_info()["workers"])
 
     def kill_within(self, seconds: float) -> None:
-        self.client.wait_for_workers(2)
-        pids = sorted(self.client.run(os.getpid).values())
-        pid, delay = self.rng.choice(pids), self.rng.uniform(0.1, 0.9) * seconds
+        self.before = self.workers()
+        pid = self.rng.choice([nanny.pid for nanny in self.cluster.workers.values()])
 
         def kill() -> None:
             os.kill(pid, signal.SIGKILL)
             self.times.append(time.perf_counter())
 
-        threading.Timer(delay, kill).start()
+        self.timer = threading.Timer(self.rng.uniform(0.1, 0.8) * seconds, kill)
+        self.timer.start()
+
+    def wait_for_restart(self) -> None:
+        """Wait until the scheduler knows another worker in place of the one that was killed.
+
+        A worker killed while it starts would be given up by its nanny.
+        """
+        self.timer.join()
+        while len(now := self.workers()) < 2 or now == self.before:
+            time.sleep(0.1)
 
 
 def main() -> None:
@@ -79,7 +94,7 @@ def main() -> None:
             whole = minimize(Problem(target, proxy))
             usual = [each.seconds for each in target.passes]
             print(f"unbroken: {len(usual)} passes, median {np.median(usual):.2f} s")
-            killer, during = Killer(client), 0
+            killer, during = Killer(cluster, client), 0
             while during < arguments.kills:
                 again = logistic_regression(read_parquet(folder, label="y"), l2=1e-6, newton=False)
                 spans: list[tuple[float, float]] = []
@@ -90,6 +105,7 @@ def main() -> None:
                     begun = time.perf_counter()
                     found = run(*given)
                     spans.append((begun, time.perf_counter()))
+                    killer.wait_for_restart()
                     return found
 
                 again.engine.run = timed

@@ -121,6 +121,8 @@ def test_divisions_that_do_not_match(frame):
         logistic_regression(da.from_array(frame[["a"]].to_numpy()), da.zeros(5))
     with pytest.raises(TypeError, match="y must be a Dask array"):
         logistic_regression(X, frame["y"])
+    with pytest.raises(TypeError, match="y must be given"):
+        logistic_regression(X)
 
 
 def test_empty_partitions_are_fine_and_empty_tables_are_not(frame):

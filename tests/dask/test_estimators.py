@@ -36,6 +36,8 @@ def test_unlabelled_rows_may_come_apart(data):
     expected = ProxyRidge(cv=3).fit(*rows, X_proxy=X[80:]).coef_
     found = ProxyRidge(cv=3).fit(*arrays, X_proxy=da.from_array(X[80:], chunks=(200, 4)))
     np.testing.assert_allclose(found.coef_, expected, rtol=1e-3)
+    classes = ProxyLogisticRegression(cv=3).fit(arrays[0], y[:80], X_proxy=arrays[0])
+    assert classes.n_labels_ == 80  # and no warning: no row of y is without a label
     frame = dd.from_pandas(pd.DataFrame(X[80:]), npartitions=2)
     found = ProxyRidge(cv=3).fit(*arrays, X_proxy=frame)
     np.testing.assert_allclose(found.coef_, expected, rtol=1e-3)
@@ -54,7 +56,9 @@ def test_many_labels_are_fitted_where_they_are(data, monkeypatch):
     assert model.n_labels_ == expected.n_labels_
     counts = ProxyPoissonRegressor(alpha=0.05, l1_ratio=1.0, cv=3)
     counts.fit(da.from_array(X, chunks=(150, 4)), da.from_array(y + 1, chunks=150))
-    assert counts.coef_.shape == (4,)
+    assert counts.alpha_ == 0.05
+    same = ProxyPoissonRegressor(alpha=0.05, l1_ratio=1.0, n_steps="converged", cv=3).fit(X, y + 1)
+    np.testing.assert_allclose(counts.coef_, same.coef_, atol=1e-4)
 
 
 def test_marks_that_may_be_a_class_are_asked_about(data):

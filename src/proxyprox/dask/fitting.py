@@ -24,7 +24,7 @@ MOST = 100_000
 
 
 class Fetched(NamedTuple):
-    """Rows in memory, how many there are in all, and the others' second moment and number."""
+    """Rows in memory, how many there are, how many rows of y have no label, the others' moment."""
 
     X: Any
     y: Array
@@ -51,7 +51,8 @@ def fetch_partition(number: int, part: Any, job: Any) -> Part:
     if fault := column_fault(*data, columns):
         raise ValueError(f"Partition {number} has {fault}.")
     for X, y, s in read_blocks(*data):
-        labelled, gram = read_labels(y, mark)[1], 0.0
+        labelled: Array = read_labels(y, mark)[1]
+        gram = 0.0
         if not labelled.all():
             design = Design(X, intercept=intercept, checked=True)
             gram = design.gram((~labelled).astype(np.float64))
@@ -64,22 +65,22 @@ def fetch_partition(number: int, part: Any, job: Any) -> Part:
 def merge_parts(parts: list[Part], size: int) -> Part:
     """Return what several partitions hold."""
     *sums, samples = zip(*parts, strict=True)
-    return Part(*map(sum, sums), merge_samples([*chain.from_iterable(samples)], size))
+    return Part._make((*map(sum, sums), merge_samples([*chain.from_iterable(samples)], size)))
 
 
 def fetch_labelled(
     X: Any, y: Any, weights: Any, X_proxy: Any, mark: Any, intercept: bool
 ) -> Fetched:
     """Return the labelled rows of collections, or a sample of many, in one pass."""
-    engine, found, columns = Engine(), [], []
-    for inputs, *rest in [(X, y, weights)] + [(X_proxy, None, None)] * (X_proxy is not None):
-        table = as_table(inputs, *rest, None)
+    engine, found, columns = Engine(), list[Part](), list[str]()
+    for inputs, labels, s in [(X, y, weights)] + [(X_proxy, None, None)] * (X_proxy is not None):
+        table = as_table(inputs, labels, s, None)
         names = [name for name, _ in table.columns]
         columns = columns or names
         if names != columns:
             raise ValueError(message("X_proxy", Words(f"columns {names}"), f"like X: {columns}"))
         engine.require_room("the labelled rows", min(MOST, table.rows or MOST), len(columns), 2)
-        job = np.nan if rest[0] is None else mark, intercept, table.columns, Draw(MOST)
+        job = np.nan if labels is None else mark, intercept, table.columns, Draw(MOST)
         parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=MOST)
         found.append(engine.run("labels", table.graph, parts, fetch_partition, job, merge))
     labelled, unlabelled, gram, samples = merge_parts(found, MOST)
@@ -89,10 +90,10 @@ def fetch_labelled(
     if bad := [name for name, x in zip(columns, sizes, strict=False) if not np.isfinite(x)]:
         raise ValueError(message("X", Words(f"gaps in the columns {bad}"), "finite numbers"))
     moment = (gram / unlabelled, float(unlabelled)) if unlabelled else None
-    names = columns if hasattr(X, "dtypes") else None
     _, inputs, targets, own = samples[0]
     own = None if weights is None else own
-    return Fetched(inputs, targets, own, labelled, unlabelled, moment, names)
+    named = columns if hasattr(X, "dtypes") else None
+    return Fetched(inputs, targets, own, labelled, found[0].unlabelled, moment, named)
 
 
 def minimise_everywhere(

@@ -233,10 +233,10 @@ def merge_looks(parts: list[Look], size: int) -> Look:
     *lists, classes, work, samples = zip(*parts, strict=True)
     total = np.sum(work, axis=0)
     total[0] = np.max(work, axis=0)[0]
-    joined: Any = (tuple(chain.from_iterable(each)) for each in lists)
+    joined = (tuple(chain.from_iterable(each)) for each in lists)
     known = tuple(dict.fromkeys(chain.from_iterable(classes)))[:MOST_CLASSES]
     drawn = merge_samples([*chain.from_iterable(samples)], size)
-    return Look(*joined, classes=known, work=total, samples=drawn)
+    return Look._make((*joined, known, total, drawn))
 
 
 def _gaps(X: Any) -> Array:
@@ -449,6 +449,10 @@ class PartitionedGLM:
             raise TypeError(message("family", family, "a class of families, such as Logistic"))
         self.engine = Engine(client, retries, progress)
         self.table = tables.as_table(X, y, sample_weight, transformer)
+        if y is None and not isinstance(X, tables.Table):
+            raise TypeError(message("y", y, "given: a Dask array or Series, divided as X is"))
+        if not self.table.parts:
+            raise ValueError(message("X", Words("no row group"), "a table with rows"))
         self.l2 = check.nonnegative("l2", l2)
         self.intercept = check.flag("intercept", intercept)
         self.newton = None if newton is None else check.flag("newton", newton)
@@ -515,12 +519,14 @@ class PartitionedGLM:
     @cached_property
     def family(self) -> Family:
         """The family, with its classes."""
+        family: Family
         if not self._kind.classifier:
-            return self._kind()
+            family = self._kind()
+            return family
         met, binary = np.fromiter(self._look().classes, object), self._kind is families.Logistic
         found = np.unique(families.label_array(met))
         classes = families.check_classes(self._classes, found, binary=binary)
-        family: Family = self._kind(classes)
+        family = self._kind(classes)
         family.encode(found)
         return family
 

@@ -81,12 +81,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        # Nothing of an earlier fit is resumed, not even if this one fails.
-        self._rows: Any = None
-        self._others: Any = None
         if hasattr(X, "__dask_graph__"):
             return self._fit_collections(X, y, sample_weight, X_proxy, y_proxy)
         data = self._check(X, y, reset=True)
+        # Nothing of an earlier fit is resumed, not even if this one fails.
+        self._rows: Any = None
+        self._others: Any = None
         self._set_classes(*data[1:])
         return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
 
@@ -140,7 +140,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         if y_proxy is not None:
             raise TypeError(message("y_proxy", y_proxy, "left out where X is a Dask collection"))
         mark = inputs.mark_of(getattr(self, "unlabelled", None))
-        intercept = inputs.settings_of(self).fit_intercept
+        settings = inputs.settings_of(self)
+        intercept = settings.fit_intercept
         rows = fetch_labelled(X, y, weights, X_proxy, mark, intercept)
         X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
         if rows.names is not None:
@@ -148,15 +149,16 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         # As many unlabelled rows to a labelled one as there are, up to two.
         share = min(rows.unlabelled / rows.labelled, 2.0)
         marks = np.full(round(share * len(y_known)), -1 if mark is None else mark)
-        self._set_classes(
-            np.append(y_known, marks), np.arange(len(y_known) + len(marks)) < len(y_known)
-        )
+        all_y = np.append(y_known, marks)
+        self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
+        self._rows = None
         self._others = None if rows.moment is None else tuple(fitting.factorise(*rows.moment))
         self._learn((X_known, y_known, labelled), rows.weights, None, None, warm=self.warm_start)
         if rows.labelled > len(y_known):
-            # The best penalty of a mean loss falls with the number of rows.
             less = len(y_known) / rows.labelled
-            self.alpha_ *= less
+            if settings.alpha is None or len(settings.alpha) > 1:
+                # The best penalty of a mean loss falls with the number of rows.
+                self.alpha_ *= less
             strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
             self._w, free = minimise_everywhere(
                 X, y, weights, mark, self.family, intercept, strengths
