@@ -349,6 +349,9 @@ def main() -> None:
     if given.check:
         known["simulation"] = check_by_simulation()
     if given.check_dask:
+        # From the module, not from __main__, whose functions workers get copies of.
+        from scale_plan import check_on_dask
+
         known["dask"] = check_on_dask(given.check_dask, 4 * given.check_dask, 2.0, 6)
     if given.checks is not None:
         given.checks.write_text(json.dumps(known, indent=1) + "\n")
