@@ -52,7 +52,7 @@ class Cluster:
     """
 
     workers: int = 64
-    tasks: int = 512
+    tasks: int = 256
     submit: float = 5e-4
     overhead: float = 1e-3
     latency: float = 1e-3
@@ -161,7 +161,7 @@ def check_by_simulation(repeats: int = 200) -> list[dict[str, Any]]:
     found = []
     for workers in (8, 64, 512):
         for name, changed in CHECKS.items():
-            tasks = changed.get("tasks", 512) * workers // 64
+            tasks = changed.get("tasks", 256) * workers // 64
             cluster = replace(Cluster(workers=workers), **{**changed, "tasks": tasks})
             rng = np.random.default_rng(0)
             passes = [simulate_pass(cluster, 1.0, 8 * 52, rng) for _ in range(repeats)]
@@ -237,18 +237,22 @@ def check_on_dask(workers: int, tasks: int, task: float, repeats: int) -> list[d
 # -- the table ----------------------------------------------------------------------------------
 
 
-def plan_table(record: dict[str, Any], cluster: Cluster, size: float, columns: int) -> str:
-    """Return the cost of each solver on ``size`` bytes, from the record's largest table."""
+def plan_table(
+    record: dict[str, Any], cluster: Cluster, size: float, columns: int, given: dict[str, float]
+) -> str:
+    """Return the cost of each solver on ``size`` bytes, from the record's largest table.
+
+    Seconds a byte that are ``given`` take the place of the record's.
+    """
     gb, runs = list(record["sizes"].items())[-1]
-    rate = {
-        name: WORKERS_OF_RECORD * runs["pass"]["pass_times"][name] / (float(gb) * 1e9)
-        for name in ("dask", "dask_hessian")
-    }
+    times = runs["pass"]["pass_times"]
+    rate = {name: WORKERS_OF_RECORD * times[name] / (float(gb) * 1e9) for name in KINDS} | given
     best = runs["optimum"]["optimum"]
-    each, with_hessian = (1e9 * rate[name] for name in ("dask", "dask_hessian"))
+    each, with_hessian = (1e9 * rate[name] for name in KINDS)
+    source = "given" if given else "measured there"
     rows = [
-        f"From {gb} GB here: τ = {each:.2f} ns a byte, {with_hessian:.2f} with the Hessian; passes "
-        f"until (L − L*)/L* ≤ 1e-6. Assumed: {described(cluster)}.\n",
+        f"Passes until (L − L*)/L* ≤ 1e-6 are those of {gb} GB here. τ = {each:.2f} ns a byte, "
+        f"{with_hessian:.2f} with the Hessian, {source}. Assumed: {described(cluster)}.\n",
         "| | passes | read | between machines | seconds of a pass | hours | cost |",
         "|" + "---|" * 7,
     ]
@@ -311,17 +315,26 @@ SOLVERS = {
     "lbfgs_zero": ("L-BFGS (50) from 0", "dask"),
     "sgd": ("SGD", ""),
 }
+KINDS = ("dask", "dask_hessian")
 WORKERS_OF_RECORD, HEADER, DESCRIPTION = 2, 500, 1500
 """Cores of the record's cluster; bytes around the numbers of a message, and of a task's text."""
 
 
 def error_table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| workers | case | formula | seen | error |", "|---|---|---|---|---|"]
-    for row in rows:
-        numbers = f"{row['formula']:.2f} | {row['seen']:.2f} | {row['error']:+.0%}"
-        lines.append(f"| {row['workers']} | {row['case']} | {numbers} |")
+    """Return formula, what was seen and the error: a line for each case, a column for each size."""
+    sizes = list(dict.fromkeys(row["workers"] for row in rows))
+    cells = {
+        (row["case"], row["workers"]): (
+            f"{row['formula']:.2f} / {row['seen']:.2f}, {row['error']:+.0%}"
+        )
+        for row in rows
+    }
+    lines = [["case", *(f"{size} workers" for size in sizes)], ["---"] * (len(sizes) + 1)]
+    cases = dict.fromkeys(row["case"] for row in rows)
+    lines += [[case, *(cells[case, size] for size in sizes)] for case in cases]
     worst = max(abs(row["error"]) for row in rows)
-    return "\n".join(lines) + f"\n\nThe largest error is {worst:.0%}.\n"
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{table}\nFormula / seen, in seconds; the largest error is {worst:.0%}.\n"
 
 
 def fill_page(page: Path, name: str, text: str) -> None:
@@ -335,6 +348,9 @@ def main() -> None:
     parser.add_argument("record", type=Path, nargs="?", help="scale.json of a run of scale.py")
     parser.add_argument("--bytes", type=float, default=1e12)
     parser.add_argument("--columns", type=int, default=50)
+    parser.add_argument(
+        "--tau", type=float, nargs=2, default=(), help="core-nanoseconds a byte, and with Hessians"
+    )
     for name, default in vars(Cluster()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--check", action="store_true")
@@ -343,6 +359,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="page whose tables are replaced")
     given = parser.parse_args()
     cluster = Cluster(**{name: getattr(given, name) for name in vars(Cluster())})
+    rates = dict(zip(KINDS, (1e-9 * tau for tau in given.tau), strict=False))
     known = {}
     if given.checks is not None and given.checks.exists():
         known = json.loads(given.checks.read_text())
@@ -358,7 +375,7 @@ def main() -> None:
     texts = {name: error_table(rows) for name, rows in known.items()}
     if given.record is not None:
         record = json.loads(given.record.read_text())
-        texts["plan"] = plan_table(record, cluster, given.bytes, given.columns)
+        texts["plan"] = plan_table(record, cluster, given.bytes, given.columns, rates)
     for name, text in texts.items():
         print(text)
         if given.page is not None:
