@@ -317,7 +317,7 @@ class Engine:
         level: list[Any] = [(f"part-{name}", i) for i in range(0, len(parts), each)]
         for key in level:
             bundle = parts[key[1] : key[1] + each]
-            whole = partial(run_bundle, parts=bundle, merge=merge)
+            whole = partial(run_bundle, parts=bundle, merge=merge or list)
             tasks[key] = (whole, name) if each > 1 else (operator.call, name, *bundle[0])
         size = FAN_IN if merge else len(level)
         while len(level) > 1 or merge is None:
