@@ -49,6 +49,8 @@ class Cluster:
         The chance that a worker is slow during a pass, and how many times longer its tasks take.
     price : float
         Of a worker for an hour.
+    row_group : float
+        Bytes of the table's row groups.
     """
 
     workers: int = 64
@@ -62,6 +64,7 @@ class Cluster:
     slow: float = 0.02
     factor: float = 3.0
     price: float = 0.05
+    row_group: float = 1.25e7
 
 
 def pass_seconds(cluster: Cluster, task: float, message: float) -> float:
@@ -271,7 +274,8 @@ def plan_table(
             message += 8 * columns**2
         task = size / cluster.tasks * (rate[kind] + 1 / cluster.storage)
         seconds = pass_seconds(cluster, task, message)
-        moved = cluster.tasks * (message + DESCRIPTION) + cluster.workers * 8 * columns
+        moved = cluster.tasks * (message + TASK_BYTES) + size / cluster.row_group * GROUP_BYTES
+        moved += cluster.workers * 8 * columns
         hours = passes * seconds / 3600
         cells = [
             f"{passes:.0f}", f"{passes * size / 1e12:.0f} TB", f"{passes * moved / 1e6:.1f} MB",
@@ -316,8 +320,8 @@ SOLVERS = {
     "sgd": ("SGD", ""),
 }
 KINDS = ("dask", "dask_hessian")
-WORKERS_OF_RECORD, HEADER, DESCRIPTION = 2, 500, 1500
-"""Cores of the record's cluster; bytes around the numbers of a message, and of a task's text."""
+WORKERS_OF_RECORD, HEADER, TASK_BYTES, GROUP_BYTES = 2, 300, 600, 44
+"""Cores of the record's cluster; bytes around a message's numbers, of a task, of a row group in it."""
 
 
 def error_table(rows: list[dict[str, Any]]) -> str:
@@ -352,7 +356,7 @@ def main() -> None:
         "--tau", type=float, nargs=2, default=(), help="core-nanoseconds a byte, and with Hessians"
     )
     for name, default in vars(Cluster()).items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--check-dask", type=int, default=0, metavar="WORKERS")
     parser.add_argument("--checks", type=Path, help="JSON that keeps the checks")
