@@ -321,7 +321,7 @@ SOLVERS = {
 }
 KINDS = ("dask", "dask_hessian")
 WORKERS_OF_RECORD, HEADER, TASK_BYTES, GROUP_BYTES = 2, 300, 600, 44
-"""Cores of the record's cluster; bytes around a message's numbers, of a task, of a row group in it."""
+"""Cores of the record's cluster; bytes around a message's numbers, of a task, of a row group."""
 
 
 def error_table(rows: list[dict[str, Any]]) -> str:
