@@ -44,6 +44,9 @@ Array = Any
 
 # Results that one task adds up.
 FAN_IN = 8
+# Tasks of a pass over files: at most so many, or so many for each thread of the cluster, so that
+# a slow worker has others to leave its share to.
+TASKS, TASKS_PER_THREAD = 64, 4
 # Nanoseconds of reading one number from a file, about.
 READING = 3.0
 # Rows that a transformer is fitted on.
@@ -274,6 +277,16 @@ class Pass(NamedTuple):
     seconds: float
 
 
+def run_bundle(
+    task: Callable[..., Any], parts: Sequence[tuple[int, Any]], merge: Callable[[list[Any]], Any]
+) -> Any:
+    """Return a task's results for partitions, one after the other, merged."""
+    total = [task(*parts[0])]
+    for part in parts[1:]:
+        total = [merge([*total, task(*part)])]
+    return total[0]
+
+
 class Engine:
     """Dask's scheduler: the client given, or current when this was made, or the local one."""
 
@@ -287,6 +300,8 @@ class Engine:
         self.retries = check.whole("retries", retries, 0)
         self.progress = check.flag("progress", progress)
         self._threads = ThreadpoolController()
+        threads = 0 if client is None else sum(client.nthreads().values())
+        self._most_tasks = max(TASKS, TASKS_PER_THREAD * threads)
 
     def run(
         self, purpose: str, graph: dict[Any, Any], parts: Sequence[tuple[int, Any]],
@@ -296,8 +311,14 @@ class Engine:
         begun, name = time.perf_counter(), f"proxyprox-{uuid.uuid4().hex}"
         # A plain dictionary: calls of dask.delayed take ten times as long.
         tasks: dict[Any, Any] = {name: partial(task, job=job)}
-        level: list[Any] = [(f"part-{name}", place) for place in range(len(parts))]
-        tasks |= {k: (operator.call, name, *part) for k, part in zip(level, parts, strict=True)}
+        # What workers read themselves is read in bundles: the scheduler's work does not grow.
+        reads = merge is not None and all(callable(part) for _, part in parts)
+        each = math.ceil(len(parts) / self._most_tasks) if reads else 1
+        level: list[Any] = [(f"part-{name}", i) for i in range(0, len(parts), each)]
+        for key in level:
+            bundle = parts[key[1] : key[1] + each]
+            whole = partial(run_bundle, parts=bundle, merge=merge or list)
+            tasks[key] = (whole, name) if each > 1 else (operator.call, name, *bundle[0])
         size = FAN_IN if merge else len(level)
         while len(level) > 1 or merge is None:
             groups = [level[i : i + size] for i in range(0, len(level), size)]
