@@ -192,3 +192,31 @@ def test_a_run_over_files_that_break_and_are_mended_resumes(tmp_path, frame):
         run()
     write()
     assert "Resumed" in run().message
+
+
+def test_files_that_do_not_belong_are_named(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0], "b": [1.0, 2.0], "y": [0, 1]})
+    frame.drop(columns="b").to_parquet(tmp_path / "0.parquet")
+    frame.to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match=r"'b' is absent in 0\.parquet"):
+        read_parquet(tmp_path, label="y")
+    (tmp_path / "notes.txt").write_text("no table")
+    with pytest.raises(ValueError, match=r"path.*notes\.txt"):
+        read_parquet(tmp_path, label="y")
+
+
+def test_files_without_rows_may_have_any_types(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0], "y": [0, 1]})
+    frame.astype(object).iloc[:0].to_parquet(tmp_path / "0.parquet")
+    frame.to_parquet(tmp_path / "1.parquet")
+    loss = logistic_regression(read_parquet(tmp_path, label="y"))
+    assert loss.rows == 2
+
+
+def test_a_transformer_and_a_client_that_are_none(tmp_path):
+    frame = pd.DataFrame({"a": [0.0, 1.0], "y": [0, 1]})
+    frame.to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(TypeError, match="transformer"):
+        read_parquet(tmp_path, label="y", transformer="onehot")
+    with pytest.raises(TypeError, match="client"):
+        logistic_regression(read_parquet(tmp_path, label="y"), client="tcp://127.0.0.1:1")

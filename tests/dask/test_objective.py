@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
@@ -99,7 +100,7 @@ def test_parquet_is_read_by_row_group(folder, data):
     np.testing.assert_allclose(loss.gradient(W[:4]), same.gradient(W[:4]), atol=1e-13)
 
 
-def test_strings_and_gaps_go_through_a_transformer_that_is_fitted_once(tmp_path, data):
+def test_strings_and_gaps_go_through_a_transformer_that_is_fitted_once(tmp_path, data, client):
     X, y, _ = data
     frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
     frame["city"] = np.array(["Rome", "Oslo", None], dtype=object)[np.arange(len(y)) % 3]
@@ -109,11 +110,15 @@ def test_strings_and_gaps_go_through_a_transformer_that_is_fitted_once(tmp_path,
     transformer = make_column_transformer(
         (OneHotEncoder(), ["city"]), (SimpleImputer(), ["a", "b"]), sparse_threshold=1.0
     )
-    table = ppd.read_parquet(tmp_path, label="y", transformer=transformer)
+    table = ppd.read_parquet(tmp_path, label="y", transformer=clone(transformer))
     loss = ppd.logistic_regression(table)
     inputs = transformer.fit(frame).transform(frame)
     same = pp.logistic_regression(inputs, y)
     w = np.linspace(-1, 1, 5)
+    np.testing.assert_allclose(loss.gradient(w), same.gradient(w), atol=1e-12)
+    loss = ppd.logistic_regression(
+        ppd.read_parquet(tmp_path, label="y", transformer=clone(transformer)), client=client
+    )
     np.testing.assert_allclose(loss.gradient(w), same.gradient(w), atol=1e-12)
     frames = dd.from_pandas(frame, npartitions=3)
     loss = ppd.logistic_regression(frames[["a", "b", "city"]], frames["y"], transformer=transformer)

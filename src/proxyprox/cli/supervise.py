@@ -23,6 +23,8 @@ MARK = "PROXYPROX_SUPERVISED"
 ENDING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
 # Seconds that a command has to end after such a signal, before it is killed.
 PATIENCE = 60.0
+# What commands end with after a wrong option.
+USAGE = 2
 
 Words = Annotated[list[str], typer.Argument(help="The command, after --.", metavar="COMMAND...")]
 Restarts = Annotated[int, typer.Option("--restarts", min=0, help="Starts after the first.")]
@@ -42,6 +44,7 @@ def supervise(command: Words, restarts: Restarts = 10, pause: Pause = 1.0) -> No
     proxyprox supervise -- torchrun --standalone --nproc-per-node 4 train.py
     proxyprox supervise --restarts 100 -- torchrun ... train.py
 
+    Status 2 is that of a wrong option: no other start follows it.
     The exit status is the command's last one; 128 + n if signal n ended it.
     """
     if shutil.which(command[0]) is None:
@@ -54,8 +57,9 @@ def supervise(command: Words, restarts: Restarts = 10, pause: Pause = 1.0) -> No
             break
         # Killed as a whole, a launcher leaves its workers behind: they would go on saving.
         kill_marked(mark)
-        last = start == restarts
+        last = start == restarts or status == USAGE
         then = f"no start is left of {restarts + 1}" if last else f"start {start + 2} follows"
+        then = "a wrong option, so it is not started again" if status == USAGE else then
         say(terminal, f"{command[0]} ended with status {status}; {then}.")
         if not last:
             time.sleep(pause)

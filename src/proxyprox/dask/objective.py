@@ -260,10 +260,10 @@ def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:
     return [] if valid.all() else [f"labels other than {family.labels}"]
 
 
-def some_rows(number: int, part: Any, count: int) -> Any:
-    """Return rows of a partition's inputs as a DataFrame, drawn at random."""
+def some_rows(number: int, part: Any, job: int) -> Any:
+    """Return at most so many rows of a partition's inputs as a DataFrame, drawn at random."""
     frame = tables.as_frame(tables.open_partition(part)[0])
-    return frame.iloc[np.random.default_rng([0, number]).permutation(len(frame))[:count]]
+    return frame.iloc[np.random.default_rng([0, number]).permutation(len(frame))[:job]]
 
 
 # -- the engine ---------------------------------------------------------------------------------
@@ -296,6 +296,8 @@ class Engine:
             # There may be none.
             with contextlib.suppress(ValueError):
                 client = distributed.default_client()
+        if not (client is None or hasattr(client, "scheduler_info")):
+            raise TypeError(message("client", client, "a distributed.Client", "Client(address)"))
         self.client, self.passes = client, list[Pass]()
         self.retries = check.whole("retries", retries, 0)
         self.progress = check.flag("progress", progress)
@@ -346,6 +348,12 @@ class Engine:
             return future.result()
         except distributed.CancelledError as error:
             raise RuntimeError(closed) from error
+        except distributed.scheduler.KilledWorker as error:
+            raise MemoryError(
+                "Workers died while they read a partition, so often that Dask gave up: one may be "
+                "too large for a worker's memory. Write smaller row groups or partitions, or give "
+                f"the workers more memory. Dask says: {error}"
+            ) from error
         finally:
             future.release()
 
@@ -506,10 +514,10 @@ class PartitionedGLM:
             listed = [
                 f"{what} in {', '.join(names[: tables.LISTED])}" for what, names in where.items()
             ]
-            remedy = "Drop or impute those rows, or pass a transformer that does."
+            remedy = "Drop or repair those rows; a transformer may impute inputs."
             raise ValueError(
-                "The table must have the same columns in every partition and a finite number in "
-                f"every row, but has {'; '.join(listed)}. {remedy}"
+                "The table must have the same columns in every partition, finite inputs, labels, "
+                f"and weights of zero or more, but has {'; '.join(listed)}. {remedy}"
             )
         if not sum(seen.weights) > 0:
             got = Words(f"{sum(seen.rows)} rows of weight {sum(seen.weights):g}")

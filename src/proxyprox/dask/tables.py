@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import dask.array
@@ -104,7 +105,7 @@ def as_frame(X: Any) -> Any:
 def _columns(X: Any) -> Any:
     """Return names and types of a DataFrame's or an Arrow table's columns; None of an array."""
     if hasattr(X, "schema"):
-        return [(field.name, str(field.type)) for field in X.schema]
+        return [(field.name, str(field.type).removeprefix("large_")) for field in X.schema]
     kinds = getattr(X, "dtypes", None)
     return None if kinds is None else [(str(name), str(kind)) for name, kind in kinds.items()]
 
@@ -133,6 +134,10 @@ def column_fault(X: Any, y: Any, weights: Any, columns: list[tuple[str, str]]) -
 def require_numbers(argument: str, columns: list[tuple[str, str]], transformer: Any) -> None:
     """Refuse columns that are no numbers, unless they are transformed."""
     text = [f"{name!r} ({kind})" for name, kind in columns if not kind.startswith(NUMBERS)]
+    if transformer is not None and not hasattr(transformer, "transform"):
+        raise TypeError(
+            message("transformer", transformer, "a transformer of scikit-learn, or None")
+        )
     if text and transformer is None:
         remedy = "Pass transformer=, which encodes them, or leave them out."
         raise ValueError(message(argument, Words(", ".join(text[:LISTED])), "numbers", remedy))
@@ -243,20 +248,26 @@ def read_parquet(
         paths = sorted(i.path for i in inside if i.is_file and i.base_name[0] not in "_.")
     if found.type == fs.FileType.NotFound or not paths:
         raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
-    footers = [parquet.read_metadata(each, filesystem=files) for each in paths]
+    footers = [_read_footer(files, each) for each in paths]
+    # Files without rows may have other types: who wrote them could not know.
+    full = [(p, f) for p, f in zip(paths, footers, strict=True) if f.num_rows] or [
+        (paths[0], footers[0])
+    ]
+    paths, footers = [list(each) for each in zip(*full, strict=True)]
     schemas = [dict(_columns(f.schema.to_arrow_schema().empty_table())) for f in footers]
     special = [name for name in (label, weight) if name is not None]
     known = f"a column of the table: {', '.join(list(schemas[0])[:LISTED])}"
-    chosen = [name for name in schemas[0] if name not in special]
+    chosen = [name for name in dict.fromkeys(chain(*schemas)) if name not in special]
     if columns is not None:
         chosen = check.as_list("columns", columns, "a list of column names")
     for argument, name in [("label or weight", n) for n in special] + [
         ("columns", n) for n in chosen
     ]:
-        if name not in schemas[0]:
+        if not any(name in schema for schema in schemas):
             raise ValueError(message(argument, name, known))
     _require_alike([os.path.basename(each) for each in paths], schemas, [*chosen, *special])
     kinds = [(name, schemas[0][name]) for name in chosen]
+    require_numbers("weight", [(n, schemas[0][n]) for n in special if n == weight], None)
     require_numbers("columns", kinds, transformer)
     groups = [(p, g) for p, f in zip(paths, footers, strict=True) for g in range(f.num_row_groups)]
     parts = [partial(_read_group, files, p, g, chosen, label, weight) for p, g in groups]
@@ -264,18 +275,29 @@ def read_parquet(
     return Table(parts, {}, names, kinds, sum(each.num_rows for each in footers), transformer)
 
 
+def _read_footer(files: Any, path: str) -> Any:
+    """Return a file's metadata."""
+    try:
+        return parquet.read_metadata(path, filesystem=files)
+    except (OSError, ValueError) as error:
+        name, remedy = Words(os.path.basename(path)), "Take it out of the folder."
+        raise ValueError(message("path", name, f"Parquet ({error})", remedy)) from error
+
+
 def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[str]) -> None:
     """Refuse files that lack a column or have it in another type; all are named."""
+    usual = {c: next(schema[c] for schema in schemas if c in schema) for c in used}
     odd = [
-        f"{column!r} is {schema.get(column, 'absent')} in {name}, not {schemas[0][column]}"
+        f"{column!r} is {schema.get(column, 'absent')} in {name}, not {usual[column]}"
         for name, schema in zip(names, schemas, strict=True)
         for column in used
-        if schema.get(column) != schemas[0][column]
+        if schema.get(column) != usual[column]
     ]
     if odd:
         more = f" and {len(odd) - LISTED} more" * (len(odd) > LISTED)
+        remedy = "Write those files again, or choose columns= that all of them have."
         raise ValueError(
-            f"path must hold files of the same columns: {'; '.join(odd[:LISTED])}{more}."
+            f"path must hold files of the same columns: {'; '.join(odd[:LISTED])}{more}. {remedy}"
         )
 
 
