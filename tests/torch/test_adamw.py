@@ -167,6 +167,17 @@ def test_another_file_is_refused(tmp_path):
         choose_way(lambda way: [1.0], path=path)
 
 
+def test_a_file_of_ways_has_one_writer(tmp_path):
+    path = tmp_path / "ways.json"
+
+    def train(way):
+        with pytest.raises(OSError, match="being written"):
+            choose_way(lambda way: [1.0], path=path)
+        return [1.0]
+
+    assert choose_way(train, path=path).way == "mixed"
+
+
 def test_wrong_losses_and_ways_are_refused():
     with pytest.raises(ValueError, match="ways"):
         choose_way(lambda way: [1.0], ["both"])

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from proxyprox._util.files import atomic_output
+from proxyprox._util.files import atomic_output, locked
 from proxyprox._util.validation import Words, fraction, message, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
@@ -102,10 +102,10 @@ class Choice:
     def __str__(self) -> str:
         diverged = [name for name in self.gaps if not math.isfinite(self.losses[name])]
         gaps = {name: gap for name, gap in self.gaps.items() if name not in diverged}
-        signs = {
-            n: "" if math.isnan(error) else f" ± {error:.2g}" for n, (_, error) in gaps.items()
-        }
-        shown = [f"{name} {gap:+.3g}{signs[name]}" for name, (gap, _) in gaps.items()]
+        shown = [
+            f"{name} {gap:+.3g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
+            for name, (gap, error) in gaps.items()
+        ]
         others = ", ".join([*shown, *(f"{name} diverged" for name in diverged)])
         close = [name for name, (gap, error) in gaps.items() if gap <= error]
         unclear = f" Within a standard error: {', '.join(close)}." if close else ""
@@ -133,8 +133,9 @@ def choose_way(
     ways : sequence of str
         What to try: "mixed", "corrected", "fine-tuned" and "target alone", or some of them.
     path : path-like, optional
-        JSON file in which finished ways are kept at once; a second call trains the others only.
-        Take another for other data or settings: the file does not know them.
+        JSON file in which finished ways are kept at once; a second call trains the others only. Two
+        processes cannot use one file at a time: under ``torchrun`` each rank has its own. Take
+        another file for other data or settings, which it does not know.
 
     Returns
     -------
@@ -154,6 +155,25 @@ def choose_way(
         one_of("ways", way, WAYS)
     if not ways:
         raise ValueError(message("ways", ways, "one or more", f"Leave it out for {WAYS}."))
+    # Another process that trains the same ways would only repeat them.
+    with nullcontext() if path is None else locked(path):
+        known = train_ways(train, ways, path)
+    if len({len(known[way]) for way in ways}) > 1:
+        counts = {way: len(known[way]) for way in ways}
+        raise ValueError(message("numbers of held-out losses", counts, "equal, of the same rows"))
+    losses = {way: float(np.mean(known[way])) for way in ways}
+    chosen = min(losses, key=losses.__getitem__)
+    if not math.isfinite(losses[chosen]):
+        got, remedy = Words("no finite loss in any way"), "Lower the learning rate."
+        raise ValueError(message("train", got, "a network that has not diverged", remedy))
+    gaps = {way: mean_gap(known[way], known[chosen]) for way in ways if way != chosen}
+    return Choice(chosen, losses, gaps)
+
+
+def train_ways(
+    train: Callable[[str], Any], ways: Sequence[str], path: str | os.PathLike[str] | None
+) -> dict[str, list[float]]:
+    """Return the held-out losses of each way; those that the file has are not trained again."""
     known: dict[str, list[float]] = {}
     if path is not None and os.path.exists(path):
         with open(path, encoding="utf-8") as file:
@@ -167,10 +187,8 @@ def choose_way(
             returned = train(way)
             if isinstance(returned, torch.Tensor):
                 returned = returned.detach().cpu().double()
-            name, allowed = (
-                f"what train({way!r}) returns",
-                "the losses of held-out rows, in one row",
-            )
+            name = f"what train({way!r}) returns"
+            allowed = "the losses of held-out rows, in one row"
             try:
                 found = np.atleast_1d(np.asarray(returned, dtype=float))
             except (TypeError, ValueError) as error:
@@ -182,16 +200,7 @@ def choose_way(
             if path is not None:
                 with atomic_output(path) as output:
                     output.write(json.dumps(known).encode())
-    if len({len(known[way]) for way in ways}) > 1:
-        counts = {way: len(known[way]) for way in ways}
-        raise ValueError(message("numbers of held-out losses", counts, "equal, of the same rows"))
-    losses = {way: float(np.mean(known[way])) for way in ways}
-    chosen = min(losses, key=losses.__getitem__)
-    if not math.isfinite(losses[chosen]):
-        got, remedy = Words("no finite loss in any way"), "Lower the learning rate."
-        raise ValueError(message("train", got, "a network that has not diverged", remedy))
-    gaps = {way: mean_gap(known[way], known[chosen]) for way in ways if way != chosen}
-    return Choice(chosen, losses, gaps)
+    return known
 
 
 def mean_gap(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
