@@ -28,7 +28,7 @@ def snippets(page: Path) -> str:
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p).strip()], ids=lambda p: p.name)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = snippets(page)
-    for word, package in (("torch", "torch"), ("dask", "distributed")):
+    for word, package in (("torch", "torch"), ("dask", "distributed"), ("opacus", "opacus")):
         if word in code:
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,7 @@ LAYERS = [
     ["minimization"],
     ["scipy", "testing"],
     ["sklearn", "diagnostics", "torch", "dask"],
+    ["private"],
     ["_public"],
     ["report"],
     ["study"],

@@ -29,7 +29,9 @@ from proxyprox.setup import (
     SAMPLED_METHOD,
     is_exact,
     planned_steps,
+    require_allowed,
     require_countable,
+    require_enough,
     require_labels,
     require_problem,
 )
@@ -179,6 +181,8 @@ def minimize(
         fits = isinstance(given, type) and not getattr(given, "uses_proxy", True)
         remedy = f"Call it: safeguard={given.__name__}()." if fits else ""
         raise TypeError(message("safeguard", safeguard, allowed, remedy))
+    if safeguard:
+        require_allowed(problem.objective, "safeguard")
     steps = None if steps is None else whole("steps", steps)
     limits = as_budget(budget)
     ends = _tolerances(problem, method, tol, atol)
@@ -200,6 +204,7 @@ def minimize(
         method = SAMPLED_METHOD
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
+    require_enough(problem.objective, steps)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),

@@ -409,7 +409,9 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
     if epsilon is not None:
         # Privacy is not a sum: it follows from the number of gradients.
         gradients = ledger.target_gradients + int(paid["target_gradients"])
-        paid["epsilon"] = epsilon(gradients) - ledger.epsilon
+        after = epsilon(gradients)
+        # Infinite where noise is seeded: nothing is added to that.
+        paid["epsilon"] = after - ledger.epsilon if after != ledger.epsilon else 0.0
     return paid
 
 

@@ -92,6 +92,23 @@ CALLS = {
 }  # fmt: skip
 
 
+def require_enough(objective: Any, steps: int | None) -> None:
+    """Refuse more steps than the objective will answer."""
+    most = getattr(objective, "most_gradients", None)
+    if most is not None and steps is not None and steps > most:
+        allowed = (
+            f"at most {most:,}, the gradients that were planned for {type(objective).__name__}"
+        )
+        raise ValueError(message("steps", steps, allowed))
+
+
+def require_allowed(objective: Any, use: str) -> None:
+    """Refuse a use of the objective that it says it is not for, and give its reason."""
+    reason = (getattr(objective, "refuses", None) or {}).get(use)
+    if reason:
+        raise TypeError(f"{type(objective).__name__} refuses {use}: {reason}.")
+
+
 def check_signatures(problem: Problem) -> None:
     """Refuse functions of other arguments before a gradient is paid for."""
     for role, calls in CALLS.items():
@@ -237,6 +254,8 @@ def _check_method(method: Any, problem: Problem) -> None:
         lacking = (need for need in needs if need in OPTIONS and not has(objective, need))
         instead += "".join(f" Or give FunctionObjective {OPTIONS[need]}." for need in lacking)
     require(f"method={name}", "objective", objective, needs, instead)
+    if rule.measures:
+        require_allowed(objective, "measured step sizes")
     if method.two_points and not getattr(objective, "repeatable", True):
         once = "ProxyProx or AuxMom"
         if isinstance(method, ProxyProx):

@@ -23,7 +23,13 @@ from proxyprox.oracles import MeteredProxy, value_for_report
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger
-from proxyprox.setup import check_signatures, is_exact, require_problem, starting_point
+from proxyprox.setup import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
 
 # Where products with the target's Hessian come from, if that is named.
 KINDS = ("hvp", "secants")
@@ -144,6 +150,7 @@ def audit(
     """
     begun = time.perf_counter()
     require_problem(problem)
+    require_allowed(problem.objective, "audit")
     check_signatures(problem)
     if isinstance(problem.proxy, Zero):
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))

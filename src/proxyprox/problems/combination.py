@@ -6,8 +6,8 @@ the parts such a loss has. What is in neither row below is dropped.
 ========  ==================================================================================
 summed    value, value_and_gradient, hvp, hessian, sampled_hessian, work,
           smoothness, strong_convexity, evaluations: where every part offers them
-kept      sample, everything, exact, empirical, samples, halves, cost, epsilon, gradient_from,
-          repeatable, zeros, of the first part; solve_shifted where there is one part
+kept      sample, everything, exact, empirical, samples, halves, cost, epsilon, refuses,
+          gradient_from, repeatable, zeros, of the first part; solve_shifted where there is one part
 ========  ==================================================================================
 """
 
@@ -28,7 +28,9 @@ from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_he
 from proxyprox.problems.protocols import Batch, Work
 
 SUMMED = ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian")
-KEPT = ("sample", "everything", "exact", "empirical", "samples", "halves", "cost", "epsilon")
+KEPT = (
+    "sample", "everything", "exact", "empirical", "samples", "halves", "cost", "epsilon", "refuses",
+)  # fmt: skip
 
 
 class Combination:

@@ -21,6 +21,8 @@ capability              meaning
 ``everything()``        the batch whose gradient is exact
 ``samples(batch)``      how many target samples (labels, rollouts) a batch holds
 ``cost(batch)``         what one access costs, in the user's own unit
+``refuses``             reasons, by use, against "measured step sizes", "safeguard", "audit"
+``most_gradients``      how many gradients will be answered, where there is a limit
 ``repeatable``          whether a drawn batch may be evaluated at a second point
 ``empirical``           whether a proxy is a mean over a sample of what the target averages
 ``halves(batch)``       two batches whose gradients' mean is the batch's, or None

@@ -57,6 +57,7 @@ def proxy_passes(optimizer: Any, proxy: Any, params: Tensors, k: int) -> Iterato
     model = optimizer.model
     with ExitStack() as contexts:
         contexts.enter_context(proxy_mode(model, optimizer.proxy_mode))
+        contexts.enter_context(pause_sample_hooks(model, proxy, params))
         contexts.enter_context(set_gradients_aside(optimizer, params))
         if isinstance(model, DistributedDataParallel):
             # Every rank computes the whole gradient: there is nothing to reduce.
@@ -65,6 +66,38 @@ def proxy_passes(optimizer: Any, proxy: Any, params: Tensors, k: int) -> Iterato
             proxy.meet_ranks()
             contexts.enter_context(proxy.ranks.same_random_numbers(k))
         yield
+
+
+@contextmanager
+def pause_sample_hooks(model: Any | None, proxy: Any, params: Tensors) -> Iterator[None]:
+    """Switch the hooks off by which Opacus adds every backward pass to ``grad_sample``."""
+    if not any(hasattr(p, "grad_sample") for p in params):
+        yield
+        return
+    if model is None:
+        remedy = "Its per-sample gradients must not be taken of the proxy's passes."
+        raise ValueError(message("model", None, "the network, where Opacus is used", remedy))
+    if isinstance(proxy, Proxy):
+        proxy.private = True
+    owners = {id(owner): owner for owner in sample_hook_owners(model)}.values()
+    paused = [owner for owner in owners if owner.hooks_enabled]
+    try:
+        for owner in paused:
+            owner.disable_hooks()
+        yield
+    finally:
+        for owner in paused:
+            owner.enable_hooks()
+
+
+def sample_hook_owners(model: Any) -> Iterator[Any]:
+    """Yield what Opacus has hooked into a network, which knows nothing of its wrapper."""
+    for module in model.modules():
+        for handle in getattr(module, "autograd_grad_sample_hooks", ()):
+            hook = handle.hooks_dict_ref().get(handle.id)
+            owner = getattr(hook, "__self__", None)
+            if offers(owner, "disable_hooks", "enable_hooks"):
+                yield owner
 
 
 @contextmanager
@@ -118,6 +151,10 @@ class Proxy:
     shuffling up to there: give it a ``generator``, since without one the order comes from
     torch's global generator, which is the user's to save.
 
+    Beside gradients made private by Opacus, nothing is saved that tells of torch's global
+    generator, from which Opacus draws its noise: without a ``generator`` of the loader's own, a
+    resumed run begins a new pass.
+
     Any object with these methods and the attribute ``sampled`` can serve as a proxy. Two more
     attributes are optional: ``mixed``, that full passes use other batches than inner steps, and
     ``static``, that gradients always lie in the same memory.
@@ -163,6 +200,7 @@ class Proxy:
         self.sampled = sampled
         self.ranks = Ranks(across_ranks, group)
         self.mixed = sampled and full is not None
+        self.private = False
         self._count = 0
         self._iterator: Iterator[Any] | None = None
         self._start: Any = None
@@ -220,10 +258,11 @@ class Proxy:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the batches as numbers and tensors."""
-        seed = {} if self.ranks.seed is None else {"seed": self.ranks.seed}
+        # A private run must not save what its noise could be computed from.
+        seed = {} if self.ranks.seed is None or self.private else {"seed": self.ranks.seed}
         if hasattr(self.batches, "state_dict"):
             return {**seed, "loader": self.batches.state_dict()}
-        if self._iterator is None:
+        if self._iterator is None or (self.private and own_generator(self.batches) is None):
             return {**seed, "count": 0}
         now = self._generator().get_state()
         return {**seed, "count": self._count, "start": self._start, "now": now}
@@ -254,7 +293,7 @@ class Proxy:
 
     def __getstate__(self) -> dict[str, Any]:
         # A running iterator cannot be copied: the copy replays the pass instead.
-        return {**self.__dict__, "_iterator": None, "position": self.state_dict()}
+        return {**self.__dict__, "_iterator": None, "_start": None, "position": self.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         position = state.pop("position")

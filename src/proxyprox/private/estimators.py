@@ -1,0 +1,584 @@
+"""Logistic, ridge and Poisson regression on private rows, with public rows as proxy and metric.
+
+Nothing is tuned on private rows. The public fit is the start; its loss is the proxy; its Hessian is
+the metric of clipping and noise; and a James–Stein weight decides how far the private gradients
+are believed. Everything but the released gradients (and second moments) is public arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.validation import check_is_fitted
+
+from proxyprox._util import validation as check
+from proxyprox._util.validation import Words, message
+from proxyprox.corrections import Plain
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.methods import ProxyProx
+from proxyprox.minimization import minimize
+from proxyprox.private.accounting import Guarantee, PrivacyBudget, gaussian_mu, require_delta
+from proxyprox.private.mechanism import (
+    JamesStein,
+    Metric,
+    Private,
+    PrivateRows,
+    clip_for,
+    plan_releases,
+    project_rows,
+)
+from proxyprox.problems import Problem, Quadratic
+from proxyprox.problems.combination import MixedProxy
+from proxyprox.problems.families import (
+    Family,
+    Linear,
+    Logistic,
+    Poisson,
+    Softmax,
+    check_classes,
+)
+from proxyprox.problems.glm import GLM, Encoded
+from proxyprox.sklearn import inputs
+from proxyprox.stopping import Residual
+
+Array = Any
+
+
+class Setting(NamedTuple):
+    """The constants of a fit: none of them is tuned on the rows at hand."""
+
+    name: str
+    releases: int
+    # C over the root mean square of public rows' whitened gradients.
+    clip: float
+    # Share of μ² for the private second moments.
+    moments: float
+    # 1/η of the proximal term, in units where the longest public row has length one.
+    proximal: float
+
+
+ROBUST = Setting("robust", releases=6, clip=2.0, moments=0.1, proximal=1e-3)
+SAME_SUPPORT = Setting("same support", releases=5, clip=2.0, moments=0.0, proximal=1e-6)
+LABEL_FREE = Setting("no public labels", releases=8, clip=1.0, moments=0.0, proximal=1e-3)
+# The least that is added to the metric's Hessian, in the same units.
+DAMPING = 1e-3
+# Curvature that is added for a second moment which the public rows lack, over its expected size.
+EXTRA_CURVATURE = 4.0
+# Standard deviations of its noise by which a second moment must differ to count.
+SURE = 1.0
+# A guess at ‖w*‖ in the same units, for the damping where there are no public labels.
+DISTANCE = 5.0
+STRENGTHS = tuple(np.geomspace(1e-6, 1e-1, 11))
+# Private rows that count for less than this share of the public ones will hardly change the fit.
+WORTH = 0.25
+
+
+@dataclass(frozen=True)
+class PrivacyPlan:
+    """What a fit will do, from public numbers alone: printed, it says whether it will pay.
+
+    Attributes
+    ----------
+    setting : str
+        "robust", "same support" or "no public labels".
+    releases : int
+        Gradients that will be released, and one release of second moments where it is robust.
+    sigma, clip, damping : float
+        Noise over the clip, the clip in the metric, and what is added to the metric's Hessian.
+    n_nominal, n_public : int
+        Rows.
+    n_effective : float
+        Labelled rows without noise that the private ones are worth, ``n/(1 + C²/(μ²n))`` with
+        ``C² = c² tr H(H + λ)⁻¹``.
+    pays : bool
+        Whether they can be expected to improve on the public rows of the same population.
+    guarantee : Guarantee
+        What it will cost.
+    """
+
+    setting: str
+    releases: int
+    sigma: float
+    clip: float
+    damping: float
+    n_nominal: int
+    n_public: int
+    n_effective: float
+    pays: bool
+    guarantee: Guarantee
+
+    def __str__(self) -> str:
+        worth = f"{self.n_nominal:,} private rows are worth about {self.n_effective:,.0f} labelled"
+        if not self.n_public:
+            verdict = "there are no public labels to compare with"
+        elif self.pays:
+            verdict = "they can improve on the public fit"
+        else:
+            verdict = "unless the populations differ this will not pay"
+        return (
+            f"{worth} rows without noise; public: {self.n_public:,} labelled; {verdict}.\n"
+            f"  setting {self.setting}: {self.releases} gradients, σ = {self.sigma:.3g}, "
+            f"C = {self.clip:.3g}, λ = {self.damping:.3g}\n  cost    {self.guarantee}"
+        )
+
+
+class Prepared(NamedTuple):
+    """All that follows from public rows: the proxy, where to start, the metric and the clip."""
+
+    setting: Setting
+    public: GLM
+    start: Array
+    hessian: Array
+    damping: float
+    bound: float
+    scale: Array
+    label_bound: float | None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateGLM(BaseEstimator):  # type: ignore[misc]
+    """A generalised linear model of private rows with public ones as proxy; abstract."""
+
+    epsilon: float
+    delta: float
+    n_nominal: int
+    bound: float | None = None
+    alpha: float | None = None
+    same_support: bool | None = None
+    fit_intercept: bool = True
+    budget: PrivacyBudget | None = None
+    name: str | None = None
+    seed: int | None = None
+
+    def fit(self, X: Any, y: Any, X_public: Any = None, y_public: Any = None) -> Self:
+        """Fit the private rows, at the cost of epsilon and delta.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n, p)
+            Private inputs. A row that is not finite counts as absent, one beyond the bound is
+            scaled to it: neither is an error, because errors would tell of it.
+        y : array of shape (n,)
+            Private labels; a row whose label is none counts as absent.
+        X_public : array, DataFrame or sparse matrix of shape (m, p)
+            Public inputs of the same columns.
+        y_public : array of shape (m,), optional
+            Their labels.
+
+        Returns
+        -------
+        self
+        """
+        ready = self._prepare(X_public, y_public)
+        names = getattr(self, "feature_names_in_", None)
+        columns = getattr(X, "columns", None)
+        if names is not None and columns is not None and list(columns) != list(names):
+            missing = [name for name in columns if name not in set(names)]
+            got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
+            raise ValueError(message("X", got, "of the public rows' columns, in their order"))
+        if np.ndim(X) == 2 and np.shape(X)[1] != self.n_features_in_:
+            got = Words(f"{np.shape(X)[1]} columns")
+            raise ValueError(message("X", got, f"of {self.n_features_in_}, as X_public"))
+        family, setting = ready.public.family, ready.setting
+        rows = PrivateRows(
+            X, y, family, intercept=self.fit_intercept, bound=ready.bound, scale=ready.scale,
+            label_bound=ready.label_bound,
+        )  # fmt: skip
+        metric = Metric(ready.hessian, ready.damping)
+        target = Private(
+            rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
+            n_nominal=self.n_nominal, metric=metric,
+            clip=self._clip(ready, metric),
+            matched=ready.public, moments=setting.moments, l2=self.alpha or 0.0,
+            budget=self.budget, name=self.name, seed=self.seed,
+        )  # fmt: skip
+        proxy: Any = ready.public
+        if setting.moments:
+            proxy = self._add_missing_curvature(ready, target)
+        correction: Any = Plain()
+        if ready.setting is not LABEL_FREE:
+            sampling = (target.clip / setting.clip) ** 2 / self.n_nominal
+            correction = JamesStein(
+                target.metric, target.noise_variance, sampling, growing=setting is ROBUST,
+                by_curvature=True,
+            )  # fmt: skip
+        eta = 1 / (ready.damping if setting is LABEL_FREE else setting.proximal)
+        result = minimize(
+            Problem(target, proxy), ready.start, method=ProxyProx(eta=eta, correction=correction),
+            steps=setting.releases, stop=Residual(1e-9), rng=0,
+        )  # fmt: skip
+        self.privacy_, self.result_ = target.spent, result
+        self._store(result.w, ready.scale)
+        return self
+
+    def plan(self, X_public: Any, y_public: Any = None) -> PrivacyPlan:
+        """Return what a fit will do, and whether it can be expected to pay; it spends nothing.
+
+        Parameters
+        ----------
+        X_public, y_public
+            As in :meth:`fit`.
+        """
+        ready = self._prepare(X_public, y_public)
+        setting, metric = ready.setting, Metric(ready.hessian, ready.damping)
+        clip = self._clip(ready, metric)
+        releases = plan_releases(
+            self.epsilon, self.delta, setting.releases, moments=setting.moments
+        )
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments)
+        spread = setting.clip**2 * metric.degrees_of_freedom
+        effective = self.n_nominal / (1 + spread / (mu**2 * self.n_nominal))
+        labelled = 0 if y_public is None else ready.public.design.rows
+        return PrivacyPlan(
+            setting.name, setting.releases, releases[-1].sigma, clip, ready.damping, self.n_nominal,
+            labelled, effective, effective >= WORTH * labelled,
+            Guarantee.of(releases, self.delta, private=self.seed is None),
+        )  # fmt: skip
+
+    # -- public arithmetic ------------------------------------------------------------------------
+
+    def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
+        """Check the arguments and the public rows, and fit those."""
+        n = check.whole("n_nominal", self.n_nominal)
+        check.positive("epsilon", self.epsilon)
+        require_delta(self.delta, n)
+        check.flag("fit_intercept", self.fit_intercept)
+        if X_public is None:
+            remedy = "They give the clip and the metric; a few hundred rows will do."
+            raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
+        try:
+            X = inputs.validate(self, X_public, name="X_public", reset=True)
+        except ValueError as error:
+            raise ValueError(f"X_public cannot be used. {error}") from error
+        self._check_columns(X)
+        lengths = _row_norms(X)
+        bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
+        if not bound > 0:
+            raise ValueError(message("X_public", Words("zeros only"), "rows that differ"))
+        X = project_rows(X, bound)
+        largest = np.asarray(abs(X).max(axis=0).todense() if scipy.sparse.issparse(X)
+                             else np.abs(X).max(axis=0)).ravel()  # fmt: skip
+        scale = np.where(largest > 0, largest, bound)
+        X = X @ scipy.sparse.diags_array(1 / scale) if scipy.sparse.issparse(X) else X / scale
+        unit = float(_row_norms(X).max())
+        X, scale = X / unit, scale * unit
+        X = X.tocsr() if scipy.sparse.issparse(X) else X
+        family, label_bound = self._family(y_public)
+        setting = SAME_SUPPORT if self.same_support else ROBUST
+        start = np.zeros((X.shape[1] + self.fit_intercept) * family.outputs)
+        strength = 0.0 if self.alpha is None else check.nonnegative("alpha", self.alpha)
+        if y_public is None:
+            public = GLM(X, None, family, l2=strength, intercept=self.fit_intercept)
+            hessian = public.hessian(start)
+            damping = max(
+                DAMPING, _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta))
+            )
+            return Prepared(LABEL_FREE, public, start, hessian, damping, bound, scale, label_bound)
+        public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
+        if self.alpha is None:
+            public = choose_strength(public)
+        start = minimise_exactly(public, start, tol=1e-10)
+        damping = max(DAMPING, public.l2)
+        return Prepared(
+            setting, public, start, public.hessian(start), damping, bound, scale, label_bound
+        )
+
+    def _check_columns(self, X: Any) -> None:
+        """Refuse public columns that say nothing about the private ones."""
+        low, high = (
+            np.asarray(part.todense() if scipy.sparse.issparse(part) else part).ravel()
+            for part in (X.min(axis=0), X.max(axis=0))
+        )
+        # A category that no public row has is a column of zeros: the robust setting measures how
+        # common it is among private rows.
+        wrong = (low == high) & ((low != 0) | (self.same_support is True))
+        if wrong.any() and self.same_support is not False:
+            names = np.asarray(getattr(self, "feature_names_in_", np.arange(len(low))))[wrong]
+            got = Words(f"{len(names)} constant columns ({', '.join(map(str, names[:5]))})")
+            remedy = (
+                "Drop them from both tables, or set same_support=False: then private rows are "
+                "expected to differ from public ones."
+            )
+            raise ValueError(message("X_public", got, "columns that vary", remedy))
+
+    def _clip(self, ready: Prepared, metric: Metric) -> float:
+        """Return the clip: a multiple of the usual length of a public row's gradient."""
+        # Without public labels half the bound stands for the usual residual.
+        usual = 1.0 if ready.label_bound is None else ready.label_bound / 2
+        return clip_for(ready.public, ready.start, metric, ready.setting.clip, usual)
+
+    def _add_missing_curvature(self, ready: Prepared, target: Private) -> Any:
+        """Return the proxy, and set the metric, with curvature where public rows have too little.
+
+        Where a column is rare among public rows and common among private ones, the public loss is
+        nearly flat: steps along it would be too long, and rows that have it clipped hard.
+        """
+        X, family = ready.public.design.X, ready.public.family
+        squares = X.multiply(X).tocsr() if scipy.sparse.issparse(X) else X * X
+        clip = 2 * math.sqrt(float(np.mean(_row_norms(squares) ** 2)))
+        private, sd = target.second_moments(clip)
+        # A column that is constant among public rows, one for all, say, varies among private ones
+        # where it is less common: that direction, too, is flat in the public loss.
+        gap = np.abs(private - np.asarray(squares.mean(axis=0)).ravel())
+        lacking = np.maximum(gap - SURE * sd, 0.0)
+        z = ready.public.design.predict(ready.start.reshape(-1, family.outputs))
+        z = z.ravel() if family.outputs == 1 else z
+        usual = family.expected_curvature(z)
+        usual = usual if family.outputs == 1 else np.einsum("icc->ic", usual)
+        extra = EXTRA_CURVATURE * float(np.mean(usual)) * lacking
+        extra = np.append(extra, 0.0) if self.fit_intercept else extra
+        extra = np.repeat(extra, family.outputs)
+        if not extra.any():
+            return ready.public
+        target.set_metric(Metric(ready.hessian + np.diag(extra), ready.damping))
+        around = Quadratic(np.diag(extra), b=-extra * ready.start)
+        return MixedProxy([ready.public, around], [1.0, 1.0])
+
+    # -- what differs between estimators ----------------------------------------------------------
+
+    def _family(self, y_public: Any) -> tuple[Family, float | None]:
+        """Return the family, and the bound on numeric labels."""
+        raise NotImplementedError
+
+    def _store(self, w: Array, scale: Array) -> None:
+        """Note the coefficients in the user's units."""
+        matrix = w.reshape(len(scale) + self.fit_intercept, -1).T
+        self.coef_ = matrix[:, : len(scale)] / scale
+        self.intercept_ = matrix[:, -1].copy() if self.fit_intercept else np.zeros(len(matrix))
+
+    def _predictors(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = inputs.validate(self, X)
+        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+
+
+class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
+    """A regression on private rows; abstract."""
+
+    label_bound: float | None
+    family: ClassVar[Family]
+    deviance_power: ClassVar[int] = 0
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected label of each row."""
+        return np.asarray(self.family.mean(self._predictors(X).ravel()))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the labels' deviance that the model explains; it costs privacy.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Rows that are public, or whose score is not published.
+        """
+        power = self.deviance_power
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=power))
+
+    def _family(self, y_public: Any) -> tuple[Family, float | None]:
+        bound = self.label_bound
+        if bound is None and y_public is None:
+            remedy = "Without public labels nothing tells how large labels are."
+            raise ValueError(message("label_bound", None, "a bound on |y|", remedy))
+        if bound is None:
+            bound = float(np.abs(self.family.encode(np.asarray(y_public))).max())
+        return self.family, check.positive("label_bound", bound)
+
+    def _store(self, w: Array, scale: Array) -> None:
+        super()._store(w, scale)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
+    """Logistic regression on private rows, with public rows as proxy; nothing is tuned.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What a fit may cost, for tables that differ by one row; delta below 1/n_nominal.
+    n_nominal : int
+        A public number near that of the private rows, whose true number is private.
+    classes : sequence, optional
+        All classes; by default those of the public labels.
+    bound : float, optional
+        The largest norm of a row, longer ones are scaled to it; by default that of a public row.
+    alpha : float, optional
+        Strength of the L2 penalty on the mean loss, in units where columns have public maximum one
+        and the longest public row length one. By default cross-validation picks one for the public
+        loss alone: the private rows, as far as they are believed, take it back.
+    same_support : bool, optional
+        True asserts that public rows are of the private rows' population, which saves the tenth
+        of the budget that is spent on finding out where they are not. False expects them not
+        to be. By default they may differ, but constant public columns are refused.
+    fit_intercept : bool
+        Whether a constant is fitted.
+    budget : PrivacyBudget, optional
+        What is charged, together with other fits; by default each fit has a budget of its own.
+    name : str, optional
+        A name by which a killed fit is resumed from the budget's file.
+    seed : int, optional
+        For tests: seeded noise, NOT PRIVATE.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : arrays
+        As in scikit-learn's ``LogisticRegression``.
+    privacy_ : Guarantee
+        What the fit cost; printed, with the neighbour relation, sampling and accountant.
+    result_ : Result
+        The run: released gradients and public arithmetic, nothing private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 3))
+    >>> y = (X @ [1.0, -2.0, 0.5] + rng.logistic(size=5000) > 0).astype(int)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n_nominal=4500)
+    >>> print(model.plan(X[:500], y[:500]))  # doctest: +ELLIPSIS
+    4,500 private rows are worth about ... labelled rows without noise; public: 500 labelled; ...
+    >>> _ = model.fit(X[500:], y[500:], X_public=X[:500], y_public=y[:500])
+    >>> bool(np.mean(model.predict(X) == y) > 0.8)
+    True
+    """
+
+    classes: Any = None
+
+    @property
+    def classes_(self) -> Array:
+        """The classes, in order."""
+        return np.asarray(self._classes)
+
+    def _family(self, y_public: Any) -> tuple[Family, float | None]:
+        if self.classes is None and y_public is None:
+            remedy = "Without public labels nothing tells them but private ones."
+            raise ValueError(message("classes", None, "all classes", remedy))
+        self._classes = check_classes(self.classes, y_public, binary=False)
+        two = len(self._classes) == 2
+        return (Logistic if two else Softmax)(self._classes), None
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the linear predictors: of the second class for two, of every class otherwise."""
+        scores = self._predictors(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, in the order of ``classes_``."""
+        scores = self._predictors(X)
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        return np.asarray(scipy.special.softmax(scores, axis=1))
+
+    def predict(self, X: Any) -> Array:
+        """Return the likeliest class of each row."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateRidge(PrivateRegressor):
+    """Least squares with an L2 penalty on private rows; see :class:`PrivateLogisticRegression`.
+
+    Parameters
+    ----------
+    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+        As in :class:`PrivateLogisticRegression`.
+    label_bound : float, optional
+        Labels beyond ±label_bound are set to it; by default the largest public one.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array, float
+        As in scikit-learn's ``Ridge``.
+    privacy_, result_ : Guarantee, Result
+        As in :class:`PrivateLogisticRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + rng.normal(size=5000)
+    >>> model = PrivateRidge(epsilon=1.0, delta=1e-5, n_nominal=4500)
+    >>> model.fit(X[500:], y[500:], X_public=X[:500], y_public=y[:500]).coef_.round(0)
+    array([ 1., -2.,  0.])
+    """
+
+    label_bound: float | None = None
+    family: ClassVar[Family] = Linear()
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivatePoissonRegressor(PrivateRegressor):
+    """Poisson regression with a log link on private rows; see :class:`PrivateLogisticRegression`.
+
+    Parameters
+    ----------
+    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+        As in :class:`PrivateLogisticRegression`.
+    label_bound : float, optional
+        Counts above it are set to it; by default the largest public one.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array, float
+        As in scikit-learn's ``PoissonRegressor``.
+    privacy_, result_ : Guarantee, Result
+        As in :class:`PrivateLogisticRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(5000, 2))
+    >>> y = rng.poisson(np.exp(X @ [1.0, -1.0]))
+    >>> model = PrivatePoissonRegressor(epsilon=1.0, delta=1e-5, n_nominal=4500)
+    >>> model.fit(X[500:], y[500:], X_public=X[:500], y_public=y[:500]).coef_.round(0)
+    array([ 1., -1.])
+    """
+
+    label_bound: float | None = None
+    family: ClassVar[Family] = Poisson()
+    deviance_power: ClassVar[int] = 1
+
+
+# -- public arithmetic ----------------------------------------------------------------------------
+
+
+def _row_norms(X: Any) -> Array:
+    squares = X.multiply(X) if scipy.sparse.issparse(X) else X * X
+    return np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+
+
+def choose_strength(public: GLM) -> GLM:
+    """Return the public loss with the L2 strength that cross-validation picks."""
+    rows, design, family = public.design.rows, public.design, public.family
+    folds = np.random.default_rng(0).permutation(rows) % max(2, min(5, rows))
+    losses = np.zeros(len(STRENGTHS))
+    for fold in np.unique(folds):
+        inside, outside = (
+            GLM(design.take(part), Encoded(public.targets[part]), family, l2=0.0)
+            for part in (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold))
+        )
+        w = public.zeros()
+        for place in reversed(range(len(STRENGTHS))):
+            loss = GLM(inside.design, Encoded(inside.targets), family, l2=STRENGTHS[place])
+            w = minimise_exactly(loss, w, tol=1e-6)
+            losses[place] += outside.value(w) * outside.design.rows
+    best = STRENGTHS[int(np.argmin(losses))]
+    return GLM(design, Encoded(public.targets), family, l2=best)
+
+
+def _balanced_damping(hessian: Array, rows: int, mu: float) -> float:
+    """Return the λ that balances the noise of K releases against the distance they can go."""
+    values = np.maximum(np.linalg.eigvalsh(hessian), 0.0)
+    grid, K = np.geomspace(1e-5, 1.0, 101), LABEL_FREE.releases
+    known = (values / (values + grid[:, None])).sum(axis=1)
+    errors = known**2 * K / (mu * rows) ** 2 + grid / K * DISTANCE**2
+    return float(grid[np.argmin(errors)])

@@ -1,0 +1,155 @@
+"""Networks of private rows: per-sample gradients by ``torch.func``, released into ``.grad``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.func import functional_call, grad, vmap
+
+from proxyprox._util.validation import Words, message, whole
+from proxyprox.private.mechanism import Private
+from proxyprox.torch.proxy import proxy_mode
+
+Array = np.ndarray[Any, Any]
+
+
+class NetworkRows:
+    """The loss of a network on private rows, of which ``Private`` releases clipped sums.
+
+    A row whose gradient is not finite, or whose label is none of the classes, counts as absent.
+    Gradients are those of evaluation mode: rows must not meet in BatchNorm.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network; its parameters that require gradients are trained.
+    loss : callable
+        ``loss(outputs, labels)`` of a batch, such as ``torch.nn.functional.cross_entropy``.
+    inputs, labels : tensor
+        Private rows, along the first dimension.
+    classes : int, optional
+        Labels are 0 to classes − 1; left out where they are no classes.
+    block : int
+        Rows whose gradients are held at a time.
+
+    Examples
+    --------
+    >>> from torch.nn.functional import cross_entropy
+    >>> from proxyprox.private import Private
+    >>> X, y = torch.randn(500, 3), torch.arange(500) % 2
+    >>> model = torch.nn.Linear(3, 2)
+    >>> rows = NetworkRows(model, cross_entropy, X, y, classes=2)
+    >>> target = Private(rows, epsilon=1.0, delta=1e-5, releases=10, n_nominal=500, clip=1.0)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> for _ in range(10):
+    ...     rows.set_gradients(target)
+    ...     optimizer.step()
+    >>> print(target.spent)
+    ε = 1 at δ = 1e-05, add or remove one row; full batch, 10 releases; exact Gaussian DP
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        loss: Callable[[Any, Any], Any],
+        inputs: Any,
+        labels: Any,
+        *,
+        classes: int | None = None,
+        block: int = 256,
+    ) -> None:
+        if len(inputs) != len(labels):
+            raise ValueError(message("labels", Words("another number"), "one for each row"))
+        self._model, self._loss, self._inputs = model, loss, inputs
+        self._block = whole("block", block)
+        self._params = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._known = torch.ones(len(labels), dtype=torch.bool, device=labels.device)
+        if classes is not None:
+            self._known = (labels >= 0) & (labels < whole("classes", classes, 2))
+        self._labels = torch.where(self._known, labels, 0) if classes is not None else labels
+        self.rows, self.dim = len(labels), sum(p.numel() for p in self._params.values())
+
+    def zeros(self) -> Array:
+        """Return the zero vector of parameters."""
+        return np.zeros(self.dim)
+
+    def point(self) -> Array:
+        """Return the network's parameters as one vector."""
+        parts = [p.detach().reshape(-1) for p in self._params.values()]
+        return np.asarray(torch.cat(parts).double().cpu())
+
+    def row_gradients(self, w: Any, rows: Any) -> Array:
+        """Return the gradients of some rows, one in each row of a matrix: not private.
+
+        Parameters
+        ----------
+        w : array
+            The parameters as one vector.
+        rows : slice or array of int
+            Which rows.
+        """
+        params = self._params
+        like = next(iter(params.values()))
+        parts = torch.as_tensor(np.asarray(w), dtype=like.dtype, device=like.device).split(
+            [p.numel() for p in self._params.values()]
+        )
+        point = {
+            n: part.view_as(p) for part, (n, p) in zip(parts, self._params.items(), strict=True)
+        }
+
+        def loss(params: Any, one: Any, label: Any) -> Any:
+            outputs = functional_call(self._model, params, (one[None],))
+            return self._loss(outputs, label[None])
+
+        with proxy_mode(self._model, "eval"):
+            found = vmap(grad(loss), in_dims=(None, 0, 0))(
+                point, self._inputs[rows], self._labels[rows]
+            )
+        each = torch.cat([g.flatten(1) for g in found.values()], dim=1)
+        return np.asarray(each.double().cpu())
+
+    def clipped_sum(
+        self, w: Any, *, clip: float, metric: Any = None, keep: Array | None = None
+    ) -> Array:
+        """Return ``Σ clip(M g_i)`` over the rows kept: not private before noise is added.
+
+        Parameters
+        ----------
+        w : array
+            The parameters as one vector.
+        clip : float
+            The largest norm of a row's whitened gradient.
+        metric : DiagonalMetric or object, optional
+            Its coordinates; Euclidean by default.
+        keep : bool array, optional
+            A sample of the rows.
+        """
+        kept = self._known.cpu().numpy()
+        chosen = np.flatnonzero(kept if keep is None else kept & keep)
+        total = np.zeros(self.dim)
+        for start in range(0, len(chosen), self._block):
+            each = self.row_gradients(w, chosen[start : start + self._block])
+            if metric is not None:
+                each = metric.whiten(each)
+            with np.errstate(over="ignore", invalid="ignore"):
+                norms = np.linalg.norm(each, axis=1)
+            usable = np.isfinite(norms)
+            factors = np.minimum(1.0, clip / np.maximum(norms[usable], 1e-300))
+            total += factors @ each[usable]
+        return total
+
+    def set_gradients(self, target: Private) -> None:
+        """Set ``.grad`` to the next release at the network's parameters, for any optimiser.
+
+        Parameters
+        ----------
+        target : Private
+            The mechanism that was made with these rows.
+        """
+        released = torch.as_tensor(target.gradient(self.point()))
+        parts = released.split([p.numel() for p in self._params.values()])
+        for p, part in zip(self._params.values(), parts, strict=True):
+            p.grad = part.view_as(p).to(p)

@@ -1,0 +1,97 @@
+"""Curves and calibration against slow integrals and another library's numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from proxyprox.private import (
+    Guarantee,
+    gaussian_epsilon,
+    noise_multiplier,
+    sampled_epsilon,
+)
+from proxyprox.private.accounting import Release, gaussian_delta, total_epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.1, 0.05), (1.0, 0.27), (3.0, 2.0), (0.0, 1.0)])
+def test_delta_is_the_integral_of_the_excess_density(epsilon, mu):
+    def excess(x):
+        return max(norm.pdf(x, mu) - math.exp(epsilon) * norm.pdf(x), 0.0)
+
+    slow = quad(excess, -10, mu + 12, points=[epsilon / mu + mu / 2], limit=200)[0]
+    assert gaussian_delta(epsilon, mu) == pytest.approx(slow, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.3, 0.0890), (1.0, 0.2681), (3.0, 0.7191)])
+def test_epsilon_of_known_mu(epsilon, mu):
+    assert gaussian_epsilon(mu, 1e-5) == pytest.approx(epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("releases", [1, 6, 100])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+def test_full_batch_calibration_is_exact(epsilon, releases):
+    sigma = noise_multiplier(epsilon, 1e-5, releases)
+    assert total_epsilon([Release(sigma)] * releases, 1e-5) == pytest.approx(epsilon, rel=1e-9)
+    assert gaussian_epsilon(math.sqrt(releases) / sigma, 1e-5) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_releases_of_different_noise_compose_by_the_sum_of_squares():
+    mu = math.hypot(1 / 3, 1 / 4)
+    together = total_epsilon([Release(3.0), Release(4.0)], 1e-5)
+    assert together == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-12)
+
+
+def test_the_full_batch_agrees_with_a_privacy_loss_distribution():
+    # dp-accounting 0.4: PLDAccountant, six Gaussian events of σ = 9.
+    assert total_epsilon([Release(9.0)] * 6, 1e-5) == pytest.approx(1.0168706718, abs=1e-6)
+
+
+# σ, rate, steps, and dp-accounting's ε at δ = 1e-5 by RDP and by PLD (interval 1e-4).
+POISSON = [
+    (1.0, 0.01, 1000, 2.101366525, 1.828243646),
+    (2.0, 0.1, 300, 4.564301564, 4.183304660),
+    (5.0, 0.5, 50, 3.309826972, 3.041255675),
+    (0.8, 0.02, 100, 3.276198529, 2.620243126),
+]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps", "rdp", "pld"), POISSON)
+def test_poisson_sampling_agrees_with_another_accountant(sigma, rate, steps, rdp, pld):
+    pytest.importorskip("opacus")
+    assert sampled_epsilon(sigma, rate, steps, 1e-5) == pytest.approx(rdp, rel=1e-3)
+    if steps <= 300 and rate < 0.5:  # the others take seconds
+        assert sampled_epsilon(sigma, rate, steps, 1e-5, "prv") >= pld
+
+
+def test_poisson_calibration_meets_epsilon_from_below():
+    pytest.importorskip("opacus")
+    sigma = noise_multiplier(1.0, 1e-5, 200, sample_rate=0.05)
+    spent = sampled_epsilon(sigma, 0.05, 200, 1e-5)
+    assert 0.999 < spent <= 1.0
+
+
+def test_a_guarantee_is_printed_with_all_that_it_means():
+    text = str(Guarantee.of([Release(5.0)] * 2, 1e-5))
+    for word in ("ε", "δ = 1e-05", "add or remove", "full batch", "2 releases", "Gaussian DP"):
+        assert word in text
+    seeded = Guarantee.of([Release(5.0)], 1e-5, private=False)
+    assert seeded.epsilon == math.inf
+    assert str(seeded).startswith("NOT PRIVATE")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((0.0, 1e-5, 1), "epsilon"), ((-1.0, 1e-5, 1), "epsilon"), ((np.nan, 1e-5, 1), "epsilon"),
+        ((1.0, 0.0, 1), "delta"), ((1.0, 1.0, 1), "delta"), ((1.0, 1e-5, 0), "releases"),
+        ((1.0, 1e-5, 1, 0.0), "sample_rate"), ((1.0, 1e-5, 1, 1.5), "sample_rate"),
+    ],
+)  # fmt: skip
+def test_bad_numbers_are_named(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        noise_multiplier(*arguments)

@@ -1,0 +1,215 @@
+"""Estimators on private rows: exactness without noise, odd rows, plans, shared budgets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.model_selection import cross_validate
+
+from proxyprox.private import (
+    NotPrivateWarning,
+    PrivacyBudget,
+    PrivacyBudgetError,
+    PrivateLogisticRegression,
+    PrivatePoissonRegressor,
+    PrivateRidge,
+)
+
+COSTS = {"epsilon": 1.0, "delta": 1e-5, "n_nominal": 2000}
+
+
+def log_loss(model, X, y):
+    p = model.predict_proba(X)[np.arange(len(y)), y]
+    return -np.log(p).mean()
+
+
+@pytest.fixture
+def parts(rows):
+    X, y = rows
+    return {"X": X[400:], "y": y[400:], "X_public": X[:400], "y_public": y[:400]}
+
+
+def logistic(**options):
+    return PrivateLogisticRegression(**{**COSTS, "classes": (0, 1), **options})
+
+
+def test_with_little_noise_it_is_near_the_fit_of_all_rows(parts):
+    # A clip that binds hardly, and a budget beyond reason.
+    model = logistic(epsilon=200.0, same_support=True, alpha=1e-6).fit(**parts)
+    full = LogisticRegression(C=1e6).fit(parts["X"], parts["y"])
+    assert np.abs(model.coef_ - full.coef_).max() < 0.15
+    assert log_loss(model, parts["X"], parts["y"]) < log_loss(full, parts["X"], parts["y"]) + 0.001
+
+
+@pytest.mark.parametrize("options", [{}, {"same_support": True}, {"same_support": False}])
+def test_it_costs_what_it_says_and_helps(parts, options):
+    model = logistic(**options).fit(**parts)
+    assert model.privacy_.epsilon == pytest.approx(1.0)
+    assert model.privacy_.releases == (5 if options.get("same_support") else 7)
+    assert np.mean(model.predict(parts["X"]) == parts["y"]) > 0.65
+    assert model.coef_.shape == (1, 3)
+    assert "add or remove" in str(model.privacy_)
+
+
+def test_unlabelled_public_rows_suffice(parts):
+    del parts["y_public"]
+    model = logistic().fit(**parts)
+    assert model.privacy_.releases == 8
+    assert np.mean(model.predict(parts["X"]) == parts["y"]) > 0.65
+
+
+def test_regressions(rows):
+    X, _ = rows
+    rng = np.random.default_rng(1)
+    z = X @ [1.0, -0.5, 0.25]
+    for model, y, slow in (
+        (PrivateRidge, z + rng.normal(size=len(z)), Ridge(alpha=1e-3)),
+        (PrivatePoissonRegressor, rng.poisson(np.exp(z)), PoissonRegressor(alpha=1e-6)),
+    ):
+        parts = X[400:], y[400:], X[:400], y[:400]
+        private = model(**{**COSTS, "epsilon": 5.0}).fit(*parts)
+        slow.fit(X[400:], y[400:])
+        assert np.abs(private.coef_ - slow.coef_).max() < 0.25
+        assert private.score(X, y) > 0.15
+        free = model(**{**COSTS, "epsilon": 5.0}, label_bound=4.0).fit(*parts[:3])
+        assert np.isfinite(free.coef_).all()
+        with pytest.raises(ValueError, match="label_bound"):
+            model(**COSTS).fit(*parts[:3])
+
+
+def test_several_classes(rows):
+    X, _ = rows
+    y = np.array(["a", "b", "c"])[
+        np.argmax(X + np.random.default_rng(0).gumbel(0, 0.2, X.shape), 1)
+    ]
+    model = logistic(classes=("a", "b", "c"), epsilon=3.0)
+    model.fit(X[400:], y[400:], X_public=X[:400], y_public=y[:400])
+    assert np.mean(model.predict(X) == y) > 0.6
+    assert model.coef_.shape == (3, 3)
+    del model
+    free = logistic(classes=("a", "b", "c"), epsilon=3.0).fit(X[400:], y[400:], X_public=X[:400])
+    assert np.isfinite(free.coef_).all()
+
+
+def test_odd_private_rows_never_raise(parts):
+    X, y = parts["X"].astype(object), parts["y"].astype(object)
+    X[0, 0], X[1, 1], X[2, 0], X[3, 0] = np.nan, 1e308, "text", None
+    y[4], y[5], y[6] = 9, None, "unknown"
+    model = logistic().fit(X, y, X_public=parts["X_public"], y_public=parts["y_public"])
+    assert np.isfinite(model.coef_).all()
+    nothing = logistic().fit(X[:0], y[:0], X_public=parts["X_public"], y_public=parts["y_public"])
+    assert np.isfinite(nothing.coef_).all()
+
+
+def test_public_rows_that_lack_a_column_are_made_up_for(rows):
+    # Public rows are of one group only: the private gradients must not be followed blindly.
+    X, y = rows
+    group = (X[:, 0] > 0).astype(float)
+    X = np.column_stack([group, 1 - group, X[:, 1:]])
+    women = np.flatnonzero(group)[:400]
+    rest = np.setdiff1d(np.arange(len(y)), women)
+    parts = {"X_public": X[women], "y_public": y[women]}
+    model = logistic(same_support=False, n_nominal=len(rest), epsilon=3.0)
+    model.fit(X[rest], y[rest], **parts)
+    public = LogisticRegression().fit(X[women], y[women])
+    assert log_loss(model, X[rest], y[rest]) < log_loss(public, X[rest], y[rest])
+    for support in (None, True):
+        with pytest.raises(ValueError, match="constant"):
+            logistic(same_support=support).fit(X[rest], y[rest], **parts)
+
+
+def test_sparse_tables_and_frames(parts):
+    pd = pytest.importorskip("pandas")
+    names = ["a", "b", "c"]
+    frames = {k: pd.DataFrame(v, columns=names) if "X" in k else v for k, v in parts.items()}
+    logistic().fit(**frames).predict(frames["X"])
+    with pytest.raises(ValueError, match="columns"):
+        logistic().fit(**{**frames, "X": frames["X"][["b", "a", "c"]]})
+    with pytest.raises(ValueError, match="columns"):
+        logistic().fit(**{**frames, "X": frames["X"].rename(columns={"a": "z"})})
+    sparse = {k: scipy.sparse.csr_array(v) if "X" in k else v for k, v in parts.items()}
+    assert logistic().fit(**sparse).coef_.shape == (1, 3)
+
+
+def test_units_of_columns_do_not_matter(parts):
+    units = np.array([1e4, 1.0, 1e-3])
+    scaled = {k: v * units if "X" in k else v for k, v in parts.items()}
+    models = []
+    for given in (parts, scaled):
+        with pytest.warns(NotPrivateWarning):
+            models.append(logistic(seed=0, bound=1e9).fit(**given))
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_ * units, rtol=1e-5)
+    assert "NOT PRIVATE" in str(models[0].privacy_)
+
+
+def test_a_plan_says_what_a_fit_will_do_and_spends_nothing(parts):
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    public = parts["X_public"], parts["y_public"]
+    plan = logistic(budget=budget).plan(*public)
+    assert plan.pays
+    assert "can improve" in str(plan)
+    assert plan.guarantee.epsilon == pytest.approx(1.0)
+    assert budget.spent.releases == 0
+    poor = logistic(budget=budget, epsilon=0.01, n_nominal=300).plan(*public)
+    assert "not pay" in str(poor)
+    assert poor.n_effective < plan.n_effective < 2000
+    mu, c = 0.2681 * 0.9**0.5, 2.0
+    assert plan.n_effective == pytest.approx(2000 / (1 + c**2 * 4 / (mu**2 * 2000)), rel=0.05)
+
+
+def test_clones_share_the_budget(parts):
+    budget = PrivacyBudget(epsilon=1.6, delta=1e-5)
+    model = logistic(budget=budget)
+    for _ in range(2):
+        clone(model).fit(**parts)
+    assert budget.spent.releases == 14
+    with pytest.raises(PrivacyBudgetError, match="overspent"):
+        clone(model).fit(**parts)
+    assert budget.spent.releases == 14
+
+
+def test_cross_validation_spends_from_one_file(parts, tmp_path):
+    budget = PrivacyBudget(tmp_path / "budget.sqlite", epsilon=3.0, delta=1e-5)
+    public = {name: parts[name] for name in ("X_public", "y_public")}
+    found = cross_validate(logistic(budget=budget), parts["X"], parts["y"], cv=2, params=public)
+    assert (found["test_score"] > 0.6).all()
+    assert budget.spent.releases == 14
+
+
+def test_a_named_fit_is_repeated_from_the_journal(parts, tmp_path):
+    budget = PrivacyBudget(tmp_path / "budget.sqlite", epsilon=1.0, delta=1e-5)
+    one, other = (logistic(budget=budget, name="fit").fit(**parts) for _ in range(2))
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    assert budget.spent.releases == 7
+
+
+BAD = {
+    "epsilon": ({"epsilon": 0.0}, "epsilon"),
+    "delta": ({"delta": 1 / 2000}, "delta"),
+    "bound": ({"bound": -1.0}, "bound"),
+    "alpha": ({"alpha": -1.0}, "alpha"),
+    "rows": ({"n_nominal": 0}, "n_nominal"),
+    "classes": ({"classes": (1, 1)}, "classes"),
+}
+
+
+@pytest.mark.parametrize(("options", "word"), BAD.values(), ids=BAD)
+def test_bad_arguments_are_named_before_anything_is_spent(parts, options, word):
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    with pytest.raises(ValueError, match=word):
+        logistic(budget=budget, **options).fit(**parts)
+    assert budget.spent.releases == 0
+
+
+def test_missing_public_rows_and_classes_are_named(parts):
+    with pytest.raises(ValueError, match="X_public"):
+        logistic().fit(parts["X"], parts["y"])
+    with pytest.raises(ValueError, match="classes"):
+        logistic(classes=None).fit(parts["X"], parts["y"], X_public=parts["X_public"])
+    with pytest.raises(ValueError, match="columns"):
+        logistic().fit(**{**parts, "X": parts["X"][:, :2]})
+    with pytest.raises(ValueError, match="X_public"):
+        logistic().fit(**{**parts, "X_public": np.where(parts["X_public"] > 0.9, np.nan, 1.0)})

@@ -1,0 +1,142 @@
+"""The attack finds planted mistakes, and hardly ever one where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proxyprox.cli.attack import own_release
+from proxyprox.private import PrivateRows, attack, gaussian_epsilon, mechanism
+from proxyprox.private.accounting import gaussian_mu
+
+DELTA, EPSILON, RELEASES = 1e-5, 3.0, 3
+SIGMA = np.sqrt(RELEASES) / gaussian_mu(EPSILON, DELTA)
+ROWS = np.random.default_rng(0).normal(size=(12, 3)) / 3
+CANARY = np.array([30.0, -30.0, 10.0])
+# At the second point the canary is classified well, and has no gradient.
+POINTS = [np.zeros(3), np.array([-0.5, 0.5, 0.0]), np.full(3, 0.1)]
+
+
+def clip_norms(gradients):
+    norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
+    return gradients / np.maximum(norms, 1.0)
+
+
+def make_release(rng, *, noise=SIGMA, clip_rows=clip_norms, clip_mean=None, reuse=False, seed=None):
+    """Return three noisy gradients of a logistic regression, with a mistake or without."""
+
+    sums = {}
+    for present in (False, True):
+        rows = np.vstack([ROWS, CANARY]) if present else ROWS
+        for k, w in enumerate(POINTS):
+            gradients = rows / (1 + np.exp(-np.clip(rows @ w, -30, 30)))[:, None]
+            total = clip_rows(gradients).sum(axis=0)
+            if clip_mean is not None:
+                total = len(ROWS) * clip_mean(total / len(ROWS))
+            sums[present, k] = total
+
+    def release(present):
+        draw = rng if seed is None else np.random.default_rng(seed)
+        drawn = draw.normal(size=(1 if reuse else RELEASES, 3))
+        totals = np.array([sums[present, k] for k in range(RELEASES)])
+        return (totals + noise * drawn) / len(ROWS)
+
+    return release
+
+
+MISTAKES = {
+    "no noise": {"noise": 0.0},
+    "half of the noise": {"noise": SIGMA / 2},
+    "no clip": {"clip_rows": lambda gradients: gradients},
+    "noise reused": {"reuse": True},
+    "noise seeded": {"seed": 5},
+    "clip after averaging": {"clip_rows": lambda gradients: gradients, "clip_mean": clip_norms},
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planted_mistakes_are_found(mistake, seed):
+    release = make_release(np.random.default_rng(seed), **MISTAKES[mistake])
+    found = attack(release, delta=DELTA, epsilon=EPSILON, runs=2400)
+    assert found.refutes_claim, str(found)
+    assert "REFUTED" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sound_release_is_not_accused(seed):
+    found = attack(
+        make_release(np.random.default_rng(seed)), delta=DELTA, epsilon=EPSILON, runs=2400
+    )
+    assert not found.refutes_claim
+    assert found.epsilon > 0.15 * EPSILON  # not for want of strength
+    assert "no proof" in str(found)
+
+
+class Unclipped(PrivateRows):
+    def clipped_sum(self, w, *, clip, metric=None, keep=None):
+        return super().clipped_sum(w, clip=1e9, metric=metric, keep=keep)
+
+
+class ClippedMean(Unclipped):
+    def clipped_sum(self, w, *, clip, metric=None, keep=None):
+        return 6 * clip_norms(super().clipped_sum(w, clip=clip) / 6)
+
+
+@pytest.mark.parametrize("mistake", ["no noise", "noise reused", "no clip", "clip after averaging"])
+def test_mistakes_in_the_packages_own_mechanism_would_be_found(mistake, monkeypatch):
+    drawn = mechanism.draw_noise(3)
+    noise = {"no noise": np.zeros, "noise reused": lambda size: drawn}
+    rows = {"no clip": Unclipped, "clip after averaging": ClippedMean}
+    if mistake in noise:
+        monkeypatch.setattr(mechanism, "draw_noise", noise[mistake])
+    else:
+        monkeypatch.setattr("proxyprox.private.PrivateRows", rows[mistake])
+    found = attack(own_release(EPSILON, DELTA), delta=DELTA, epsilon=EPSILON, runs=100)
+    assert found.refutes_claim, str(found)
+
+
+@pytest.mark.parametrize(("gaussian", "mu"), [(True, 0.7), (False, 0.7), (True, 3.0), (False, 3.0)])
+@pytest.mark.parametrize("confidence", [0.8, 0.999])
+def test_false_alarms_are_as_rare_as_they_should_be(gaussian, mu, confidence):
+    rng, alarms, audits = np.random.default_rng(3), 0, 200
+    for _ in range(audits):
+        outcomes = rng.normal(size=(100, 2))
+        drawn = iter(outcomes.ravel())
+        found = attack(
+            lambda present, drawn=drawn: mu * present + next(drawn),
+            delta=1e-2, epsilon=gaussian_epsilon(mu, 1e-2), runs=100, confidence=confidence,
+            gaussian=gaussian,
+        )  # fmt: skip
+        alarms += found.refutes_claim
+    # Four standard errors; the limits are conservative.
+    allowed = (1 - confidence) * audits
+    assert alarms <= allowed + 4 * np.sqrt(allowed)
+
+
+def test_a_bound_for_every_release_finds_one_that_is_not_gaussian():
+    rng = np.random.default_rng(0)
+    # Randomised response: the bit is told with probability 0.9, so ε = log 9.
+    release = lambda present: present if rng.random() < 0.9 else not present  # noqa: E731
+    found = attack(release, delta=1e-5, runs=4000, gaussian=False)
+    assert 1.8 < found.epsilon < np.log(9)
+    assert not found.refutes_claim
+
+
+def test_a_release_of_one_constant_proves_nothing():
+    found = attack(lambda present: 1.0, delta=1e-5, runs=40)
+    assert found.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [("delta", 0.0), ("delta", 1.0), ("epsilon", -1.0), ("runs", 10), ("confidence", 1.0)],
+)
+def test_bad_arguments_are_named(argument, given):
+    with pytest.raises(ValueError, match=argument):
+        attack(lambda present: 0.0, **{"delta": 1e-5, argument: given})
+
+
+def test_numbers_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="release"):
+        attack(lambda present: np.nan, delta=1e-5, runs=40)

@@ -1,0 +1,118 @@
+"""Per-sample gradients of networks by torch.func, clipped, perturbed and put into ``.grad``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.functional import cross_entropy, mse_loss  # noqa: E402
+
+from proxyprox.private import Private  # noqa: E402
+from proxyprox.private.networks import NetworkRows  # noqa: E402
+from proxyprox.torch import Proxy, ProxyAdamW, ProxyProx  # noqa: E402
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(30, 4, generator=GENERATOR)
+Y = torch.arange(30) % 3
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def one_by_one(model, rows):
+    """Return the gradients of single rows by ordinary backward passes."""
+    model.eval()
+    found = []
+    for i in rows:
+        loss = cross_entropy(model(X[i : i + 1]), Y[i : i + 1])
+        parts = torch.autograd.grad(loss, list(model.parameters()))
+        found.append(torch.cat([part.reshape(-1) for part in parts]).double().numpy())
+    model.train()
+    return np.array(found)
+
+
+@pytest.mark.parametrize("block", [4, 100])
+@pytest.mark.parametrize("clip", [0.3, 1e6])
+def test_clipped_sums_are_those_of_single_rows(block, clip):
+    model = network()
+    rows = NetworkRows(model, cross_entropy, X, Y, classes=3, block=block)
+    keep = np.arange(30) % 4 != 0
+    each = one_by_one(model, np.flatnonzero(keep))
+    norms = np.linalg.norm(each, axis=1, keepdims=True)
+    expected = (each * np.minimum(1, clip / norms)).sum(axis=0)
+    found = rows.clipped_sum(rows.point(), clip=clip, keep=keep)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert all(module.training for module in model.modules())
+
+
+def test_rows_that_cannot_be_used_count_as_absent():
+    X_bad, Y_bad = X.clone(), Y.clone()
+    X_bad[0, 0], X_bad[1, 1], Y_bad[2], Y_bad[3] = torch.nan, torch.inf, 7, -1
+    model = network()
+    bad = NetworkRows(model, cross_entropy, X_bad, Y_bad, classes=3)
+    good = NetworkRows(model, cross_entropy, X[4:], Y[4:], classes=3)
+    found, expected = (rows.clipped_sum(rows.point(), clip=0.5) for rows in (bad, good))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    huge = X.clone()
+    huge[0] = 1e38
+    rows = NetworkRows(model, cross_entropy, huge, Y, classes=3)
+    others = rows.clipped_sum(rows.point(), clip=0.5, keep=np.arange(30) > 0)
+    assert np.linalg.norm(rows.clipped_sum(rows.point(), clip=0.5) - others) <= 0.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("method", ["proxyprox", "adamw", "sgd"])
+def test_any_optimiser_steps_on_releases(method):
+    model = network()
+    rows = NetworkRows(model, cross_entropy, X, Y, classes=3)
+    target = Private(rows, epsilon=1.0, delta=1e-5, releases=3, n_nominal=30, clip=1.0)
+    proxy = Proxy(
+        list(zip(X.split(10), Y.split(10), strict=True)),
+        lambda batch: cross_entropy(model(batch[0]), batch[1]),
+    )
+    public = {"proxy": proxy, "model": model, "proxy_mode": "no_dropout"}
+    optimizer = {
+        "proxyprox": lambda: ProxyProx(model.parameters(), 0.5, stop=3, **public),
+        "adamw": lambda: ProxyAdamW(model.parameters(), 0.01, proxy_steps=2, **public),
+        "sgd": lambda: torch.optim.SGD(model.parameters(), 0.1),
+    }[method]()
+    for _ in range(3):
+        rows.set_gradients(target)
+        optimizer.step()
+    assert target.spent.releases == 3
+    assert target.spent.epsilon == pytest.approx(1.0, rel=1e-3)
+    with pytest.raises(RuntimeError, match="planned"):
+        rows.set_gradients(target)
+
+
+def test_without_noise_to_speak_of_the_gradient_is_the_ordinary_one():
+    model = nn.Linear(4, 1)
+    y = X.sum(1, keepdim=True)
+    rows = NetworkRows(model, mse_loss, X, y)
+    target = Private(rows, epsilon=1e9, delta=1e-5, releases=1, n_nominal=30, clip=1e3)
+    rows.set_gradients(target)
+    found = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    mse_loss(model(X), y).backward()
+    for g, p in zip(found, model.parameters(), strict=True):
+        torch.testing.assert_close(g, p.grad, rtol=0.05, atol=0.05)
+
+
+def test_only_what_requires_gradients_is_trained():
+    model = network()
+    model[0].requires_grad_(False)
+    rows = NetworkRows(model, cross_entropy, X, Y, classes=3)
+    assert rows.dim == sum(p.numel() for p in model[3].parameters())
+    target = Private(rows, epsilon=1.0, delta=1e-5, releases=1, n_nominal=30, clip=1.0)
+    rows.set_gradients(target)
+    assert model[0].weight.grad is None
+    assert model[3].weight.grad is not None
+
+
+def test_labels_must_be_as_many_as_rows():
+    with pytest.raises(ValueError, match="labels"):
+        NetworkRows(network(), cross_entropy, X, Y[:-1])

@@ -1,0 +1,176 @@
+"""Private target gradients by Opacus; the proxy is public, and its passes stay out of them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from proxyprox.torch import EMA, Proxy, ProxyAdamW, ProxyProx, Storm
+
+opacus = pytest.importorskip("opacus")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
+    pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
+]
+GENERATOR = torch.Generator().manual_seed(0)
+X, Y = torch.randn(80, 4, generator=GENERATOR), torch.arange(80) % 3
+PUBLIC = list(zip(torch.randn(12, 4, generator=GENERATOR).split(4), Y[:12].split(4), strict=True))
+METHODS = {
+    "proxyprox": lambda model, proxy, **o: ProxyProx(
+        model.parameters(), 0.5, proxy=proxy, correction=EMA(0.3), stop=3, model=model, **o
+    ),
+    "adamw": lambda model, proxy, **o: ProxyAdamW(
+        model.parameters(), 0.01, proxy=proxy, way="corrected", proxy_steps=2, model=model, **o
+    ),
+}
+
+
+class Setting:
+    """A small network with private rows, a public proxy and an optimiser around it."""
+
+    def __init__(self, method="proxyprox", batches=PUBLIC, options=(), **engine):
+        torch.manual_seed(0)
+        self.network = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+        self.module = self.network
+        self.proxy = Proxy(batches, self.loss)
+        self.inside = METHODS[method](self.network, self.proxy, **dict(options))
+        self.engine = opacus.PrivacyEngine()
+        given = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, **engine}
+        loader = DataLoader(TensorDataset(X, Y), batch_size=20)
+        module, self.optimizer, *criterion, self.loader = self.engine.make_private(
+            module=self.network, optimizer=self.inside, data_loader=loader, **given
+        )
+        self.module = module if given.get("wrap_model", True) else self.network
+        self.criterion = criterion[0] if criterion else cross_entropy
+
+    def loss(self, batch):
+        return cross_entropy(self.module(batch[0]), batch[1])
+
+    def backward(self, rows=slice(0, 10)):
+        self.optimizer.zero_grad()
+        self.criterion(self.module(X[rows]), Y[rows]).backward()
+
+    def weights(self):
+        return torch.cat([p.detach().reshape(-1) for p in self.network.parameters()])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "engine",
+    [{}, {"poisson_sampling": False}, {"wrap_model": False}, {"grad_sample_mode": "functorch"}],
+    ids=str,
+)
+def test_proxy_passes_leave_per_sample_gradients_alone(method, engine):
+    setting = Setting(method, **engine)
+    for inputs, labels in setting.loader:
+        setting.optimizer.zero_grad()
+        cross_entropy(setting.module(inputs), labels).backward()
+        expected = [p.grad_sample.clone() for p in setting.network.parameters()]
+        setting.optimizer.step()
+        for p, samples in zip(setting.network.parameters(), expected, strict=True):
+            assert torch.equal(p.grad_sample, samples)
+            assert p.grad_sample.shape[0] == len(inputs)
+    history = setting.engine.accountant.history
+    assert sum(steps for *_, steps in history) == setting.inside.ledger.target_gradients == 4
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-full backward hook")
+@pytest.mark.parametrize("method", METHODS)
+def test_ghost_clipping_works(method):
+    setting = Setting(
+        method, grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss(), poisson_sampling=False
+    )
+    before = setting.weights()
+    for _ in range(2):
+        setting.backward()
+        setting.optimizer.step()
+    assert not torch.equal(setting.weights(), before)
+    assert setting.inside.ledger.target_gradients == 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_noise_and_clipping_the_step_is_the_one_without_opacus(method):
+    private = Setting(method, noise_multiplier=0.0, max_grad_norm=1e6, poisson_sampling=False)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+    proxy = Proxy(PUBLIC, lambda batch: cross_entropy(network(batch[0]), batch[1]))
+    plain = METHODS[method](network, proxy)
+    for _ in range(3):
+        private.backward(slice(0, 20))
+        private.optimizer.step()
+        plain.zero_grad()
+        cross_entropy(network(X[:20]), Y[:20]).backward()
+        plain.step()
+    expected = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+    torch.testing.assert_close(private.weights(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_hooks_are_on_again_after_a_proxy_that_fails():
+    setting = Setting()
+    setting.backward()
+    setting.proxy.loss_of = lambda batch: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        setting.optimizer.step()
+    setting.backward()
+    assert all(p.grad_sample.shape[0] == 10 for p in setting.network.parameters())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_network_must_be_known(method):
+    setting = Setting(method)
+    setting.inside.model = None
+    setting.backward()
+    with pytest.raises(ValueError, match="model must be"):
+        setting.optimizer.step()
+
+
+def test_a_second_look_at_the_batch_is_refused():
+    setting = Setting()
+    setting.inside.correction = Storm(0.3)
+
+    def closure():
+        setting.backward()
+        return 0.0
+
+    with pytest.raises(TypeError, match="closure"):
+        setting.optimizer.step(closure)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_saved_state_does_not_tell_of_the_generator_of_the_noise(method, own):
+    rows = TensorDataset(X[:12], Y[:12])
+    order = torch.Generator().manual_seed(1) if own else None
+    batches = DataLoader(rows, batch_size=4, shuffle=True, generator=order)
+    setting = Setting(method, batches=batches)
+    for _ in range(3):
+        setting.backward()
+        setting.optimizer.step()
+    position = setting.proxy.state_dict()
+    assert "seed" not in position
+    assert ("start" in position) == ("now" in position) == own
+    assert ("start" in copy.copy(setting.proxy).state_dict()) == own
+    resumed = Setting(method, batches=batches)
+    resumed.optimizer.load_state_dict(setting.optimizer.state_dict())
+    resumed.backward()
+    resumed.optimizer.step()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_large_batches_may_be_split(method):
+    from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+    setting = Setting(method)
+    with BatchMemoryManager(
+        data_loader=setting.loader, max_physical_batch_size=7, optimizer=setting.optimizer
+    ) as loader:
+        for inputs, labels in loader:
+            setting.optimizer.zero_grad()
+            cross_entropy(setting.module(inputs), labels).backward()
+            setting.optimizer.step()
+    assert setting.inside.ledger.target_gradients == 4
