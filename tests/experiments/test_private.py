@@ -20,8 +20,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     z = X @ [4.0, -4.0, 2.0, 0.0]
     labels = {"logistic": (z + rng.logistic(size=1500) > 0) * 1.0, "ridge": z,
               "poisson": rng.poisson(np.exp(z / 2)) * 1.0}  # fmt: skip
-    monkeypatch.setattr(private, "table", lambda family: (X, labels[family]))
-    for name, value in (("TEST_ROWS", 500), ("STEPS", (5,)), ("SGD_STEPS", (5,)),
+    monkeypatch.setattr(private, "table", lambda data, family: (X, labels[family]))
+    for name, value in (("STEPS", (5,)), ("SGD_STEPS", (5,)),
                         ("RATES", (1.0, 4.0)), ("CLIPS", (0.3, 1.0)), ("FEMALE", 0)):  # fmt: skip
         monkeypatch.setattr(private, name, value)
 
@@ -43,12 +43,30 @@ def test_the_command_writes_paired_lines(tmp_path: Path, family: str) -> None:
     }  # fmt: skip
     ours = next(line for line in lines if line["method"] == private.OURS)
     assert ours["splits"] == 2
-    assert ours["against_public"] == pytest.approx(ours["loss"] - lines[0]["loss"])
+    assert ours["minus_public"] == pytest.approx(ours["loss"] - lines[0]["loss"])
+    again = CliRunner().invoke(application(private.private_rows), words)
+    assert again.exit_code == 0, again.output
+    assert json.loads((tmp_path / "summary.json").read_text())["lines"] == lines  # nothing was rerun
+
+
+def test_splits_are_written_for_other_libraries(tmp_path: Path) -> None:
+    words = ["--splits", "1", "--private", "600", "--public", "100", "--write-splits", str(tmp_path)]
+    done = CliRunner().invoke(application(private.private_rows), words)
+    assert done.exit_code == 0, done.output
+    with np.load(tmp_path / "600-10.npz") as parts:
+        assert parts["private_X"].shape == (600, 4)
+        assert set(parts) == {"private_X", "private_y", "test_X", "test_y"}
+
+
+def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    words = ["--family", "gamma", "--output", str(tmp_path)]
+    assert CliRunner().invoke(application(private.private_rows), words).exit_code == 2
 
 
 def test_the_best_of_a_grid_is_best_on_average() -> None:
-    case = {"family": "f", "private": 1, "shift": False, "public": 1, "method": "m", "epsilon": 1.0}
+    case = dict.fromkeys((*private.CASE, "method", "epsilon"), 1)
     losses = {(0, 1.0): 1.0, (1, 1.0): 5.0, (0, 2.0): 2.0, (1, 2.0): 2.0}
-    records = [{**case, "seed": s, "rate": r, "loss": x} for (s, r), x in losses.items()]
-    (found,) = private.best_of_grids(records).values()
-    assert found.tolist() == [2.0, 2.0]
+    points = [{**case, "seed": s, "rate": r, "loss": x} for (s, r), x in losses.items()]
+    ((setting, found),) = private.best_of_grids(points).values()
+    assert setting == {"rate": 2.0}
+    assert found == {0: 2.0, 1: 2.0}

@@ -48,10 +48,34 @@ def test_with_little_noise_it_is_near_the_fit_of_all_rows(parts):
 def test_it_costs_what_it_says_and_helps(parts, options):
     model = logistic(**options).fit(**parts)
     assert model.privacy_.epsilon == pytest.approx(1.0)
-    assert model.privacy_.releases == (5 if options.get("same_support") else 7)
+    planned = model.plan(parts["X_public"], parts["y_public"])
+    assert model.privacy_.releases == planned.guarantee.releases
+    assert planned.guarantee.releases == planned.releases + (not options.get("same_support"))
     assert np.mean(model.predict(parts["X"]) == parts["y"]) > 0.65
     assert model.coef_.shape == (1, 3)
     assert "add or remove" in str(model.privacy_)
+
+
+def test_less_noise_allows_more_steps_and_a_wider_clip(parts):
+    plans = [
+        logistic(epsilon=e).plan(parts["X_public"], parts["y_public"]) for e in (0.01, 1.0, 100.0)
+    ]
+    assert plans[0].releases < plans[1].releases < plans[2].releases
+    assert plans[0].clip < plans[1].clip < plans[2].clip
+
+
+def test_rows_of_another_length_and_numbers_beyond_floats_count_as_absent(parts):
+    def fit(X, y):
+        with pytest.warns(NotPrivateWarning):
+            model = logistic(seed=1)
+            return model.fit(X, y, X_public=parts["X_public"], y_public=parts["y_public"]).coef_
+
+    X, y = parts["X"].tolist(), parts["y"].tolist()
+    before = fit(X, y)
+    for row in ([1.0], [[1.0], 0.0, 0.0], 5.0, [10**400, 0.0, 0.0]):
+        np.testing.assert_array_equal(fit([*X, row], [*y, 1]), before)
+    frame = pytest.importorskip("pandas").DataFrame([*X, [10**400, 0.0, 0.0]])
+    np.testing.assert_array_equal(fit(frame, [*y, 1]), before)
 
 
 def test_unlabelled_public_rows_suffice(parts):

@@ -55,6 +55,7 @@ class Setting(NamedTuple):
     """The constants of a fit: none of them is tuned on the rows at hand."""
 
     name: str
+    # Gradients that are released.
     releases: int
     # C over the root mean square of public rows' whitened gradients.
     clip: float
@@ -63,10 +64,20 @@ class Setting(NamedTuple):
     # 1/η of the proximal term, in units where the longest public row has length one.
     proximal: float
 
+    def adapt(self, noise: float) -> Setting:
+        """Return the setting for a ratio of the privacy noise's variance to that of sampling.
 
-ROBUST = Setting("robust", releases=6, clip=2.0, moments=0.1, proximal=1e-3)
-SAME_SUPPORT = Setting("same support", releases=5, clip=2.0, moments=0.0, proximal=1e-6)
+        Where there is little noise, clipping and the number of steps are what limits the fit.
+        """
+        clip = self.clip * float(np.clip(noise ** (-1 / 8), *CLIP_RANGE))
+        releases = round(self.releases * float(np.clip(noise ** (-1 / 4), *RELEASES_RANGE)))
+        return self._replace(clip=clip, releases=releases)
+
+
+ROBUST = Setting("robust", releases=6, clip=2.0, moments=0.05, proximal=1e-4)
+SAME_SUPPORT = Setting("same support", releases=6, clip=2.0, moments=0.0, proximal=1e-6)
 LABEL_FREE = Setting("no public labels", releases=8, clip=1.0, moments=0.0, proximal=1e-3)
+CLIP_RANGE, RELEASES_RANGE = (0.75, 1.75), (2 / 3, 2.0)
 # The least that is added to the metric's Hessian, in the same units.
 DAMPING = 1e-3
 # Curvature that is added for a second moment which the public rows lack, over its expected size.
@@ -183,13 +194,10 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             missing = [name for name in columns if name not in set(names)]
             got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
             raise ValueError(message("X", got, "of the public rows' columns, in their order"))
-        if np.ndim(X) == 2 and np.shape(X)[1] != self.n_features_in_:
-            got = Words(f"{np.shape(X)[1]} columns")
-            raise ValueError(message("X", got, f"of {self.n_features_in_}, as X_public"))
         family, setting = ready.public.family, ready.setting
         rows = PrivateRows(
             X, y, family, intercept=self.fit_intercept, bound=ready.bound, scale=ready.scale,
-            label_bound=ready.label_bound,
+            label_bound=ready.label_bound, columns=self.n_features_in_,
         )  # fmt: skip
         metric = Metric(ready.hessian, ready.damping)
         target = Private(
@@ -203,13 +211,13 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         if setting.moments:
             proxy = self._add_missing_curvature(ready, target)
         correction: Any = Plain()
-        if ready.setting is not LABEL_FREE:
+        if setting.name != LABEL_FREE.name:
             sampling = (target.clip / setting.clip) ** 2 / self.n_nominal
             correction = JamesStein(
-                target.metric, target.noise_variance, sampling, growing=setting is ROBUST,
+                target.metric, target.noise_variance, sampling, growing=setting.moments > 0,
                 by_curvature=True,
             )  # fmt: skip
-        eta = 1 / (ready.damping if setting is LABEL_FREE else setting.proximal)
+        eta = 1 / (ready.damping if setting.name == LABEL_FREE.name else setting.proximal)
         result = minimize(
             Problem(target, proxy), ready.start, method=ProxyProx(eta=eta, correction=correction),
             steps=setting.releases, stop=Residual(1e-9), rng=0,
@@ -232,9 +240,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         releases = plan_releases(
             self.epsilon, self.delta, setting.releases, moments=setting.moments
         )
-        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments)
-        spread = setting.clip**2 * metric.degrees_of_freedom
-        effective = self.n_nominal / (1 + spread / (mu**2 * self.n_nominal))
+        effective = self.n_nominal / (1 + self._noise(setting, metric))
         labelled = 0 if y_public is None else ready.public.design.rows
         return PrivacyPlan(
             setting.name, setting.releases, releases[-1].sigma, clip, ready.damping, self.n_nominal,
@@ -285,10 +291,14 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         if self.alpha is None:
             public = choose_strength(public)
         start = minimise_exactly(public, start, tol=1e-10)
-        damping = max(DAMPING, public.l2)
-        return Prepared(
-            setting, public, start, public.hessian(start), damping, bound, scale, label_bound
-        )
+        hessian, damping = public.hessian(start), max(DAMPING, public.l2)
+        setting = setting.adapt(self._noise(setting, Metric(hessian, damping)))
+        return Prepared(setting, public, start, hessian, damping, bound, scale, label_bound)
+
+    def _noise(self, setting: Setting, metric: Metric) -> float:
+        """Return the variance of the privacy noise over that of the rows' sampling."""
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments)
+        return setting.clip**2 * metric.degrees_of_freedom / (mu**2 * self.n_nominal)
 
     def _check_columns(self, X: Any) -> None:
         """Refuse public columns that say nothing about the private ones."""

@@ -153,6 +153,8 @@ class PrivateRows:
         What columns are divided by, after the bound was applied.
     label_bound : float, optional
         Numeric labels beyond ±label_bound are set to it.
+    columns : int, optional
+        How many columns X has, of which public rows may tell.
 
     Examples
     --------
@@ -173,11 +175,12 @@ class PrivateRows:
         bound: float | None = None,
         scale: Array | None = None,
         label_bound: float | None = None,
+        columns: int | None = None,
     ) -> None:
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
         if bound is not None:
             check.positive("bound", bound)
-        X, valid = _read_rows(X, bound, scale)
+        X, valid = _read_rows(X, columns, bound, scale)
         targets, known = _read_labels(y, family, label_bound)
         if len(targets) != X.shape[0]:
             raise ValueError(message("y", Words("another number of labels"), "one for each row"))
@@ -275,12 +278,18 @@ def clipped_sum(
     return np.asarray(metric.whiten((X.T @ kept).ravel()))
 
 
-def _read_rows(X: Any, bound: float | None, scale: Array | None) -> tuple[Any, Array]:
+def _read_rows(
+    X: Any, columns: int | None, bound: float | None, scale: Array | None
+) -> tuple[Any, Array]:
     """Return rows as float64 with zeros in place of those that cannot be used, and which can."""
     with np.errstate(all="ignore"):
+        if isinstance(X, list | tuple):
+            X = _table(X, columns)
         X = X.tocsr().astype(np.float64) if scipy.sparse.issparse(X) else _numbers(X)
         if X.ndim != 2:
             raise ValueError(message("X", Words(f"{X.ndim} dimensions"), "two-dimensional"))
+        if columns is not None and X.shape[1] != columns:
+            raise ValueError(message("X", Words(f"{X.shape[1]} columns"), f"of {columns} columns"))
         X, valid = _without_odd_rows(X)
         X = X if bound is None else project_rows(X, bound)
         if scale is not None:
@@ -326,7 +335,7 @@ def _scale_rows(X: Any, factors: Array) -> Any:
 def _numbers(values: Any) -> Array:
     """Return an array of floats with NaN for what is no number."""
     if hasattr(values, "iloc"):
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     array = _entries(values)
     if array.dtype.kind in "biuf":
@@ -348,7 +357,23 @@ def _entries(values: Any) -> Array:
         return np.ma.filled(values.astype(object), None)
     if hasattr(values, "iloc"):
         return np.asarray(values.to_numpy(dtype=object))
-    return values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    if isinstance(values, np.ndarray):
+        return values
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
+
+
+def _table(rows: Any, columns: int | None) -> Array:
+    """Return a list of rows as a table; a row of another length than the columns is all None."""
+    sizes = [len(row) if hasattr(row, "__len__") else -1 for row in rows]
+    width = max([*sizes, 0]) if columns is None else columns
+    array = np.full((len(sizes), width), None, dtype=object)
+    for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+        for column, value in enumerate(row if size == width else ()):
+            array[place, column] = value
+    return array
 
 
 def _read_labels(y: Any, family: Family, bound: float | None) -> tuple[Array, Array]:

@@ -122,6 +122,11 @@ class Records:
         atomic_write_text(self.folder / name, "".join(lines))
         return points
 
+    def everything(self) -> list[Point]:
+        """Return the points of all finished runs, in the order in which these were added."""
+        rows = self._database.execute("SELECT points FROM runs ORDER BY rowid").fetchall()
+        return [point for (text,) in rows for point in json.loads(text)]
+
     def _row(self, query: str, *values: str) -> Any:
         return self._database.execute(query, values).fetchone()
 
