@@ -8,7 +8,7 @@
 >>> model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n_nominal=5500)
 >>> _ = model.fit(X[500:], y[500:], X_public=X[:500], y_public=y[:500])
 >>> print(model.privacy_)
-ε = 1 at δ = 1e-05, add or remove one row; full batch, 7 releases; exact Gaussian DP
+ε = 1 at δ = 1e-05, add or remove one row; full batch, 13 releases; exact Gaussian DP
 """
 
 from proxyprox.private.accounting import (
