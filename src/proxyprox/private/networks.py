@@ -122,7 +122,7 @@ class NetworkRows:
             The parameters as one vector.
         clip : float
             The largest norm of a row's whitened gradient.
-        metric : DiagonalMetric or object, optional
+        metric : object, optional
             Its coordinates; Euclidean by default.
         keep : bool array, optional
             A sample of the rows.
