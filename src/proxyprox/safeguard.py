@@ -31,11 +31,10 @@ the log "proxyprox" say so at that moment.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,7 +43,7 @@ import scipy
 
 from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
-from proxyprox._util.signals import critical
+from proxyprox._util.signals import Undoable
 from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
@@ -198,7 +197,7 @@ LOG = logging.getLogger("proxyprox")
 FIRST_CHECK = 20
 
 
-class SafeguardedRun:
+class SafeguardedRun(Undoable):
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
@@ -221,7 +220,6 @@ class SafeguardedRun:
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
-        self._undo: Callable[[], None] | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
 
@@ -240,7 +238,7 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        with self._undo_on_error():
+        with self.undo_on_error():
             step = self._take_steps(gradients, halves, value)
         if step.note:
             LOG.warning(step.note)
@@ -286,7 +284,7 @@ class SafeguardedRun:
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
         # The last comparisons draw batches, which a resumed run must draw again.
-        with self._undo_on_error():
+        with self.undo_on_error():
             return self._choose_answer(status, detail)
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
@@ -392,26 +390,13 @@ class SafeguardedRun:
 
     def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""
-        if self._undo is not None:
-            with critical():
-                self._undo()
+        super().undo_broken_step()
         for run in self._arms:
             run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _undo_on_error(self) -> Iterator[None]:
-        """Undo all that the block did if it does not come to its end."""
-        self.undo_broken_step()
-        self._undo = self._make_undo()
-        try:
-            yield
-            self._undo = None
-        finally:
-            self.undo_broken_step()
-
-    def _make_undo(self) -> Callable[[], None]:
+    def make_undo(self) -> Callable[[], None]:
         """Return what brings all arms back to this moment; what was paid stays paid."""
         arms = [run.make_undo() for run in self._arms]
         values = {name: value for name, value in vars(self).items() if name != "_undo"}
@@ -428,7 +413,6 @@ class SafeguardedRun:
             for undo_arm in arms:
                 undo_arm()
             bits.state = randomness
-            self._undo = None
 
         return undo
 
