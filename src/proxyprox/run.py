@@ -9,7 +9,7 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
-from proxyprox._util.signals import Undoable
+from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
@@ -96,6 +96,37 @@ PLANNED = (Convex, SDane)
 CHANGED = (
     "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
 )  # fmt: skip
+
+
+class Undoable:
+    """An object that a block broken off leaves as it was before; abstract.
+
+    An interrupt may cut the undoing short: then the next access finishes it.
+    """
+
+    _undo: Callable[[], None] | None = None
+
+    def make_undo(self) -> Callable[[], None]:
+        """Return what brings the object back to this moment."""
+        raise NotImplementedError(f"{type(self).__name__} must define make_undo()")
+
+    @contextlib.contextmanager
+    def undo_on_error(self) -> Iterator[None]:
+        """Undo all that the block did if it does not come to its end."""
+        self.undo_broken_step()
+        self._undo = self.make_undo()
+        try:
+            yield
+            self._undo = None
+        finally:
+            self.undo_broken_step()
+
+    def undo_broken_step(self) -> None:
+        """Undo the rest of a step that was broken off, so that all is as it was before it."""
+        if self._undo is not None:
+            with critical():
+                self._undo()
+                self._undo = None
 
 
 class Run(Undoable):

@@ -43,14 +43,13 @@ import scipy
 
 from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
-from proxyprox._util.signals import Undoable
 from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Result, Status, count_words
-from proxyprox.run import Run
+from proxyprox.run import Run, Undoable
 
 # Standard errors by which an arm must trail to be dropped before the end, where there are eight
 # samples or more; Student's quantile of the same probability where there are fewer.

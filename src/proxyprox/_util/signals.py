@@ -13,12 +13,11 @@ Python calls a handler between two instructions of the main thread, so plain cou
 from __future__ import annotations
 
 import _thread
-import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
@@ -208,37 +207,6 @@ class step_first(critical):  # noqa: N801 - used like a function
 
     def __init__(self, patience: float | None = PATIENCE) -> None:
         self._patience = patience
-
-
-class Undoable:
-    """An object that a block broken off leaves as it was before; abstract.
-
-    An interrupt may cut the undoing short: then the next access finishes it.
-    """
-
-    _undo: Callable[[], None] | None = None
-
-    def make_undo(self) -> Callable[[], None]:
-        """Return what brings the object back to this moment."""
-        raise NotImplementedError(f"{type(self).__name__} must define make_undo()")
-
-    @contextlib.contextmanager
-    def undo_on_error(self) -> Iterator[None]:
-        """Undo all that the block did if it does not come to its end."""
-        self.undo_broken_step()
-        self._undo = self.make_undo()
-        try:
-            yield
-            self._undo = None
-        finally:
-            self.undo_broken_step()
-
-    def undo_broken_step(self) -> None:
-        """Undo the rest of a step that was broken off, so that all is as it was before it."""
-        if self._undo is not None:
-            with critical():
-                self._undo()
-                self._undo = None
 
 
 def raise_if_ending() -> None:
