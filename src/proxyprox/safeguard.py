@@ -215,7 +215,7 @@ class SafeguardedRun(Undoable):
         self._batches: list[Any] = []
         self._held_out: list[Any] = []
         self._checks: list[Check] = []
-        self._samples = {"steps": 0, "rival": 0, "held out": 0}
+        self._samples = {"run": 0, self._name: 0, "held out": 0}
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
@@ -249,7 +249,7 @@ class SafeguardedRun(Undoable):
             slope = norm(gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
         self._batches.append(batch)
-        self._samples["steps"] += self._samples_of(batch)
+        self._samples["run"] += self._samples_of(batch)
         if self._proxy is None:
             self._charge(self._leader.ask())
             step = self._leader.tell(gradients, halves=halves, value=value)
@@ -318,7 +318,7 @@ class SafeguardedRun(Undoable):
                     chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         verdict = self._verdict(chosen, decided)
         evidence = Evidence(
-            chosen, verdict, self._dropped_at, tuple(self._checks), self._use_of_samples()
+            chosen, verdict, self._dropped_at, tuple(self._checks), dict(self._samples)
         )
         return replace(
             answer,
@@ -432,7 +432,7 @@ class SafeguardedRun(Undoable):
         query = self._rival.ask()
         self._charge(query, samples=not self._repeatable)
         if not self._repeatable:
-            self._samples["rival"] += self._samples_of(query.batch)
+            self._samples[self._name] += self._samples_of(query.batch)
         told = answer_query(self.problem.objective, query)
         self.ledger.add(told.extra)
         try:
@@ -479,7 +479,7 @@ class SafeguardedRun(Undoable):
             return 1, 0
         size, steps = max(1, self._samples_of(batch)), self.steps + ahead
         percent = ON_THE_WAY if on_the_way and not self._repeatable else MOST
-        allowed = percent * (self._samples["steps"] + ahead * size) // 100
+        allowed = percent * (self._samples["run"] + ahead * size) // 100
         new = max(0, allowed - self._samples["held out"]) // size
         earlier = len(self._held_out) if self._repeatable else 0
         since = steps - self._last_check if on_the_way else steps
@@ -542,7 +542,7 @@ class SafeguardedRun(Undoable):
             purchases.append(Purchase(batch, points, int(old is None)))
             samples += self._samples_of(batch) if old is None else 0
             # Batches differ in size: the next may be larger than those that were planned with.
-            if self._lacking(purchases) or 100 * samples > MOST * self._samples["steps"]:
+            if self._lacking(purchases) or 100 * samples > MOST * self._samples["run"]:
                 earlier = earlier[:number]
                 break
             drawn += [batch] if old is None else []
@@ -624,10 +624,6 @@ class SafeguardedRun(Undoable):
             return gap, 0.0, CLEAR
         needed = max(CLEAR, float(scipy.special.stdtrit(count - 1, PROBABILITY)))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
-
-    def _use_of_samples(self) -> dict[str, int]:
-        names = {"steps": "run", "rival": self._name, "held out": "held out"}
-        return {names[use]: count for use, count in self._samples.items()}
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""
