@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
 from experiments.cuda_graphs import DeviceImages, Plans, image_layout
-from proxyprox.torch import WeightAverage, refreshed_batchnorm
+from proxyprox.torch import refreshed_batchnorm
 
 LARGE = 2000
 """Images of an evaluation batch."""
@@ -116,6 +116,42 @@ def half_precision(device: Any) -> Any:
     """Return bf16 autocast on CUDA, and nothing elsewhere."""
     enabled = device.type == "cuda"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+class WeightAverage:
+    """``v ← v + (1 − decay)(w − v)``: smoother weights, for one more copy of them."""
+
+    def __init__(self, params: Iterable[Any], decay: float) -> None:
+        self.params, self.decay = list(params), decay
+        self.values = [p.detach().clone() for p in self.params]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def update(self) -> None:
+        """Include the present weights."""
+        torch._foreach_lerp_(self.values, self.params, 1 - self.decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Put the average into the parameters for the time of a block."""
+        before = [p.detach().clone() for p in self.params]
+        self._copy(self.params, self.values)
+        try:
+            yield
+        finally:
+            self._copy(self.params, before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average."""
+        return {"values": list(self.values)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the average."""
+        self._copy(self.values, list(state["values"]))
+
+    @staticmethod
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _copy(tensors: list[Any], values: list[Any]) -> None:
+        torch._foreach_copy_(tensors, values)
 
 
 def evaluate(

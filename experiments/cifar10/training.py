@@ -12,13 +12,12 @@ import torch
 
 from experiments.cifar10.config import Config, Recipe
 from experiments.cifar10.methods import METHODS, Parts
-from experiments.cifar10.model import Network, evaluate
+from experiments.cifar10.model import Network, WeightAverage, evaluate
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals, step_first
 from proxyprox.report.records import Point
-from proxyprox.torch import WeightAverage
 
 SAVE_SECONDS = 60.0
 

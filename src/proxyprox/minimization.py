@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -220,7 +220,8 @@ def minimize(
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
                 raise _not_writable(saver, error) from error
-        return _resume_and_run(run, driven, steps, limits, ends, callback, saver, progress)
+        loop = _Loop(driven, steps, limits, ends, callback, saver)
+        return _resume_and_run(run, loop, progress=progress)
 
 
 # What a safeguarded run is compared with, unless a method is given.
@@ -259,41 +260,14 @@ def _tolerances(problem: Any, method: Any, tol: Any, atol: Any) -> Tolerances | 
     return given["tol"] or 0.0, given["atol"] or 0.0
 
 
-def _resume_and_run(
-    run: Run,
-    driven: Driven,
-    steps: int | None,
-    limits: Budget | None,
-    ends: Tolerances | None,
-    callback: Callable[[Step], Any] | None,
-    saver: Checkpoint | None,
-    progress: bool,
-) -> Result:
+def _resume_and_run(run: Run, loop: _Loop, *, progress: bool) -> Result:
     """Resume where there is something to resume, run, and judge the outcome."""
-    start, resumed = run.w, None
+    start, resumed, saver = run.w, None, loop.saver
     if saver is not None and os.path.exists(saver.path):
-        resume(saver.path, driven)
-        resumed = driven.steps
-    # Not a context manager: an interrupt on the way into its exit would save nothing.
-    try:
-        with progress_bar(progress, steps, limits) as advance:
-            if saver is not None:
-                # Before anything is paid: can the run and its batches be saved?
-                _ask_objective(driven.ask)
-                try:
-                    _save(saver, driven)
-                except OSError as error:
-                    raise _not_writable(saver, error) from error
-            result = _loop(driven, steps, limits, ends, callback, saver, advance)
-    except BaseException as error:
-        _save_after_error(error, driven, saver)
-        raise
-    if saver is not None:
-        try:
-            _save(saver, driven)
-        except Exception as error:
-            raise _oracle_error(error, driven, "") from error
-    status, guarded = result.status, isinstance(driven, SafeguardedRun)
+        resume(saver.path, loop.run)
+        resumed = loop.run.steps
+    result = loop.go(progress=progress)
+    status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
     if run.method.backtracks and run.path.start is not None:
         # A run that turned back from its first point began at the next.
         start = run.path.start
@@ -313,63 +287,119 @@ def _resume_and_run(
     return result
 
 
-def _loop(
-    run: Driven,
-    steps: int | None,
-    limits: Budget | None,
-    ends: Tolerances | None,
-    callback: Callable[[Step], Any] | None,
-    saver: Checkpoint | None,
-    advance: Callable[[Driven], None],
-) -> Result:
-    objective = run.problem.objective
-    # Signals that end the process are only held back where there is a file to save to.
-    finish_first = contextlib.nullcontext if saver is None else step_first
-    tol, atol = (0.0, 0.0) if ends is None else ends
-    if tol is None:
-        differences = getattr(objective, "evaluations", None) is not None
-        tol = max(SMALL[dtype_name(run.start)], SMALL_BY_DIFFERENCES if differences else 0.0)
-    while True:
-        # First: a run that is resumed may have ended already.
-        if ends is not None and (run.converged(tol, atol) or run.stalled):
-            status = Status.CONVERGED if run.converged(tol, atol) else Status.STALLED
-            with finish_first():
-                return run.result_before_verdict(status)
-        if steps is not None and run.steps >= steps:
-            break
-        if saver is not None:
-            raise_if_ending()
-        query = _ask_objective(run.ask)
-        if limits is not None:
-            spent = limits.exceeded(run.ledger, run.price(query))
-            if spent is not None:
-                with finish_first():
-                    return run.result_before_verdict(Status.BUDGET_SPENT, f"Limit: {spent}.")
-        begun = time.perf_counter()
-        told = _ask_objective(answer_query, objective, query)
-        # The answer is paid for: a signal waits until the step is taken, if that is soon.
-        with finish_first():
-            elapsed = time.perf_counter() - begun
-            run.ledger.add({"target_seconds": elapsed, "seconds": elapsed, **told.extra})
+@dataclass(frozen=True)
+class _Loop:
+    """Takes a run, alone or with its rivals, to one of its ends; saves it on the way."""
+
+    run: Driven
+    steps: int | None
+    limits: Budget | None
+    ends: Tolerances | None
+    callback: Callable[[Step], Any] | None
+    saver: Checkpoint | None
+
+    def go(self, *, progress: bool) -> Result:
+        """Return the result where the run ended."""
+        # Not a context manager: an interrupt on the way into its exit would save nothing.
+        try:
+            with progress_bar(progress, self.steps, self.limits) as advance:
+                if self.saver is not None:
+                    # Before anything is paid: can the run and its batches be saved?
+                    _ask_objective(self.run.ask)
+                    try:
+                        self._save(self.saver)
+                    except OSError as error:
+                        raise _not_writable(self.saver, error) from error
+                ending = self._take_steps(advance)
+                with self._finish_first():
+                    result = self.run.result_before_verdict(*ending)
+        except BaseException as error:
+            self._save_after_error(error)
+            raise
+        if self.saver is not None:
             try:
-                step = run.tell(told.gradients, halves=told.halves, value=told.value)
-            except NonFiniteError as error:
-                detail = f"That was outer step {run.steps}."
-                return run.result_before_verdict(error.status or Status.DIVERGED, detail)
-            if saver is not None and saver.due(run.steps):
-                _save(saver, run)
-            advance(run)
-        if callback is not None:
+                self._save(self.saver)
+            except Exception as error:
+                raise self._oracle_error(error, "") from error
+        return result
+
+    def _take_steps(self, advance: Callable[[Driven], None]) -> tuple[Status, str]:
+        """Take steps until the run ends, and say how it did."""
+        run, saver, objective = self.run, self.saver, self.run.problem.objective
+        tol, atol = (0.0, 0.0) if self.ends is None else self.ends
+        if tol is None:
+            differences = getattr(objective, "evaluations", None) is not None
+            tol = max(SMALL[dtype_name(run.start)], SMALL_BY_DIFFERENCES if differences else 0.0)
+        while True:
+            # First: a run that is resumed may have ended already.
+            if self.ends is not None and run.converged(tol, atol):
+                return Status.CONVERGED, ""
+            if self.ends is not None and run.stalled:
+                return Status.STALLED, ""
+            if self.steps is not None and run.steps >= self.steps:
+                missed = "" if self.ends is None else "The gradient is still above the tolerance."
+                return Status.STEPS_DONE, missed
+            if saver is not None:
+                raise_if_ending()
+            query = _ask_objective(run.ask)
+            if self.limits is not None:
+                spent = self.limits.exceeded(run.ledger, run.price(query))
+                if spent is not None:
+                    return Status.BUDGET_SPENT, f"Limit: {spent}."
+            begun = time.perf_counter()
+            told = _ask_objective(answer_query, objective, query)
+            # The answer is paid for: a signal waits until the step is taken, if that is soon.
+            with self._finish_first():
+                elapsed = time.perf_counter() - begun
+                run.ledger.add({"target_seconds": elapsed, "seconds": elapsed, **told.extra})
+                try:
+                    step = run.tell(told.gradients, halves=told.halves, value=told.value)
+                except NonFiniteError as error:
+                    return error.status or Status.DIVERGED, f"That was outer step {run.steps}."
+                if saver is not None and saver.due(run.steps):
+                    self._save(saver)
+                advance(run)
             try:
-                finished = bool(callback(step))
+                finished = self.callback is not None and bool(self.callback(step))
             except StopIteration:
                 finished = True
             if finished:
-                with finish_first():
-                    return run.result_before_verdict(Status.STOPPED_BY_CALLBACK)
-    missed = "" if ends is None else "The gradient is still above the tolerance."
-    with finish_first():
-        return run.result_before_verdict(Status.STEPS_DONE, missed)
+                return Status.STOPPED_BY_CALLBACK, ""
+
+    def _finish_first(self) -> contextlib.AbstractContextManager[Any]:
+        # Signals that end the process are only held back where there is a file to save to.
+        return contextlib.nullcontext() if self.saver is None else step_first()
+
+    def _save(self, saver: Checkpoint) -> None:
+        """Save a run that is whole, and let no signal cut the writing short."""
+        with critical():
+            self.run.undo_broken_step()
+            saver.save(self.run)
+
+    def _save_after_error(self, error: BaseException) -> None:
+        """Save the run; raise the error with the last good state, unless it passes as it is."""
+        saved = ""
+        if self.saver is not None:
+            saved = f" The run is saved in {os.fspath(self.saver.path)!r}."
+            try:
+                self._save(self.saver)
+            except Exception as failure:
+                saved = f" It could not be saved ({type(failure).__name__}: {failure})."
+        cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
+        # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
+        first = (
+            error is cause and self.run.steps == 0 and isinstance(error, (ValueError, TypeError))
+        )
+        if isinstance(cause, Exception) and not first:
+            raise self._oracle_error(cause, saved) from cause
+
+    def _oracle_error(self, error: Exception, saved: str) -> OracleError:
+        steps = self.run.steps
+        return OracleError(
+            f"{type(error).__name__} in outer step {steps}: {str(error).rstrip('.')}. "
+            f"The {steps} finished steps are in this error's result.{saved}",
+            self.run.result_before_verdict(Status.INTERRUPTED),
+        )
 
 
 def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:
@@ -382,37 +412,6 @@ def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:
 
 class _ObjectiveError(Exception):
     """The objective raised, whatever it raised: its cause says what."""
-
-
-def _save(saver: Checkpoint, run: Driven) -> None:
-    """Save a run that is whole, and let no signal cut the writing short."""
-    with critical():
-        run.undo_broken_step()
-        saver.save(run)
-
-
-def _save_after_error(error: BaseException, run: Driven, saver: Checkpoint | None) -> None:
-    """Save the run; raise the error with the last good state, unless it passes as it is."""
-    saved = ""
-    if saver is not None:
-        saved = f" The run is saved in {os.fspath(saver.path)!r}."
-        try:
-            _save(saver, run)
-        except Exception as failure:
-            saved = f" It could not be saved ({type(failure).__name__}: {failure})."
-    cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
-    # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
-    first = error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError))
-    if isinstance(cause, Exception) and not first:
-        raise _oracle_error(cause, run, saved) from cause
-
-
-def _oracle_error(error: Exception, run: Driven, saved: str) -> OracleError:
-    return OracleError(
-        f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
-        f"The {run.steps} finished steps are in this error's result.{saved}",
-        run.result_before_verdict(Status.INTERRUPTED),
-    )
 
 
 def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:

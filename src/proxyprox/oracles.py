@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,9 +57,10 @@ class MeteredProxy:
         self.exact_curvature = getattr(proxy, "exact_curvature", True)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
-        self.hessian = self._hessian_method("hessian") if has(proxy, "hessian") else None
-        sampled = has(proxy, "sampled_hessian")
-        self.sampled_hessian = self._hessian_method("sampled_hessian") if sampled else None
+        self.hessian, self.sampled_hessian = (
+            partial(self._checked_hessian, name) if has(proxy, name) else None
+            for name in ("hessian", "sampled_hessian")
+        )
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
@@ -106,9 +107,6 @@ class MeteredProxy:
         self.ledger.proxy_hvps += 1
         product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
         return self._note_fault(w, product, "Hessian product")
-
-    def _hessian_method(self, name: str) -> Callable[..., Matrix]:
-        return partial(self._checked_hessian, name)
 
     def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1

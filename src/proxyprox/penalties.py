@@ -5,6 +5,7 @@ Those here are ``separable``: their prox takes a step of its own for every coord
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -197,6 +198,15 @@ class Box:
         return from_numpy(lower, like=w), from_numpy(upper, like=w)
 
 
+def box_of_pairs(bounds: Sequence[tuple[Any, Any]]) -> Box:
+    """Return a list of pairs (min, max), one for each parameter, None for no limit, as a Box."""
+    lower, upper = zip(*bounds, strict=True)
+    return Box(
+        [-np.inf if low is None else low for low in lower],
+        [np.inf if high is None else high for high in upper],
+    )
+
+
 def as_box(bounds: Any) -> Box:
     """Return bounds as a Box: a pair (lower, upper), SciPy's ``Bounds`` or its list of pairs."""
     if isinstance(bounds, Box):
@@ -210,14 +220,7 @@ def as_box(bounds: Any) -> Box:
         if len(bounds) == 2:
             remedy = "Two tuples may be (min, max) of two parameters: use scipy.optimize.Bounds."
             raise ValueError(message("bounds", bounds, f"{allowed}, not two tuples", remedy))
-        pairs = zip(*bounds, strict=True)
-        none = (-np.inf, np.inf)
-        return Box(
-            *(
-                [end if x is None else x for x in side]
-                for side, end in zip(pairs, none, strict=True)
-            )
-        )
+        return box_of_pairs(bounds)
     if len(bounds) != 2:
         raise TypeError(message("bounds", bounds, allowed))
     return Box(*bounds)

@@ -151,14 +151,6 @@ class Trace:
     def __init__(self, rows: list[StepRecord] | None = None) -> None:
         self.rows = rows or []
 
-    def append(self, row: StepRecord) -> None:
-        """Add a step."""
-        self.rows.append(row)
-
-    def shorten(self, length: int) -> None:
-        """Drop the steps after so many."""
-        del self.rows[length:]
-
     def __len__(self) -> int:
         return len(self.rows)
 

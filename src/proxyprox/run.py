@@ -9,7 +9,7 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -98,7 +98,38 @@ CHANGED = (
 )  # fmt: skip
 
 
-class Run:
+class Undoable:
+    """An object that a block broken off leaves as it was before; abstract.
+
+    An interrupt may cut the undoing short: then the next access finishes it.
+    """
+
+    _undo: Callable[[], None] | None = None
+
+    def make_undo(self) -> Callable[[], None]:
+        """Return what brings the object back to this moment."""
+        raise NotImplementedError(f"{type(self).__name__} must define make_undo()")
+
+    @contextlib.contextmanager
+    def undo_on_error(self) -> Iterator[None]:
+        """Undo all that the block did if it does not come to its end."""
+        self.undo_broken_step()
+        self._undo = self.make_undo()
+        try:
+            yield
+            self._undo = None
+        finally:
+            self.undo_broken_step()
+
+    def undo_broken_step(self) -> None:
+        """Undo the rest of a step that was broken off, so that all is as it was before it."""
+        if self._undo is not None:
+            with critical():
+                self._undo()
+                self._undo = None
+
+
+class Run(Undoable):
     """A run in the hands of its user: :meth:`ask`, compute or wait, :meth:`tell`.
 
     The target may be a person, a robot or a hospital; :func:`~proxyprox.minimize` is the loop for
@@ -198,7 +229,6 @@ class Run:
         self._request: Request | None = None
         self._solved: tuple[Subproblem, Progress, Criterion] | None = None
         self._unsolved = False
-        self._undo: Callable[[], None] | None = None
         if first and not self._next_request().everything:
             self.open(*first)
 
@@ -233,16 +263,11 @@ class Run:
         """Return the question that is open, a copy; asking again does not change it."""
         self.undo_broken_step()
         if self._pending is None:
-            undo = self.make_undo()
-            try:
+            with self.undo_on_error():
                 request, objective = self._next_request(), self.problem.objective
                 whole = request.everything and has(objective, "everything")
                 batch = objective.everything() if whole else objective.sample(self._rng)
                 self.open(batch, request)
-            except BaseException:
-                self._undo = undo
-                self.undo_broken_step()
-                raise
             assert self._pending is not None
         return self._pending.copied()
 
@@ -300,16 +325,9 @@ class Run:
         self.ledger.add(self.price(query))
         curvature = oracles.known_curvature(self.problem.objective, query.points[0])
         answers = replace(answers, curvature=curvature)
-        undo = self.make_undo()
-        try:
-            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
-            with np.errstate(over="ignore", invalid="ignore"):
-                return self._take_step(query, answers, begun)
-        except BaseException:
-            # Noted first: if an interrupt cuts the undoing short, the next access finishes it.
-            self._undo = undo
-            self.undo_broken_step()
-            raise
+        # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+        with self.undo_on_error(), np.errstate(over="ignore", invalid="ignore"):
+            return self._take_step(query, answers, begun)
 
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
@@ -347,7 +365,7 @@ class Run:
         self._path = path
         self._state, self._step_size_state = state, step_size_state
         self._pending, self._request, self._share, self._average = None, None, share, average
-        self.trace.append(record)
+        self.trace.rows.append(record)
         phi = None if self._solved is None else self._solved[0]
         gradients = tuple(copy_array(answer) for answer in answers.gradients)
         ledger = copy.copy(self.ledger)
@@ -763,11 +781,6 @@ class Run:
         """The points of the next question."""
         return self._points(self._next_request())
 
-    @property
-    def compares_points(self) -> bool:
-        """Whether the step-size rule may evaluate a batch at the point before as well."""
-        return bool(self.step_size.may_compare(self._step_size_state))
-
     def open(self, batch: Any, request: Request | None = None) -> None:
         """Ask the next question about a batch that is known already."""
         self._request = self._next_request() if request is None else request
@@ -860,20 +873,15 @@ class Run:
 
         def undo() -> None:
             vars(self).update(values)
-            self.trace.shorten(steps)
+            del self.trace.rows[steps:]
             self._memory.clear()
             self._memory.update(memory)
             self._proxy.remembered = known
             bits.state = randomness
+            # A safeguard's undoing brings back an earlier moment than the run's own.
             self._undo = None
 
         return undo
-
-    def undo_broken_step(self) -> None:
-        """Undo the rest of a step that was broken off, so that the run is as it was before it."""
-        if self._undo is not None:
-            with critical():
-                self._undo()
 
     def _add_to_average(self, state: Any, eta: float) -> tuple[float, Vector | None]:
         """Return the newest iterate's share in the average, and the average."""

@@ -31,11 +31,10 @@ the log "proxyprox" say so at that moment.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,14 +43,13 @@ import scipy
 
 from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
-from proxyprox._util.signals import critical
 from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
 from proxyprox.oracles import Purchase, Query, Step, answer_query, price
 from proxyprox.result import Budget, Result, Status, count_words
-from proxyprox.run import Run
+from proxyprox.run import Run, Undoable
 
 # Standard errors by which an arm must trail to be dropped before the end, where there are eight
 # samples or more; Student's quantile of the same probability where there are fewer.
@@ -198,7 +196,7 @@ LOG = logging.getLogger("proxyprox")
 FIRST_CHECK = 20
 
 
-class SafeguardedRun:
+class SafeguardedRun(Undoable):
     """A run with its rivals: to the loop that drives it, it looks like the run alone."""
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
@@ -217,11 +215,10 @@ class SafeguardedRun:
         self._batches: list[Any] = []
         self._held_out: list[Any] = []
         self._checks: list[Check] = []
-        self._samples = {"steps": 0, "rival": 0, "held out": 0}
+        self._samples = {"run": 0, self._name: 0, "held out": 0}
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
-        self._undo: Callable[[], None] | None = None
 
     # -- what the loop asks of a run ----------------------------------------------------------
 
@@ -240,7 +237,7 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        with self._undo_on_error():
+        with self.undo_on_error():
             step = self._take_steps(gradients, halves, value)
         if step.note:
             LOG.warning(step.note)
@@ -252,7 +249,7 @@ class SafeguardedRun:
             slope = norm(gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
         self._batches.append(batch)
-        self._samples["steps"] += self._samples_of(batch)
+        self._samples["run"] += self._samples_of(batch)
         if self._proxy is None:
             self._charge(self._leader.ask())
             step = self._leader.tell(gradients, halves=halves, value=value)
@@ -286,7 +283,7 @@ class SafeguardedRun:
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
         # The last comparisons draw batches, which a resumed run must draw again.
-        with self._undo_on_error():
+        with self.undo_on_error():
             return self._choose_answer(status, detail)
 
     def _choose_answer(self, status: Status, detail: str) -> Result:
@@ -321,7 +318,7 @@ class SafeguardedRun:
                     chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         verdict = self._verdict(chosen, decided)
         evidence = Evidence(
-            chosen, verdict, self._dropped_at, tuple(self._checks), self._use_of_samples()
+            chosen, verdict, self._dropped_at, tuple(self._checks), dict(self._samples)
         )
         return replace(
             answer,
@@ -392,26 +389,13 @@ class SafeguardedRun:
 
     def undo_broken_step(self) -> None:
         """Undo the rest of a step that was broken off, in all arms."""
-        if self._undo is not None:
-            with critical():
-                self._undo()
+        super().undo_broken_step()
         for run in self._arms:
             run.undo_broken_step()
 
     # -- internals ----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _undo_on_error(self) -> Iterator[None]:
-        """Undo all that the block did if it does not come to its end."""
-        self.undo_broken_step()
-        self._undo = self._make_undo()
-        try:
-            yield
-            self._undo = None
-        finally:
-            self.undo_broken_step()
-
-    def _make_undo(self) -> Callable[[], None]:
+    def make_undo(self) -> Callable[[], None]:
         """Return what brings all arms back to this moment; what was paid stays paid."""
         arms = [run.make_undo() for run in self._arms]
         values = {name: value for name, value in vars(self).items() if name != "_undo"}
@@ -428,7 +412,6 @@ class SafeguardedRun:
             for undo_arm in arms:
                 undo_arm()
             bits.state = randomness
-            self._undo = None
 
         return undo
 
@@ -449,7 +432,7 @@ class SafeguardedRun:
         query = self._rival.ask()
         self._charge(query, samples=not self._repeatable)
         if not self._repeatable:
-            self._samples["rival"] += self._samples_of(query.batch)
+            self._samples[self._name] += self._samples_of(query.batch)
         told = answer_query(self.problem.objective, query)
         self.ledger.add(told.extra)
         try:
@@ -496,7 +479,7 @@ class SafeguardedRun:
             return 1, 0
         size, steps = max(1, self._samples_of(batch)), self.steps + ahead
         percent = ON_THE_WAY if on_the_way and not self._repeatable else MOST
-        allowed = percent * (self._samples["steps"] + ahead * size) // 100
+        allowed = percent * (self._samples["run"] + ahead * size) // 100
         new = max(0, allowed - self._samples["held out"]) // size
         earlier = len(self._held_out) if self._repeatable else 0
         since = steps - self._last_check if on_the_way else steps
@@ -559,7 +542,7 @@ class SafeguardedRun:
             purchases.append(Purchase(batch, points, int(old is None)))
             samples += self._samples_of(batch) if old is None else 0
             # Batches differ in size: the next may be larger than those that were planned with.
-            if self._lacking(purchases) or 100 * samples > MOST * self._samples["steps"]:
+            if self._lacking(purchases) or 100 * samples > MOST * self._samples["run"]:
                 earlier = earlier[:number]
                 break
             drawn += [batch] if old is None else []
@@ -641,10 +624,6 @@ class SafeguardedRun:
             return gap, 0.0, CLEAR
         needed = max(CLEAR, float(scipy.special.stdtrit(count - 1, PROBABILITY)))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
-
-    def _use_of_samples(self) -> dict[str, int]:
-        names = {"steps": "run", "rival": self._name, "held out": "held out"}
-        return {names[use]: count for use, count in self._samples.items()}
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""

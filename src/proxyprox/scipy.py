@@ -11,6 +11,7 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 from proxyprox._util.validation import message
 from proxyprox.minimization import minimize
 from proxyprox.oracles import Step
+from proxyprox.penalties import box_of_pairs
 from proxyprox.problems import FunctionObjective, Problem
 from proxyprox.result import Status
 
@@ -72,7 +73,9 @@ def scipy_method(
             isinstance(constraints, tuple | list) and len(constraints) == 0
         ):
             raise ValueError(message("constraints", constraints, "left out: only bounds are kept"))
-        bounds = _as_bounds(unused.pop("bounds", None))
+        bounds = unused.pop("bounds", None)
+        if not (bounds is None or hasattr(bounds, "lb")):
+            bounds = box_of_pairs(bounds)
         if unknown := unused.keys() - {"hess", "hessp", "disp"}:
             raise ValueError(message("options", sorted(unknown), "made of maxiter and tol only"))
         objective = FunctionObjective(
@@ -105,13 +108,3 @@ def scipy_method(
         )
 
     return solve
-
-
-def _as_bounds(bounds: Any) -> scipy.optimize.Bounds | None:
-    """Return SciPy's bounds, of which a list of pairs (min, max) is the older form."""
-    if bounds is None or hasattr(bounds, "lb"):
-        return bounds
-    pairs = [
-        (-np.inf if low is None else low, np.inf if high is None else high) for low, high in bounds
-    ]
-    return scipy.optimize.Bounds(*map(np.array, zip(*pairs, strict=True)))

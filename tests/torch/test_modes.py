@@ -19,6 +19,7 @@ from proxyprox.torch import (
     ProxyScaleWarning,
     RandomProxyWarning,
     Storm,
+    refreshed_batchnorm,
 )
 from proxyprox.torch.proxy import proxy_mode
 
@@ -274,3 +275,21 @@ def test_batchnorm_of_a_network_that_is_not_given(known, loader):
     )
     loss(x).backward()
     once.step()
+
+
+def test_refreshed_statistics_are_those_of_the_batches_and_go_away():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)
+    )
+    x = torch.randn(8, 3, 8, 8)
+    model(x)
+    held = {k: v.clone() for k, v in model.state_dict().items()}
+    model.eval()
+    model[2].train()
+    with refreshed_batchnorm(model, [x[:4], x[4:]], model):
+        assert [m.training for m in model] == [False, False, True, False, False]
+        means = [model[0](part).mean(dim=(0, 2, 3)) for part in (x[:4], x[4:])]
+        torch.testing.assert_close(model[1].running_mean, (means[0] + means[1]).detach() / 2)
+    assert all(torch.equal(v, held[k]) for k, v in model.state_dict().items())
+    assert model[1].momentum == 0.1

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import proxyprox as pp
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx, Storm
-from proxyprox.torch.distributed import unpack
 
 SETTINGS = {
     "plain": {"correction": Plain()},
@@ -231,7 +230,7 @@ def test_other_settings_are_warned_of(make_toy, options, words):
     assert optimizer.ledger.target_gradients == 2
 
 
-def test_equal_settings_and_states_that_do_not_tell_pass_in_silence(make_toy):
+def test_equal_settings_pass_in_silence(make_toy):
     functions = {"inner": lambda p: torch.optim.SGD(p, lr=0.1), "stop": lambda k: 3}
     state, toy = saved(make_toy(), **functions), make_toy()
     functions = {"inner": lambda p: torch.optim.SGD(p, lr=0.1), "stop": lambda k: 3}
@@ -239,7 +238,3 @@ def test_equal_settings_and_states_that_do_not_tell_pass_in_silence(make_toy):
     optimizer.load_state_dict(pickle.loads(pickle.dumps(state)))
     twenty = ProxyProx(toy.params, 0.1, proxy=toy.proxy, stop=20)
     twenty.load_state_dict(saved(make_toy()))
-    # Earlier versions had it beside torch's entries, and at first without the settings.
-    state["proxyprox"] = unpack(state["param_groups"][0].pop("proxyprox"))
-    del state["proxyprox"]["settings"]
-    ProxyProx(toy.params, 0.1, proxy=toy.proxy, stop=7).load_state_dict(state)

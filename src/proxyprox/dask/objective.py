@@ -666,9 +666,7 @@ class PartitionedGLM:
         """Whether every gradient is of all rows."""
         return self.partitions_per_batch is None
 
-    def everything(self) -> Batch:
-        """Return the batch of all partitions."""
-        return None
+    everything, halves = GLM.everything, GLM.halves
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw partitions with replacement, in proportion to their weights (None: all)."""
@@ -676,11 +674,6 @@ class PartitionedGLM:
             return None
         weights = np.array(self._look().weights)
         return rng.choice(len(weights), self.partitions_per_batch, p=weights / weights.sum())
-
-    def halves(self, batch: Batch) -> tuple[Batch, Batch] | None:
-        """Return the two halves of a batch of even length: their gap shows the batch's noise."""
-        middle = 0 if batch is None or len(batch) % 2 else len(batch) // 2
-        return (batch[:middle], batch[middle:]) if middle else None
 
     def samples(self, batch: Batch) -> int:
         """Return the number of rows (labels) of a batch."""

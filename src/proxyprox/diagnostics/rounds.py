@@ -42,9 +42,10 @@ from proxyprox.diagnostics.report import NO_VERDICT, Verdict
 from proxyprox.diagnostics.sampling import Matrix, stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
+from proxyprox.inner.newton import Pair
 from proxyprox.intervals import Interval
 from proxyprox.methods import DANE, ProxyBFGS
-from proxyprox.methods.quasi_newton import Pair, usable
+from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
 from proxyprox.oracles import MeteredProxy, answer_query
 from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero

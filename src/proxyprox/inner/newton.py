@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from numpy.random import Generator
@@ -193,6 +195,8 @@ class NewtonCG(Solver):
 # Secants kept beside a Hessian.
 SECANTS = 20
 Secants = tuple[tuple[Vector, Vector], ...]
+# A step, the change of the gradient along it, and their product.
+Pair = tuple[Vector, Vector, float]
 
 
 @dataclass(frozen=True)
@@ -329,15 +333,19 @@ def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
 def quasi_newton_direction(
     factor: Matrix, secants: Secants, pull: float, gradient: Vector
 ) -> Vector:
-    """Return ``−B∇φ``, B the factor's inverse after BFGS updates: the two-loop recursion."""
-    left, shares = gradient, []
-    pairs = [(s, change + pull * s) for s, change in secants]
-    for s, y in reversed(pairs):
-        curvature = dot(s, y)
-        share = dot(s, left) / curvature
-        left = left - share * y
-        shares.append((share, curvature))
-    direction = arrays.solve_factored(factor, left)
-    for (s, y), (share, curvature) in zip(pairs, reversed(shares), strict=True):
-        direction = direction + (share - dot(y, direction) / curvature) * s
-    return -direction
+    """Return ``−B∇φ``, B the factor's inverse after BFGS updates."""
+    changes = [(s, change + pull * s) for s, change in secants]
+    pairs = [(s, y, dot(s, y)) for s, y in changes]
+    return -inverse_product(partial(arrays.solve_factored, factor), pairs, gradient)
+
+
+def inverse_product(solve: Callable[[Vector], Vector], pairs: Sequence[Pair], q: Vector) -> Vector:
+    """Return ``B⁻¹ q`` of BFGS with these pairs on a base that ``solve`` inverts (two loops)."""
+    weights = []
+    for s, y, sy in reversed(pairs):
+        weights.append(dot(s, q) / sy)
+        q = q - weights[-1] * y
+    r = solve(q)
+    for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
+        r = r + (weight - dot(y, r) / sy) * s
+    return r

@@ -84,16 +84,12 @@ class ProximalGradient(Solver):
                 y, weight, gradient_y = before, 1.0, phi.gradient(before)
                 w, bound = self._step(phi, y, gradient_y, bound, known)
             move = y - w
-            slope, away, decrease = (
-                bound * norm(move),
-                norm(w - phi.centre),
-                partial(phi.decrease, w),
-            )
+            slope, away = bound * norm(move), norm(w - phi.centre)
             # A step shorter than the rounding of y leads nowhere.
             still = norm(move) <= 4 * EPSILON * norm(y)
             spent = still or t == self.max_steps or patience.is_exhausted(slope)
             # Measured where the criterion would hold at a tenth of the prox step's gradient.
-            hopeful = Progress(t, slope / 10, away, phi.eta, first, decrease)
+            hopeful = Progress(t, slope / 10, away, phi.eta, first, partial(phi.decrease, w))
             if spent or stop(hopeful) or t % 50 == 0:
                 progress = phi.progress(w, phi.gradient(w), t, first)
                 if stop(progress) or spent:

@@ -49,13 +49,12 @@ from proxyprox._util.validation import flag, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.box import absolute, box_minimum, factored
 from proxyprox.inner.exact import find_minimum
+from proxyprox.inner.newton import Pair, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import Zero
 
 Array = np.ndarray[Any, Any]
-# A step, the change of the gradient along it, and their product.
-Pair = tuple[Array, Array, float]
 
 # A trial is accepted that gains this share of what its slope promises.
 SUFFICIENT = 1e-4
@@ -231,18 +230,6 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
         done.append(pair)
         S[n], Y[n], products[n] = pair
     return done[::-1], len(done)
-
-
-def inverse_product(solve: Callable[[Array], Array], pairs: list[Pair], q: Array) -> Array:
-    """Return ``B⁻¹ q`` of BFGS with these pairs on a base that ``solve`` inverts (two loops)."""
-    weights = []
-    for s, y, sy in reversed(pairs):
-        weights.append(float(s @ q) / sy)
-        q = q - weights[-1] * y
-    r = solve(q)
-    for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
-        r = r + (weight - float(y @ r) / sy) * s
-    return r
 
 
 def updated(base: Array, pairs: list[Pair]) -> Array:

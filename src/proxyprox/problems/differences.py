@@ -510,7 +510,7 @@ class _ValueLoss:
 
     @property
     def evaluations(self) -> int:
-        """Calls of the function so far."""
+        """Calls of the function, and of a derivative of your own, so far."""
         return self.derivatives.calls
 
     @property

@@ -591,11 +591,13 @@ class GLM:
         return getattr(self.family, name)(z, targets)
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
-        design = design or self.design
+        return (design or self.design).predict(self._by_output(w))
+
+    def _by_output(self, w: Vector) -> Any:
+        """Return parameters as the design multiplies them: of several outputs, a column each."""
         check.require_point("w", w, self.dim)
-        if self.family.outputs > 1:
-            w = design.xp.reshape(w, (design.width, self.family.outputs))
-        return design.predict(w)
+        outputs, design = self.family.outputs, self.design
+        return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
     def _total_loss(self, rows: slice, z: Any) -> float:
         """Return the weighted sum of some rows' losses, of canonical families without labels."""
@@ -630,11 +632,8 @@ class GLM:
 
     def _pull_mapped(self, w: Vector, function: Callable[[slice, Any], Any]) -> Vector:
         """Return ``Xᵀ f(rows, X w)/n`` as a vector."""
-        design = self.design
-        check.require_point("w", w, self.dim)
-        if self.family.outputs > 1:
-            w = design.xp.reshape(w, (design.width, self.family.outputs))
-        return self._mean(design.pull_mapped(w, function), design.rows)
+        pulled = self.design.pull_mapped(self._by_output(w), function)
+        return self._mean(pulled, self.design.rows)
 
     def _mean(self, pulled: Any, rows: int) -> Vector:
         """Return ``Xᵀ r`` of some rows as a vector, divided by their number."""

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, from_numpy, to_numpy
 from proxyprox._util.validation import TINY, Words, message
-from proxyprox.problems.differences import Array, Derivatives, DifferenceError
+from proxyprox.problems.differences import Array, Derivatives, DifferenceError, ValueObjective
 from proxyprox.problems.protocols import Batch
 
 # A secant Jacobian is replaced by differences if the error that the last step showed in the
@@ -40,7 +40,7 @@ class Secant:
     lowest: float
 
 
-class LeastSquares:
+class LeastSquares(ValueObjective):
     r"""``½ ‖r(w)‖²`` of a function r that returns residuals, as an objective or as a proxy.
 
     Its gradient is ``Jᵀr`` with the Jacobian J of the residuals; by 2-point differences that takes
@@ -80,10 +80,8 @@ class LeastSquares:
     array([3. , 0.7])
     """
 
-    exact = True
     exact_curvature = False
     convex = False
-    repeatable = True
 
     def __init__(
         self,
@@ -111,10 +109,10 @@ class LeastSquares:
         self._automatic = "gradients" in how and self.derivatives.scheme is None
         self._secant: Secant | None = None
 
-    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> LeastSquares:
+    def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
         """Return the same loss with other scales and bounds, its evaluations counted anew."""
-        other = copy.copy(self)
-        other.derivatives, other._secant = self.derivatives.within(scales, bounds), None
+        other = super().within(scales, bounds)
+        other._secant = None
         if self._coarse is not None:
             other._coarse = self._coarse.within(scales, bounds)
         return other
@@ -125,11 +123,6 @@ class LeastSquares:
         if self._automatic:
             other._coarse = coarse
         return other
-
-    @property
-    def evaluations(self) -> int:
-        """Calls of the residual function, and of a Jacobian of your own, so far."""
-        return self.derivatives.calls
 
     @property
     def gradient_source(self) -> str:
@@ -171,14 +164,6 @@ class LeastSquares:
         """Return JᵀJ at a point whose gradient was asked for lately: it costs nothing more."""
         J = self.derivatives.known_derivative(w)
         return None if J is None else from_numpy(J.T @ J, like=w)
-
-    def sample(self, rng: np.random.Generator) -> Batch:
-        """Return None: there is one batch only."""
-        return None
-
-    def everything(self) -> Batch:
-        """Return None: every gradient is of all residuals."""
-        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what gradients by secants depend on besides w; nothing for others."""

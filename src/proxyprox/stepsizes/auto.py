@@ -297,10 +297,6 @@ class AutoStep(StepSize):
             compares = k <= EVERY_STEP or k % THEN_EVERY == 0
         return state.previous if compares else None
 
-    def may_compare(self, state: AutoState) -> bool:
-        """Tell whether batches are evaluated twice."""
-        return state.secants
-
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
         signals, state, k = _signals(state, seen), copy.copy(state), seen.k

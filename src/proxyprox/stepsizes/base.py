@@ -142,10 +142,6 @@ class StepSize:
         """Return the point before, if the batch of step k should be evaluated there as well."""
         return None
 
-    def may_compare(self, state: Any) -> bool:
-        """Tell whether :meth:`comparison_point` will ever return a point."""
-        return False
-
     def observe(self, state: Any, seen: Observation) -> Any:
         """Return the state after the target has answered; η of this step follows from it."""
         return state

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, positive, whole
 from proxyprox.theory.complexity import constants
 
-# 1/(4δ) is computed in floating point by the caller and again here.
+# Limits on η are computed in floating point by the caller and again here.
 ROUNDING = 1e-12
 MOST_STEPS = 10**300
 
@@ -207,7 +207,7 @@ def guarantee(
         else:
             G /= math.sqrt(mu)
     # Divided in turn: eta * steps, and B * B, may overflow where the quotient does not.
-    start = front * B / eta * (B / _weights(rate, steps))
+    start = front * B / eta * (B / geometric_sum(rate, steps))
     return start + noise * eta * sigma * sigma + G * G
 
 
@@ -217,8 +217,8 @@ def _solved(eta: float, delta: float, mu: float) -> tuple[float, float, float]:
     return (1 + gain) / 2, 1 / (2 - 2 * gain) if gain < 0.5 else 1.0, eta * mu / (1 + gain)
 
 
-def _weights(rate: float, steps: int) -> float:
-    """Return the sum of the weights (1 + rate)^{k−1}, infinite where it overflows."""
+def geometric_sum(rate: float, steps: int) -> float:
+    """Return ``Σ_{k<K} (1 + rate)^k``, infinite where it overflows."""
     exponent = steps * math.log1p(rate)
     if exponent == 0:
         return float(steps)
@@ -361,10 +361,17 @@ def nonconvex_guarantee(
 def _step_size(eta: float, delta: float, times: float = 4.0) -> tuple[float, float]:
     """Return η and δ when they meet η ≤ 1/(4δ), the condition of the paper's theorems."""
     eta, delta = constants(eta=eta, delta=delta)
-    if delta > 0 and eta > (1 + ROUNDING) / (times * delta):
-        allowed = f"at most 1/({times:g}*delta) = {1 / (times * delta):.6g}"
-        raise ValueError(message("eta", eta, allowed, "Or use a proxy with a smaller delta."))
+    if delta > 0:
+        remedy = "Or use a proxy with a smaller delta."
+        limit_step_size(eta, {f"1/({times:g}*delta)": 1 / (times * delta)}, remedy)
     return eta, delta
+
+
+def limit_step_size(eta: float, limits: dict[str, float], remedy: str = "") -> None:
+    """Refuse an η above one of the limits, each given with its formula."""
+    for formula, limit in limits.items():
+        if eta > (1 + ROUNDING) * limit:
+            raise ValueError(message("eta", eta, f"at most {formula} = {limit:.6g}", remedy))
 
 
 @dataclass(frozen=True)

@@ -14,26 +14,11 @@ import math
 
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.theory.complexity import constants
-
-# Limits on η are computed in floating point by the caller and again here.
-ROUNDING = 1e-12
-
-
-def _limit_step_size(eta: float, limits: dict[str, float]) -> None:
-    """Refuse an η above one of the limits, each given with its formula."""
-    for formula, limit in limits.items():
-        if eta > (1 + ROUNDING) * limit:
-            raise ValueError(message("eta", eta, f"at most {formula} = {limit:.6g}"))
+from proxyprox.theory.guarantees import geometric_sum, limit_step_size
 
 
 def _quotient(a: float, b: float) -> float:
     return a / b if b > 0 else math.inf
-
-
-def _geometric_sum(rate: float, steps: int) -> float:
-    """Return ``Σ_{k<K} (1 + rate)^k``."""
-    growth = steps * math.log1p(rate)
-    return math.inf if growth > 700 else math.expm1(growth) / rate if rate > 0 else float(steps)
 
 
 def svrp_guarantee(
@@ -100,7 +85,7 @@ def svrp_guarantee(
         eta=eta, B=B, initial_gap=initial_gap, delta=delta, delta_B=delta_B, mu=mu
     )
     steps, p = whole("steps", steps), fraction("p", p)
-    _limit_step_size(
+    limit_step_size(
         eta,
         {
             "1/(2*delta)": _quotient(0.5, delta),
@@ -170,7 +155,7 @@ def saga_guarantee(
     steps, n = whole("steps", steps), whole("samples", samples)
     mu, delta_B = positive("mu", mu), positive("delta_B", delta_B)
     limits = {"1/(2*delta)": _quotient(0.5, delta), "mu/(16*delta_B**2)": mu / 16 / delta_B**2}
-    _limit_step_size(eta, limits)
+    limit_step_size(eta, limits)
     tau = min(eta * mu / (2 + 2 * eta * mu), 1 / (2 * n))
     start = 3 * B * B * (1 / eta + mu) / 4 + mu * n * table / (4 * delta_B**2)
     return 2 * math.exp(steps * math.log1p(-tau)) * start
@@ -230,7 +215,7 @@ def page_guarantee(
         eta=eta, initial_gap=initial_gap, delta=delta, delta_B=delta_B, mu=mu
     )
     steps, p = whole("steps", steps), fraction("p", p)
-    _limit_step_size(
+    limit_step_size(
         eta,
         {
             "1/(4*delta)": _quotient(0.25, delta),
@@ -293,7 +278,7 @@ def spam_guarantee(
     )
     steps = whole("steps", steps)
     limits = {"1/(4*delta)": _quotient(0.25, delta), "1/(12*delta_B)": _quotient(1 / 12, delta_B)}
-    _limit_step_size(eta, limits)
+    limit_step_size(eta, limits)
     noise = (4.5 + 18 * math.log(steps + 1)) * sigma * sigma
     return 48 * (initial_gap / eta + noise) / math.pow(steps, 2 / 3)
 
@@ -343,9 +328,9 @@ def stabilized_guarantee(
     """
     eta, B, sigma, delta, mu = constants(eta=eta, B=B, sigma=sigma, delta=delta, mu=mu)
     steps = whole("steps", steps)
-    _limit_step_size(eta, {"1/(5*delta)": _quotient(0.2, delta)})
+    limit_step_size(eta, {"1/(5*delta)": _quotient(0.2, delta)})
     noise = 3 * eta * sigma * sigma / (2 * (1 + eta * mu))
-    return B * B / (2 * eta) / _geometric_sum(eta * mu, steps) + noise
+    return B * B / (2 * eta) / geometric_sum(eta * mu, steps) + noise
 
 
 def fedred_guarantee(

@@ -22,13 +22,12 @@ True
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way
-from proxyprox.torch.averaging import WeightAverage, refreshed_batchnorm
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.distributed import CollectiveBytes
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
 from proxyprox.torch.optimizer import ProxyProx
-from proxyprox.torch.proxy import FlatLoss, Proxy
+from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm
 from proxyprox.torch.teacher import TeacherLoss, estimate_confusion
 
 __all__ = [
@@ -49,7 +48,6 @@ __all__ = [
     "RandomProxyWarning",
     "Storm",
     "TeacherLoss",
-    "WeightAverage",
     "choose_way",
     "estimate_confusion",
     "lightning_monitor",

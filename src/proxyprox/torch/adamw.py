@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from proxyprox._util.files import atomic_output, locked
 from proxyprox._util.validation import Words, fraction, message, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
-from proxyprox.torch.distributed import EXTRA, copy_into, full_value, is_trial, pack, read_extra
+from proxyprox.torch.distributed import EXTRA, PackedOptimizer, copy_into, full_value
 from proxyprox.torch.inner import copy_tensors
 from proxyprox.torch.proxy import MODES, as_proxy, clear, gradients, proxy_passes
 
 # Outer steps between two looks at the proxy steps; over so many looks, a rise that is too much.
 LOOK_EVERY, LOOKS, RISE = 25, 4, 0.25
-NUMBERS = ("k", "rises", "peak", "last_lr", "placeholders")
+NUMBERS = ("k", "rises", "peak", "last_lr")
 
 
 class ProxyStepWarning(UserWarning):
@@ -211,7 +210,7 @@ def mean_gap(one: Sequence[float], other: Sequence[float]) -> tuple[float, float
     return float(gaps.mean()), float(error)
 
 
-class ProxyAdamW(Optimizer):  # type: ignore[misc]
+class ProxyAdamW(PackedOptimizer):
     r"""AdamW with a proxy: after each step on the target, a few steps on cheap data.
 
     ``.grad`` holds ``g_k``, a gradient of the expensive loss, from an ordinary
@@ -326,7 +325,6 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         self.model, self.proxy_mode = model, one_of("proxy_mode", proxy_mode, MODES)
         self.ledger, self._probe, self._warned = Ledger(), probe, False
         self._k = 0
-        self._placeholders = False
         self._rises: list[float] = []
         self._peak = self._last_lr = 0.0
         self._displacement: Any = math.nan
@@ -353,12 +351,8 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
-        if is_trial(self, closure):
-            self._make_placeholders()
+        if self.is_trial_step(closure):
             return None
-        if self._placeholders:
-            self.state.clear()
-            self._placeholders = False
         with torch.enable_grad():
             loss = None if closure is None else closure()
         every = (p for group in self.param_groups for p in group["params"])
@@ -466,7 +460,7 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
         clear([p for group in self.param_groups for p in group["params"] if id(p) not in own])
         return value
 
-    def _make_placeholders(self) -> None:
+    def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
         self._placeholders = True
         every = [p for group in self.param_groups for p in group["params"]]
@@ -511,39 +505,26 @@ class ProxyAdamW(Optimizer):  # type: ignore[misc]
             **{name: float(getattr(self.ledger, name)) for name in paid},
         }
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that the rest of a run depends on, as numbers, text and tensors."""
-        saved: dict[str, Any] = super().state_dict()
-        extra = {
+    def extra_state(self) -> dict[str, Any]:
+        """Return what is saved beside tensors and options."""
+        return {
             **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS},
+            "placeholders": self._placeholders,
             "way": self.way,
             "ledger": self.ledger.as_dict(),
             "proxy": self.proxy.state_dict(),
         }
-        saved["param_groups"][0][EXTRA] = pack(extra)
-        return saved
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Resume, bit for bit, from a saved state; warn of another way.
-
-        Parameters
-        ----------
-        state_dict : mapping
-            What :meth:`state_dict` returned.
-        """
-        extra = read_extra(state_dict)
-        if extra is None or "peak" not in extra:
-            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
-            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
+    def check_extra(self, extra: Mapping[str, Any]) -> None:
+        """Warn of another way."""
         if extra["way"] != self.way:
             found = f"way={self.way!r}, but this state was saved with {extra['way']!r}"
             checks.warn(f"{found}. The run uses the new one.", UserWarning)
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
-        for group in self.param_groups:
-            group[EXTRA] = ""
+
+    def load_extra(self, extra: Mapping[str, Any]) -> None:
+        """Take back what was saved beside tensors and options."""
         for name in NUMBERS:
-            setattr(self, f"_{name}", copy.copy(extra.get(name, False)))
-        self.ledger = Ledger(**extra["ledger"])
+            setattr(self, f"_{name}", copy.copy(extra[name]))
         self.proxy.load_state_dict(extra["proxy"])
 
 

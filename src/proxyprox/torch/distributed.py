@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from proxyprox._util.validation import Words, message, one_of
+from proxyprox.result import Ledger
 
 # The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
@@ -316,12 +318,65 @@ def unpack(text: str) -> Any:
     return torch.load(io.BytesIO(base64.b85decode(text)), weights_only=True)
 
 
-def read_extra(state_dict: Mapping[str, Any]) -> Any:
-    """Return what a saved state holds beyond torch's entries, or None."""
-    groups = state_dict.get("param_groups") or [{}]
-    text = groups[0].get(EXTRA)
-    # Earlier versions had it beside torch's entries.
-    return unpack(text) if text else state_dict.get(EXTRA)
+class PackedOptimizer(Optimizer):  # type: ignore[misc]
+    """An optimiser that saves more than tensors, in a text of its first group; abstract.
+
+    ``extra_state()`` returns that, ``load_extra(extra)`` takes it back, ``check_extra(extra)``
+    refuses or warns before anything is changed, and ``fill_state()`` puts zeros where steps will
+    put tensors.
+    """
+
+    ledger: Ledger
+    _placeholders = False
+
+    def is_trial_step(self, closure: Any) -> bool:
+        """Fill the state in a step that is for that only; forget it in the first real one."""
+        if is_trial(self, closure):
+            self.fill_state()
+            return True
+        if self._placeholders:
+            self.state.clear()
+            self.forget()
+            self._placeholders = False
+        return False
+
+    def forget(self) -> None:
+        """Forget what is kept beside the state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of a run depends on, as numbers, text and tensors.
+
+        The parameters, the loaders' global random state and the scheduler are saved by their own
+        means, as with every torch optimiser. Tensors are in ``state``, by parameter, and the rest
+        is an option of the first group: ``torch.distributed.checkpoint`` keeps nothing else.
+        """
+        extra = self.extra_state()
+        saved: dict[str, Any] = super().state_dict()
+        saved["param_groups"][0][EXTRA] = pack(extra)
+        return saved
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Resume, bit for bit, from a saved state; warn of other settings than it was saved with.
+
+        ``ProxyProx`` refuses another kind of correction, as its estimate means something else.
+
+        Parameters
+        ----------
+        state_dict : mapping
+            What :meth:`state_dict` returned.
+        """
+        groups = state_dict.get("param_groups") or [{}]
+        extra = unpack(groups[0][EXTRA]) if groups[0].get(EXTRA) else {}
+        if extra.keys() != self.extra_state().keys():
+            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
+            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
+        self.check_extra(extra)
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            group[EXTRA] = ""
+        self._placeholders = bool(extra["placeholders"])
+        self.ledger = Ledger(**extra["ledger"])
+        self.load_extra(extra)
 
 
 def is_trial(optimizer: Any, closure: Any) -> bool:

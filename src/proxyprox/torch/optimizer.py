@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from proxyprox._util.validation import message, whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
-from proxyprox.torch.distributed import EXTRA, is_trial, pack, read_extra
+from proxyprox.torch.distributed import EXTRA, PackedOptimizer
 from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
 from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_passes
 from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
@@ -26,7 +24,7 @@ from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
 
-class ProxyProx(Optimizer):  # type: ignore[misc]
+class ProxyProx(PackedOptimizer):
     r"""Proximal-point steps on a cheap proxy, corrected by the gradients in ``.grad``.
 
     .. math:: w_{k+1} \approx \arg\min_w\; \hat L(w) + \theta\langle m_k, w - w_k\rangle
@@ -161,7 +159,6 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         self._probe = probe
         self._rng = np.random.default_rng(rng)
         self._k = 0
-        self._placeholders = False
         self._stepper: Any = None
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
@@ -193,10 +190,8 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             What the closure returned.
         """
         begun = time.perf_counter()
-        if is_trial(self, closure):
-            self._make_placeholders()
+        if self.is_trial_step(closure):
             return None
-        self._drop_placeholders()
         loss, before = target_gradients(closure, self)
         blocks = make_blocks(self, before)
         paid = 2 if before else 1
@@ -291,16 +286,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
 
     # -- saving -----------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that the rest of a run depends on, as numbers, text and tensors.
-
-        The parameters, the loaders' global random state and the scheduler are saved by their own
-        means, as with every torch optimiser. Tensors are in ``state``, by parameter, and the rest
-        is an option of the first group: ``torch.distributed.checkpoint`` keeps nothing else.
-        """
-        inner = self._link_inner_state()
-        saved: dict[str, Any] = super().state_dict()
-        extra = {
+    def extra_state(self) -> dict[str, Any]:
+        """Return what is saved beside tensors and options."""
+        return {
             "k": self._k,
             "placeholders": self._placeholders,
             "ledger": self.ledger.as_dict(),
@@ -308,49 +296,31 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
             "proxy": {} if self._proxy is None else self._proxy.state_dict(),
-            "inner": inner,
+            "inner": self._link_inner_state(),
         }
-        saved["param_groups"][0][EXTRA] = pack(extra)
-        return saved
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Resume, bit for bit, from a saved state; warn of other settings than it was saved with.
-
-        Another kind of correction is refused, as its estimate means something else.
-
-        Parameters
-        ----------
-        state_dict : mapping
-            What :meth:`state_dict` returned.
-        """
-        extra = read_extra(state_dict)
-        if extra is None:
-            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
-            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
-        now = self._settings_text()
-        saved = {**now, **extra.get("settings", {})}  # older states do not tell
+    def check_extra(self, extra: Mapping[str, Any]) -> None:
+        """Refuse another kind of correction, and warn of other settings."""
+        now, saved = self._settings_text(), extra["settings"]
         differing = [f"{n}={now[n]} (saved with {saved[n]})" for n in now if now[n] != saved[n]]
         found = "the optimiser differs from the one that saved this state: " + ", ".join(differing)
         if saved["correction"].partition("(")[0] != now["correction"].partition("(")[0]:
             remedy = "Use the saved correction, or start another optimiser without the state."
             raise ValueError(f"{found}. {remedy}")
         if differing:
-            warnings.warn(f"{found}. The run uses the new settings.", UserWarning, stacklevel=2)
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != EXTRA})
-        for group in self.param_groups:
-            group[EXTRA] = ""
-        self._placeholders = bool(extra.get("placeholders"))
-        self._k, self.ledger = int(extra["k"]), Ledger(**extra["ledger"])
+            checks.warn(f"{found}. The run uses the new settings.", UserWarning)
+
+    def load_extra(self, extra: Mapping[str, Any]) -> None:
+        """Take back what was saved beside tensors and options."""
+        self._k = int(extra["k"])
         self._rng.bit_generator.state = json.loads(extra["rng"])
         if self._proxy is not None:
             self._proxy.load_state_dict(extra["proxy"])
-        kept, inner = self._stepper.kept, extra["inner"]
-        if kept is not None and inner:
-            if "state" not in inner:  # as earlier versions had it
-                every = (p for group in self.param_groups for p in group["params"])
-                states = ((i, self.state.get(p, {}).get("inner")) for i, p in enumerate(every))
-                inner = {**inner, "state": {i: state for i, state in states if state}}
-            kept.load_state_dict(inner)
+        if self._stepper.kept is not None and extra["inner"]:
+            every = (p for group in self.param_groups for p in group["params"])
+            states = ((i, self.state.get(p, {}).get("inner")) for i, p in enumerate(every))
+            own = {i: state for i, state in states if state}
+            self._stepper.kept.load_state_dict({**extra["inner"], "state": own})
 
     def _link_inner_state(self) -> dict[str, Any]:
         """Put the state of a kept inner optimiser into ours; return the rest of what it saves."""
@@ -361,7 +331,7 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
             self.state[p]["inner"] = state
         return {"param_groups": kept.state_dict()["param_groups"]}
 
-    def _make_placeholders(self) -> None:
+    def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
         if self._k:
             return  # there is nothing to keep but the inner optimiser's, which has its own
@@ -379,11 +349,9 @@ class ProxyProx(Optimizer):  # type: ignore[misc]
         for p in (p for group in self.param_groups for p in group["params"] if names):
             self.state[p].update({name: torch.zeros_like(p) for name in names})
 
-    def _drop_placeholders(self) -> None:
-        if self._placeholders:
-            self.state.clear()
-            self._stepper.renew()
-            self._placeholders = False
+    def forget(self) -> None:
+        """Return a kept inner optimiser to its beginning."""
+        self._stepper.renew()
 
     def _settings_text(self) -> dict[str, str]:
         """Return as text what a run was configured with and its state is read by."""

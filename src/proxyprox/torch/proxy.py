@@ -113,6 +113,52 @@ def set_attributes(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
             setattr(module, name, value)
 
 
+@contextmanager
+def refreshed_batchnorm(
+    model: Any, batches: Iterable[Any], forward: Callable[[Any], Any]
+) -> Iterator[None]:
+    """Give BatchNorm the statistics of the present weights for the time of a block.
+
+    Running statistics lag behind weights that move fast, and mean nothing for averaged ones. They
+    are replaced by the plain mean over the batches, and put back afterwards.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    batches : iterable
+        Data to measure on; the proxy's costs nothing.
+    forward : callable
+        ``forward(batch)`` runs the network on a batch.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> model = torch.nn.BatchNorm1d(1)
+    >>> with refreshed_batchnorm(model, [x], model):
+    ...     model.running_mean.item()
+    2.0
+    >>> model.running_mean.item()
+    0.0
+    """
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    saved = [(buffer, buffer.clone()) for layer in layers for buffer in layer.buffers()]
+    changes: list[tuple[Any, str, Any]]
+    changes = [(module, "training", True) for module in model.modules()]
+    # Without momentum the running statistics are a cumulative mean.
+    changes += [(layer, "momentum", None) for layer in layers]
+    try:
+        with torch.no_grad(), set_attributes(changes):
+            for layer in layers:
+                layer.reset_running_stats()
+            for batch in batches:
+                forward(batch)
+        yield
+    finally:
+        for buffer, value in saved:
+            buffer.copy_(value)
+
+
 class Proxy:
     """A cheap loss given by batches of data and a function.
 

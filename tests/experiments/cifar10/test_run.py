@@ -14,7 +14,7 @@ from typer.testing import CliRunner  # noqa: E402
 from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
 from experiments.cifar10.__main__ import cifar10  # noqa: E402
-from experiments.cifar10.model import ResNet18  # noqa: E402
+from experiments.cifar10.model import ResNet18, WeightAverage  # noqa: E402
 from experiments.cifar10.results import COSTS, sentences  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
 from experiments.shared import application  # noqa: E402
@@ -212,3 +212,16 @@ def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
     said = " ".join(result.stderr.split())
     assert "To resume:" in said
     assert "--tiny" in said
+
+
+def test_an_average_of_weights():
+    w = torch.nn.Parameter(torch.zeros(3))
+    average = WeightAverage([w], decay=0.75)
+    with torch.no_grad():
+        w.fill_(4.0)
+    average.update()
+    again = WeightAverage([torch.nn.Parameter(torch.ones(3))], decay=0.75)
+    again.load_state_dict(average.state_dict())
+    assert again.values[0].tolist() == [1.0] * 3
+    with again.applied():
+        assert again.params[0].tolist() == [1.0] * 3
