@@ -168,7 +168,7 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")
     try:
-        cells = read_cells(path) if format_of(path) in FRAMES else None
+        cells: Any = read_cells(path) if format_of(path) in FRAMES else None
         if show and cells is None:
             raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
         columns = list(read_arrays(path).feature_names if cells is None else cells)

@@ -321,7 +321,7 @@ class Columns:
                 self.levels[column.name] = [*counts.index.tolist()]
         table, _ = self._convert(frame)
         self.coded = [c.name for c in self.used if c.kind != "number"]
-        self.vectorizer = None
+        self.vectorizer: Any = None
         if self.coded:
             self.vectorizer = self._make_vectorizer()
             with warnings.catch_warnings():
@@ -443,7 +443,8 @@ class Columns:
         self, table: Frame, gaps: Sequence[str] | None = None
     ) -> tuple[Array, list[str], list[str], list[str], list[str]]:
         """Return the matrix with gaps, its names, their sources and kinds, and who has gaps."""
-        encoded, outputs = None, {}
+        encoded: Any = None
+        outputs: dict[str, list[str]] = {}
         if self.vectorizer is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
