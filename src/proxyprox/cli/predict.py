@@ -44,6 +44,7 @@ def predict(
     so that no spreadsheet takes it for a formula. Where the table has labels, the predictions are
     compared with them.
     """
+    from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.study.fit import TableModel
     from proxyprox.study.tables import load_table
@@ -57,7 +58,8 @@ def predict(
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
     if output is not None:
         atomic_write_bytes(output, csv_text(rows).encode("utf-8"))
-    score = kept.score(frame, allow_missing)
+    own = kept.about.get("data") == file_digest(file)
+    score = None if own else kept.score(frame, allow_missing)
     if as_json:
         shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
         shown |= {"score": score, "findings": [finding._asdict() for finding in findings]}
@@ -70,6 +72,8 @@ def predict(
     screen = console.stderr()
     if score is not None:
         first, second = (f"{name} {value:.3g}" for name, value in list(score.items())[1:])
-        console.say(screen, f"{score['labels']:,} rows have a label: {first}, {second}.")
+        console.say(screen, f"{score['labels']:,.0f} rows have a label: {first}, {second}.")
+    if own:
+        console.say(screen, "The model was fitted to this file; how good it is, run has printed.")
     if output is not None:
         console.tell_path(screen, f"{len(frame):,} predictions: {output}")

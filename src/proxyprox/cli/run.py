@@ -145,6 +145,7 @@ def run_table(
     command: str,
 ) -> None:
     """Read a table, compare models on held-out rows, and write the best."""
+    from proxyprox._util.digests import file_digest
     from proxyprox._util.validation import one_of
     from proxyprox.cli.comparison import output_folder
     from proxyprox.study import fit
@@ -177,6 +178,7 @@ def run_table(
         found = fit.compare_models(frame, columns, goal, model, seed, progress)
         progress(f"fitting {found.chosen} to all {found.labels} labels")
         kept = fit.fit_all(frame, columns, goal, found)
+        kept.about["data"] = file_digest(file)
         done = write_table(folder, file, kept, found, findings, command)
     if as_json:
         console.emit(done)
@@ -461,7 +463,11 @@ def run_study(
         eta = outcome.etas[problem.PANEL, method]
         file = folder / "weights.json"
         answer = problem.write_weights(file, study, curves[method], eta)
+        kept = problem.table_model(study, answer.w, method) if answer.success else None
+        if kept is not None:
+            kept.save(folder / "model.skops")
     done |= {
+        "model": None if kept is None else str(folder / "model.skops"),
         "lowest": lowest,
         "weights_of": method,
         "weights": [str(file)],
@@ -473,7 +479,10 @@ def run_study(
     if not as_json:
         screen = console.stdout()
         console.tell_path(screen, f"Weights ({method}): {file}")
-        console.say(screen, problem.prediction_rule(study))
+        if kept is None:
+            console.say(screen, problem.prediction_rule(study))
+        else:
+            console.tell_path(screen, f"To use them:  proxyprox predict {done['model']} NEW_FILE")
     if not answer.success:
         text = f"Error: {method} ended badly (eta = {eta}); its weights are not usable. "
         console.say(console.stderr(), text + answer.message, "bold red")

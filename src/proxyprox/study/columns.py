@@ -7,7 +7,6 @@ nothing, says so, can be told otherwise, and turns tables into matrices without 
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -366,27 +365,31 @@ class Columns:
         self, frame: Frame, absent: bool = False
     ) -> tuple[Array, list[Finding]]:
         """Return a table as a matrix, and what is odd about it; `absent` columns may be allowed."""
-        findings = self._missing_columns(frame, absent)
-        raise_fatal(findings)
-        if findings:
-            lacking = [finding.column for finding in findings]
-            frame = frame.assign(**dict.fromkeys(lacking))
+        frame, findings = self._same_names(frame, absent)
         table, more = self._convert(frame)
         X = self._assemble(table, self.gaps)[0]
         X = (np.where(np.isnan(X), self.medians, X) - self.centres) / self.scales
         return np.ascontiguousarray(X[:, self.kept]), findings + more
 
-    def _missing_columns(self, frame: Frame, absent: bool) -> list[Finding]:
-        findings, there = [], list(map(str, frame))
-        known = {column.name for column in self.columns}
-        extra = [name for name in there if name not in known]
-        for column in self.used:
-            if column.name not in there:
-                near = difflib.get_close_matches(column.name, extra, 1, 0.6)
-                text = "the file lacks this column"
-                text += f"; did {near[0]!r} take its name?" if near else "."
-                findings.append(Finding(column.name, text, not absent))
-        return findings
+    def _same_names(self, frame: Frame, absent: bool) -> tuple[Frame, list[Finding]]:
+        """Return a table in which every column has the name it had in the fit."""
+        names = [column.name for column in self.used]
+        spare = {str(name).strip().lower(): name for name in frame if name not in names}
+        findings, lacking, renamed = list[Finding](), list[str](), {}
+        for name in names:
+            if name in frame:
+                continue
+            if name.lower() in spare:
+                renamed[spare[name.lower()]] = name
+                findings.append(Finding(name, f"called {spare[name.lower()]!r} here."))
+            else:
+                lacking.append(name)
+        if lacking and not absent:
+            there = _first([str(name) for name in spare.values()]) or "no others"
+            text = f"the file lacks the columns {', '.join(map(repr, lacking))}; it has {there}"
+            raise DataError(f"{text}. --allow-missing takes them as empty.")
+        findings += [Finding(name, "not in the file: taken as empty.") for name in lacking]
+        return frame.rename(columns=renamed).assign(**dict.fromkeys(lacking)), findings
 
     def _convert(self, frame: Frame) -> tuple[Frame, list[Finding]]:
         """Return the columns with the types of their kinds, and which cells were lost."""
@@ -459,9 +462,7 @@ class Columns:
                 part = encoded[outputs[name]].to_numpy(dtype=np.float64)
                 rest = [output[len(name) + 1 :] for output in outputs[name]]
                 sign = {"category": " = ", "date": " ", "text": " #"}[kind]
-                made = [f"{name}{sign}{each}" for each in rest]
-                if kind == "category" and len(rest) == 1:
-                    made = [f"{name} = {rest[0]}"]
+                made = [f"{name}{sign}{each.replace('total_seconds', 'time')}" for each in rest]
             blocks.append(part)
             names += made
             sources += [name] * len(made)

@@ -21,6 +21,7 @@ import scipy.stats
 from proxyprox import __version__
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_bytes
+from proxyprox.problems.families import FAMILIES
 from proxyprox.study.columns import Columns, as_text, yes_or_no
 from proxyprox.study.tables import DataError, Finding, no_column, to_numbers
 
@@ -174,12 +175,13 @@ def losses_of(model: Any, task: str, X: Array, y: Array) -> tuple[Array, Array]:
     if task == "regression":
         error = (model.predict(X) - y) ** 2
         return error, error
-    places = {label: place for place, label in enumerate(model.classes_)}
+    places = {str(label): place for place, label in enumerate(model.classes_)}
     chances = model.predict_proba(X)
     own = np.array(
         [chances[i, places[label]] if label in places else 0.0 for i, label in enumerate(y)]
     )
-    return -np.log(np.maximum(own, 1e-15)), (model.predict(X) == y).astype(np.float64)
+    right = np.asarray(model.predict(X)).astype(str) == y
+    return -np.log(np.maximum(own, 1e-15)), right.astype(np.float64)
 
 
 # -- comparison on held-out rows ------------------------------------------------------------------
@@ -423,7 +425,7 @@ class TableModel:
         X, _ = self.columns.transform_with_findings(frame[known], absent)
         labels = y[known].to_numpy(dtype=np.float64 if self.task == "regression" else str)
         loss, right = losses_of(self.estimator, self.task, X, labels)
-        count = {"labels": int(known.sum())}
+        count = {"labels": float(known.sum())}
         if self.task == "regression":
             spread = float(np.var(labels)) or math.nan
             return {**count, "RMSE": math.sqrt(loss.mean()), "R²": 1 - float(loss.mean()) / spread}
@@ -503,6 +505,42 @@ class TableModel:
         if not isinstance(model, TableModel):
             raise DataError(f"{wrong}.")
         return model
+
+
+@dataclass
+class FittedGLM:
+    """The weights of a generalised linear model, as an estimator that only predicts.
+
+    Attributes
+    ----------
+    family : str
+        One of ``FAMILIES``.
+    classes_ : list
+        Of a classifier.
+    coef_, intercept_ : arrays of shape (outputs, columns) and (outputs,)
+    """
+
+    family: str
+    classes_: list[Any]
+    coef_: Array
+    intercept_: Array
+
+    def _means(self, X: Array) -> Array:
+        kind: Any = FAMILIES[self.family]
+        family = kind(tuple(self.classes_)) if kind.classifier else kind()
+        z = X @ self.coef_.T + self.intercept_
+        return np.asarray(family.mean(z if z.shape[1] > 1 else z[:, 0]))
+
+    def predict_proba(self, X: Array) -> Array:
+        """Return the probability of each class."""
+        means = self._means(X)
+        return np.column_stack([1 - means, means]) if means.ndim == 1 else means
+
+    def predict(self, X: Array) -> Array:
+        """Return the likeliest class, or the expected label, of each row."""
+        if not FAMILIES[self.family].classifier:
+            return self._means(X)
+        return np.array(self.classes_)[self.predict_proba(X).argmax(axis=1)]
 
 
 # Beginnings of the types that a model file may name.

@@ -38,6 +38,7 @@ from proxyprox.study.config import (
     MethodSettings,
     StudyConfig,
 )
+from proxyprox.study.fit import FittedGLM, TableModel
 from proxyprox.study.tables import (
     FRAMES,
     DataError,
@@ -561,6 +562,17 @@ def write_weights(path: Path, study: Study, curve: Curve, eta: Eta) -> compare.A
     }
     write_json(path, content)
     return answer
+
+
+def table_model(study: Study, w: Any, method: str) -> TableModel | None:
+    """Return weights with what the table's columns become, for new tables; None for arrays."""
+    if study.columns is None:
+        return None
+    coefficients, intercepts = raw_weights(study, w)
+    family, classes = study.config.model.family, list(study.classes)
+    task = "classification" if FAMILIES[family].classifier else "regression"
+    glm = FittedGLM(family, classes, np.ascontiguousarray(coefficients.T), intercepts)
+    return TableModel(study.columns, glm, str(study.config.target.label), task, {"model": method})
 
 
 def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
