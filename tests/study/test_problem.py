@@ -378,16 +378,30 @@ def test_built_in_sets() -> None:
         built(settings("linear", "sklearn:iriss"))
 
 
-def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
+def test_text_in_a_column_of_numbers_is_told_and_left_out(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
-    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*out of 'features'"):
-        built(settings("logistic"), tmp_path)
+    study = built(settings("logistic"), tmp_path)
+    assert any("'tall" in note and "age" in note for note in study.notes())
+    assert "age (missing)" in study.names
 
 
 def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
-    with pytest.raises(DataError, match=r"'no' is not a number.*\[target\] label"):
+    with pytest.raises(DataError, match=r"\[target\] label"):
         built(settings("logistic", target={"label": None}), tmp_path)
+
+
+def test_rows_without_a_label_are_the_proxy(tmp_path: Path) -> None:
+    lines = ROWS.splitlines()
+    part = [line if i % 3 else line.rpartition(",")[0] + "," for i, line in enumerate(lines)]
+    (tmp_path / "rows.csv").write_text("\n".join([lines[0], *part[1:]]))
+    study = built(settings("logistic"), tmp_path)
+    assert study.other is not None
+    assert study.other.design.rows == len(lines) - 1
+    assert study.target.design.rows == sum(1 for i in range(1, len(lines)) if i % 3)
+    assert any("without a label are the proxy's" in note for note in study.notes())
+    dropped = built(settings("logistic", proxy={"kind": "subsample", "rows": 9}), tmp_path)
+    assert dropped.other is None
 
 
 def ends(**values: float | None) -> list[dict[str, Any]]:

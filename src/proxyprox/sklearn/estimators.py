@@ -285,11 +285,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         What a label is, and what a prediction of it costs.
     deviance_power : int
         Power of the Tweedie deviance that ``score`` explains: 0 normal, 1 Poisson, 2 Gamma.
-    unlabelled : float
-        The value of y that marks a row without a label: NaN.
     """
-
-    unlabelled: ClassVar[float] = np.nan
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
         """Add labelled rows (and inputs without labels) and resume from the last fit.
@@ -335,7 +331,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        y, labelled = inputs.read_labels(y, self.unlabelled)
+        y, labelled = inputs.read_labels(y, np.nan)
         X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
         self.family.encode(y)
         return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing, compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -168,11 +169,12 @@ def _score_labelled(
 ) -> float:
     model = estimator
     if isinstance(unlabelled, str) and unlabelled == FROM_ESTIMATOR:
-        # The model inside Pipelines and searches knows it; others mark by -1.
+        # The model inside Pipelines and searches knows it; others mark by -1, regressors by NaN.
         while model is not None and not hasattr(model, "unlabelled"):
             steps = getattr(model, "steps", None)
             model = steps[-1][1] if steps else getattr(model, "estimator", None)
-        unlabelled = -1 if model is None else mark_of(model.unlabelled)
+        none = np.nan if is_regressor(estimator) else -1
+        unlabelled = none if model is None else mark_of(model.unlabelled)
     X, y, weights = labelled_part(X, y, sample_weight, unlabelled)
     extra = {} if weights is None else {"sample_weight": weights}
     return float(scorer(estimator, X, y, **extra))
@@ -187,7 +189,7 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..
         A scorer or the name of one, as scikit-learn's searches take them.
     unlabelled : scalar
         The value of y that marks a row without a label; by default the scored estimator's own
-        ``unlabelled``, and −1 for one that has none.
+        ``unlabelled``; for one that has none NaN if it is a regressor, else −1.
 
     Returns
     -------

@@ -266,11 +266,8 @@ class Columns:
         """Drop a column that is another's copy, or the label's."""
         import pandas as pd
 
-        codes = pd.factorize(as_text(cells))[0]
-        key = hash(codes.tobytes())
-        if key in seen and column.values == next(
-            c.values for c in self.columns if c.name == seen[key]
-        ):
+        key = hash(pd.util.hash_pandas_object(as_text(cells), index=False).to_numpy().tobytes())
+        if key in seen:
             self._find(column.name, f"a copy of {seen[key]}: dropped.")
             return replace(column, kind="drop", why=f"a copy of {seen[key]}")
         seen[key] = column.name
