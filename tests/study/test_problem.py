@@ -21,7 +21,7 @@ from proxyprox.study import problem
 from proxyprox.study.compare import Experiment, Job, compare
 from proxyprox.study.config import METHODS, StudyConfig, parse_config
 from proxyprox.study.problem import PANEL, Study, load_study, method_to_write, raw_weights
-from proxyprox.study.tables import DataError
+from proxyprox.study.tables import DataError, read_table
 
 NAMES = ("age", "income", "height")
 
@@ -379,10 +379,18 @@ def test_built_in_sets() -> None:
 
 
 def test_text_in_a_column_of_numbers_is_told_and_left_out(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
+    write_csv(tmp_path / "rows.csv", *rows("logistic"))
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    lines[2] = "tall," + lines[2].partition(",")[2]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
     study = built(settings("logistic"), tmp_path)
-    assert any("'tall" in note and "age" in note for note in study.notes())
-    assert "age (missing)" in study.names
+    name = lines[0].partition(",")[0]
+    assert any(note.startswith(name) and "'tall' (row 2)" in note for note in study.notes())
+    assert f"{name} (missing)" in study.names
+    kept = problem.table_model(study, np.zeros(study.target.dim), "ours")
+    assert kept is not None
+    found, _ = kept.predict(read_table(tmp_path / "rows.csv"))
+    assert (found.iloc[:, -1] == 0.5).all()
 
 
 def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
@@ -392,7 +400,8 @@ def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_label_are_the_proxy(tmp_path: Path) -> None:
-    lines = ROWS.splitlines()
+    write_csv(tmp_path / "rows.csv", *rows("logistic"))
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
     part = [line if i % 3 else line.rpartition(",")[0] + "," for i, line in enumerate(lines)]
     (tmp_path / "rows.csv").write_text("\n".join([lines[0], *part[1:]]))
     study = built(settings("logistic"), tmp_path)

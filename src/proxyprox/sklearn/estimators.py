@@ -333,8 +333,10 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         y, labelled = inputs.read_labels(y, np.nan)
         X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
-        self.family.encode(y)
-        return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
+        labelled = np.ones(len(y), dtype=bool) if labelled is None else labelled
+        if labelled.any():
+            self.family.encode(y[labelled])
+        return X, y, labelled
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
         if not labelled.any():
