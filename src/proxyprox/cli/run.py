@@ -332,8 +332,8 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
     value, low, high = found.expected
     console.say(
         screen,
-        f"The lowest of {len(found.scores)} is a little too low: whatever is chosen this way has "
-        f"an expected {first} of {value:.3g} ({low:.3g} to {high:.3g}).",
+        f"The lowest of {len(found.scores)} looks better than it is, because it was chosen: expect "
+        f"a {first} of {value:.3g} ({low:.3g} to {high:.3g}) of it.",
     )
     tell_coefficients(done["coefficients"], done["effects"])
     if done["intervals_note"]:
