@@ -166,7 +166,7 @@ def run_table(
         show_columns(columns, findings, goal, as_json)
         raise typer.Exit(console.BAD_INPUT if any(f.fatal for f in findings) else 0)
     if not as_json:
-        tell_findings(findings)
+        tell_findings(finding for finding in findings if not finding.fatal)
     raise_fatal(findings)
     screen = console.stderr()
 

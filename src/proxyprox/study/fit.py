@@ -290,7 +290,7 @@ def compare_models(
     spread = float(np.var(y[known])) if target.task == "regression" else 1.0
     scores = []
     for name in sorted(names, key=lambda name: losses[name].mean()):
-        loss = _interval(losses[name])
+        loss = _not_negative(_interval(losses[name]))
         gap = _interval(losses[name] - losses[best])
         if target.task == "regression":
             second = tuple(1 - value / spread for value in (loss[0], loss[2], loss[1]))
@@ -323,6 +323,11 @@ def _interval(values: Array) -> tuple[float, float, float]:
     return mean, mean - reach, mean + reach
 
 
+def _not_negative(values: tuple[float, float, float]) -> tuple[float, float, float]:
+    value, low, high = values
+    return value, max(low, 0.0), high
+
+
 def _root(values: tuple[float, float, float]) -> tuple[float, float, float]:
     a, b, c = (math.sqrt(max(value, 0.0)) for value in values)
     return a, b, c
@@ -341,8 +346,8 @@ def _expected_of_best(losses: Array, seed: int) -> tuple[float, float, float]:
     lowest = np.argmin(drawn, axis=1)
     gain = drawn[:, best] - drawn[np.arange(RESAMPLES), lowest]
     optimism = float(np.mean(gain + means[lowest] - means[best]))
-    value, low, high = _interval(losses[:, best])
-    return value + optimism, low + optimism, high + optimism
+    value, low, high = (end + optimism for end in _interval(losses[:, best]))
+    return _not_negative((value, low, high))
 
 
 def _why(scores: Sequence[Score], chosen: str, wanted: str) -> str:
