@@ -145,7 +145,8 @@ class Columns:
                 column = self._without_copies(column, frame[name], labels, seen)
             self.columns.append(column)
         if not any(column.kind != "drop" for column in self.columns):
-            self._find("", "no column is left to predict from.", fatal=True)
+            why = "; ".join(f"{column.name}: {column.why}" for column in self.columns[:5])
+            self._find("", f"no column is left to predict from ({why}).", fatal=True)
         return self
 
     def _find(self, column: str, text: str, fatal: bool = False) -> None:

@@ -184,7 +184,10 @@ def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Ro
         extras.append((frame[label] if labelled else None, weights))
     _check_same(config, list(frames[0]), list(frames[-1]))
     both = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    columns = Columns(dict(target.columns or ()), scale=False).plan(both).fit(both)
+    try:
+        columns = Columns(dict(target.columns or ()), scale=False).plan(both).fit(both)
+    except DataError as error:
+        raise DataError(f"{target.file}: {error}") from error
     made = tuple(columns.feature_names)
     tables = [
         Table(
