@@ -45,7 +45,7 @@ def test_names_of_files_columns_and_classes(
     settings += f'file = "{in_toml(data.name)}"\nlabel = "LABEL"\n'
     for table, label in (
         (f"a{cell},b\n1,x{cell}\n2,x{cell}\n", "b"),
-        (f"a{cell},b\nx{cell},0\n2,1\n", "b"),
+        (f"a{cell},b\nx{cell},0\nx{cell},1\n", "b"),
         (f"a{cell},b\n1,2\n", f"c{cell}"),
         ("a,b\n1,2,3\n", "b"),
     ):

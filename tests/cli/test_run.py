@@ -131,7 +131,11 @@ def test_a_run_that_diverges(invoke: Invoke, config: Path, csv: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('label = "bought"', 'label = "buoght"', "no column 'buoght'; the columns are 'a', 'b'"),
+        (
+            'label = "bought"',
+            'label = "buoght"',
+            "no column 'buoght'; did you mean 'bought'? the columns",
+        ),
         ('file = "rows.csv"', 'file = "row.csv"', "does not exist"),
         (
             "l2 = 1e-2",
@@ -179,15 +183,14 @@ def _rewritten(csv: Path, change: Callable[[list[str]], list[str]]) -> None:
     ("change", "words"),
     [
         (lambda lines: [line.partition(",")[2] for line in lines], "no column 'a'"),
-        (lambda lines: [*lines[:3], "red,1,1,1,no", *lines[4:]], "row 3, column 'a'"),
-        (lambda lines: [*lines[:3], "nan,1,1,1,no", *lines[4:]], "row 3, column 'a'"),
+        (lambda lines: [*lines, "1,1,1,1,no,7"], "not a table"),
         (lambda lines: [*lines, "1,1,1,1,maybe"], "'maybe', 'no', 'yes'"),
-        (lambda lines: [*lines, "1,1,1,1,"], "the label is missing"),
+        (lambda lines: [lines[0], *(x.rpartition(",")[0] + "," for x in lines[1:])], "no row has"),
         (lambda lines: [line.replace("yes", "no") for line in lines], "of 1 classes"),
         (lambda lines: lines[:1], "no rows"),
         (lambda lines: [], "empty"),
     ],
-    ids=["column", "text", "nan", "label", "no label", "one class", "header", "empty"],
+    ids=["column", "cells", "label", "no label", "one class", "header", "empty"],
 )
 def test_mistakes_in_the_data(
     invoke: Invoke,
@@ -204,6 +207,40 @@ def test_mistakes_in_the_data(
     assert result.exit_code == 2
     assert words in result.stderr
     assert json.loads(result.stdout)["exit_code"] == 2
+
+
+def test_gaps_and_text_are_handled_and_told(
+    invoke: Invoke, config: Path, csv: Path, tmp_path: Path
+) -> None:
+    def change(lines: list[str]) -> list[str]:
+        told = [f"{line},{'north' if i % 3 else 'south'}" for i, line in enumerate(lines)]
+        return [f"{lines[0]},region", *told[1:3], "red,1,1,1,no,north", ",1,1,1,,south", *told[5:]]
+
+    _rewritten(csv, change)
+    config.write_text(config.read_text().replace("[method]", 'columns = {c = "drop"}\n[method]'))
+    folder = tmp_path / "out"
+    shown = invoke("run", config, "--dry-run", "--output", folder)
+    assert shown.exit_code == 0, shown.stderr
+    assert "region category" in " ".join(shown.stdout.split())
+    assert not folder.exists()
+    result = invoke("run", config, "--output", folder, "--workers", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    told = " ".join(json.loads(result.stdout)["notes"])
+    assert "a: numbers, but 'red' (row 3)" in told
+    assert "1 rows without a label are the proxy's" in told
+    weights = json.loads((folder / "weights.json").read_text())
+    assert list(weights["coefficients"]) == ["a", "a (missing)", "b", "d", "region = south"]
+    predicted = invoke("predict", folder, csv)
+    assert predicted.exit_code == 0, predicted.stderr
+    lines = predicted.stdout.splitlines()
+    assert lines[0] == "row,bought,P(bought = no),P(bought = yes)"
+    assert len(lines) == 81
+
+
+def test_options_of_tables_are_no_options_of_configurations(invoke: Invoke, config: Path) -> None:
+    result = invoke("run", config, "--target", "bought")
+    assert result.exit_code == 2
+    assert "--target goes with a table" in result.stderr
 
 
 def test_without_a_configuration(invoke: Invoke, tmp_path: Path) -> None:

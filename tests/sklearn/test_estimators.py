@@ -13,6 +13,9 @@ from sklearn.linear_model import (
     PoissonRegressor,
     Ridge,
 )
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from proxyprox.sklearn import (
@@ -20,6 +23,8 @@ from proxyprox.sklearn import (
     ProxyLogisticRegression,
     ProxyPoissonRegressor,
     ProxyRidge,
+    labelled_only,
+    mean_prediction,
 )
 
 QUICK = {"cv": 2, "max_steps": 4}
@@ -202,3 +207,79 @@ def test_ordinary_least_squares_without_a_penalty(binary):
     y = X @ w + 1.0
     ours = ProxyRidge(n_steps="converged", alpha=0.0).fit(X, y)
     np.testing.assert_allclose(ours.coef_, LinearRegression().fit(X, y).coef_, atol=1e-7)
+
+
+@pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: 5.0}])
+def test_class_weight_is_a_weight_of_the_rows(given):
+    rng = np.random.default_rng(0)
+    X, others = rng.normal(size=(120, 3)), rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=120) > 1.0).astype(int)
+    counts = np.bincount(y)
+    factors = 120 / (2 * counts) if given == "balanced" else np.array([1.0, 5.0])
+    fit = ProxyLogisticRegression(class_weight=given).fit(X, y, X_proxy=others)
+    same = ProxyLogisticRegression().fit(X, y, sample_weight=factors[y], X_proxy=others)
+    np.testing.assert_allclose(fit.coef_, same.coef_, rtol=1e-9)
+    np.testing.assert_allclose(fit.coef_std_, same.coef_std_, rtol=1e-9)
+    # The classes' weights are no weights of the population: its mean is still that of the labels.
+    plain = ProxyLogisticRegression().fit(X, y, X_proxy=others)
+    found, want = (each.mean_prediction(others) for each in (fit, plain))
+    assert abs(found.estimate - want.estimate) < (want.high - want.low) / 4
+    assert fit.predict_proba(others)[:, 1].mean() > plain.predict_proba(others)[:, 1].mean() + 0.05
+
+
+def test_class_weight_of_text_classes_and_of_more_rows():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(90, 2))
+    y = np.array(["a", "b", "c"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 1)]
+    y[::7] = "b"
+    weights = {"a": 2.0, "b": 1.0, "c": 3.0}
+    whole = ProxyLogisticRegression(class_weight=weights, n_steps=4).fit(X, y)
+    parts = ProxyLogisticRegression(class_weight=weights, n_steps=4)
+    parts.partial_fit(X[:40], y[:40], classes=["a", "b", "c"]).partial_fit(X[40:], y[40:])
+    assert parts.n_labels_ == whole.n_labels_
+    rows = ProxyLogisticRegression(n_steps=4).fit(X, y, [weights[label] for label in y])
+    np.testing.assert_allclose(whole.coef_, rows.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("given", ["balance", {"a": 1.0, "z": 2.0}, {0: -1.0, 1: 1.0}, {0: 0}, 3])
+def test_a_wrong_class_weight_is_named(given):
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match="class_weight"):
+        ProxyLogisticRegression(class_weight=given).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor])
+def test_nan_marks_a_row_without_a_label(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    known = np.arange(200) % 3 == 0
+    y = np.where(known, 1.0 + rng.poisson(np.exp(0.3 * X[:, 0])), np.nan)
+    marked = kind().fit(X, y)
+    apart = kind().fit(X[known], y[known], X_proxy=X[~known])
+    np.testing.assert_allclose(marked.coef_, apart.coef_, rtol=1e-9)
+    assert marked.n_labels_ == 67
+    assert marked.score(X, y) == pytest.approx(apart.score(X[known], y[known]))
+    listed = [None if np.isnan(value) else value for value in y]
+    np.testing.assert_array_equal(kind().fit(X, listed).coef_, marked.coef_)
+    scoring = labelled_only("neg_mean_absolute_error")
+    assert np.isfinite(cross_val_score(kind(n_steps=2), X, y, cv=3, scoring=scoring)).all()
+    with pytest.raises(ValueError, match="labels"):
+        kind().fit(X, np.full(200, np.nan))
+
+
+def test_mean_prediction_through_pipelines():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) * [1.0, 50.0, 0.01] + 7
+    y = np.where(np.arange(300) % 4 == 0, X[:, 0] + rng.normal(size=300), np.nan)
+    scaler = StandardScaler().fit(X)
+    want = ProxyRidge().fit(scaler.transform(X), y).mean_prediction(scaler.transform(X[80:]), 0.9)
+    pipeline = make_pipeline(StandardScaler(), ProxyRidge()).fit(X, y)
+    assert mean_prediction(pipeline, X[80:], 0.9) == want
+    nested = make_pipeline(make_pipeline(StandardScaler(), ProxyRidge())).fit(X, y)
+    assert mean_prediction(nested, X[80:], 0.9) == want
+    assert mean_prediction(pipeline[-1], scaler.transform(X[80:]), 0.9) == want
+    search = GridSearchCV(pipeline, {"proxyridge__n_steps": ["cv"]}, cv=2,
+                          scoring=labelled_only("r2")).fit(X, y)  # fmt: skip
+    assert mean_prediction(search, X[80:], 0.9) == want
+    with pytest.raises(TypeError, match="model"):
+        mean_prediction(StandardScaler(), X)

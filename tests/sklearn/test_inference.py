@@ -75,27 +75,55 @@ def test_the_note_names_the_cause(binary):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_collinear_columns_are_named_and_the_others_have_intervals(classes):
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_collinear_columns_are_named_and_have_the_shortest_coefficients(classes, unit):
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(3)
     group, number = rng.integers(3, size=300), rng.normal(size=300)
-    y = (group + number + rng.normal(size=300) > 1).astype(int) + (classes - 2) * (group == 1)
+    scores = np.outer(number, [0.5, 0.0, -0.5]) + 0.5 * np.eye(3)[group]
+    y = (scores + rng.gumbel(size=(300, 3)))[:, :classes].argmax(axis=1)
     names = ["red", "green", "blue", "size"]
-    table = pandas.DataFrame(np.column_stack([np.eye(3)[group], number]), columns=names)
+    table = pandas.DataFrame(np.column_stack([np.eye(3)[group], number * unit]), columns=names)
     settings = {"n_steps": 3}
     fit = ProxyLogisticRegression(**settings).fit(table, y)
     assert all(name in fit.inference_note_ for name in ("red, green, blue", "the constant"))
     assert "size" not in fit.inference_note_
-    with pytest.warns(UserWarning, match="Some intervals are infinite"):
+    with pytest.warns(UserWarning, match="sums of others: red"):
         found = fit.confidence_interval()
-    assert np.isinf(found.low[..., :3]).all()
     # As with one column of the group left out, which determines the rest.
     exact = ProxyLogisticRegression(**settings).fit(table.drop(columns="red"), y)
     want = exact.confidence_interval()
     assert exact.inference_note_ == ""
-    np.testing.assert_allclose(found.low[..., 3], want.low[..., 2], rtol=1e-5)
-    np.testing.assert_allclose(found.high[..., 3], want.high[..., 2], rtol=1e-5)
+    np.testing.assert_allclose(found.low[..., 3], want.low[..., 2], rtol=1e-4)
+    np.testing.assert_allclose(found.high[..., 3], want.high[..., 2], rtol=1e-4)
+    # Levels are differences from their mean.
+    levels = np.column_stack([np.zeros(len(want.estimate)), want.estimate[:, :2]])
+    levels = levels - levels.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.estimate[:, :3], levels, rtol=1e-3, atol=1e-4)
     assert np.isfinite(fit.mean_prediction(table).high).all()
+    # Standard errors are those of the design whose levels are coded as such differences.
+    coded = np.column_stack([np.vstack([np.eye(2), -np.ones(2)])[group], number * unit])
+    direct = ProxyLogisticRegression(**settings).fit(coded, y).coef_std_
+    np.testing.assert_allclose(fit.coef_std_[:, :2], direct[:, :2], rtol=1e-3)
+
+
+def test_what_only_the_labelled_rows_leave_open_has_no_interval():
+    rng = np.random.default_rng(0)
+    X, others = rng.normal(size=(80, 4)), rng.normal(size=(400, 4))
+    X[:, 1], X[:, 2] = X[:, 0] * 2, 5.0
+    y = X[:, 0] + rng.normal(size=80)
+    fit = ProxyRidge(n_steps=3).fit(X, y, X_proxy=others)
+    with pytest.warns(UserWarning, match="infinite.*do not determine 0, 1, 2"):
+        found = fit.confidence_interval()
+    assert np.isinf(found.high).tolist() == [True, True, True, False]
+    # Where the others agree that one column is twice the other, there is a shortest answer.
+    others[:, 1] = 2 * others[:, 0]
+    fit = ProxyRidge(n_steps=3).fit(X[:, :2], y, X_proxy=others[:, :2])
+    with pytest.warns(UserWarning, match="sums of others: 0, 1"):
+        found = fit.confidence_interval()
+    single = ProxyRidge(n_steps=3).fit(X[:, :1], y).confidence_interval()
+    for end, want in zip(found, single, strict=True):
+        np.testing.assert_allclose(end, want * np.array([0.2, 0.4]), rtol=1e-6)
 
 
 def covered(kind, runs, *, teacher, n=120, N=600):

@@ -21,7 +21,7 @@ from proxyprox.study import problem
 from proxyprox.study.compare import Experiment, Job, compare
 from proxyprox.study.config import METHODS, StudyConfig, parse_config
 from proxyprox.study.problem import PANEL, Study, load_study, method_to_write, raw_weights
-from proxyprox.study.tables import DataError
+from proxyprox.study.tables import DataError, read_table
 
 NAMES = ("age", "income", "height")
 
@@ -378,16 +378,39 @@ def test_built_in_sets() -> None:
         built(settings("linear", "sklearn:iriss"))
 
 
-def test_text_in_a_column_points_to_the_key_that_leaves_it_out(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(ROWS.replace("\n", "\ntall", 1))
-    with pytest.raises(DataError, match=r"row 1, column 'age': 'tall.*out of 'features'"):
-        built(settings("logistic"), tmp_path)
+def test_text_in_a_column_of_numbers_is_told_and_left_out(tmp_path: Path) -> None:
+    write_csv(tmp_path / "rows.csv", *rows("logistic"))
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    lines[2] = "tall," + lines[2].partition(",")[2]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    study = built(settings("logistic"), tmp_path)
+    name = lines[0].partition(",")[0]
+    assert any(note.startswith(name) and "'tall' (row 2)" in note for note in study.notes())
+    assert f"{name} (missing)" in study.names
+    kept = problem.table_model(study, np.zeros(study.target.dim), "ours")
+    assert kept is not None
+    found, _ = kept.predict(read_table(tmp_path / "rows.csv"))
+    assert (found.iloc[:, -1] == 0.5).all()
 
 
 def test_a_forgotten_label_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
-    with pytest.raises(DataError, match=r"'no' is not a number.*\[target\] label"):
+    with pytest.raises(DataError, match=r"\[target\] label"):
         built(settings("logistic", target={"label": None}), tmp_path)
+
+
+def test_rows_without_a_label_are_the_proxy(tmp_path: Path) -> None:
+    write_csv(tmp_path / "rows.csv", *rows("logistic"))
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    part = [line if i % 3 else line.rpartition(",")[0] + "," for i, line in enumerate(lines)]
+    (tmp_path / "rows.csv").write_text("\n".join([lines[0], *part[1:]]))
+    study = built(settings("logistic"), tmp_path)
+    assert study.other is not None
+    assert study.other.design.rows == len(lines) - 1
+    assert study.target.design.rows == sum(1 for i in range(1, len(lines)) if i % 3)
+    assert any("without a label are the proxy's" in note for note in study.notes())
+    dropped = built(settings("logistic", proxy={"kind": "subsample", "rows": 9}), tmp_path)
+    assert dropped.other is None
 
 
 def ends(**values: float | None) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import datetime
 import gzip
 import io
 import lzma
@@ -15,70 +16,90 @@ import numpy as np
 import pytest
 
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.study.tables import DataError, read_table
+from proxyprox.study.tables import DataError, load_table, read_arrays, read_cells, read_table
 
 GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
 
 
-def _write(tmp_path: Path, text: str, name: str = "t.csv") -> Path:
+def _write(tmp_path: Path, text: str, name: str = "t.csv", encoding: str = "utf-8") -> Path:
     path = tmp_path / name
-    path.write_bytes(text.encode("utf-8"))
+    path.write_bytes(text.encode(encoding))
     return path
 
 
+def _lists(frame: Any) -> list[list[Any]]:
+    """Return the columns as lists, None in empty cells."""
+    return [[None if cell != cell else cell for cell in frame[name]] for name in frame]
+
+
 class TestCsv:
-    def test_roles(self, tmp_path: Path) -> None:
-        table = read_table(_write(tmp_path, GOOD), label="bought", sample_weight="w")
-        assert table.X.tolist() == [[31.0, 2.5], [45.0, 10.0]]
-        assert table.X.dtype == np.float64
-        assert table.y is not None
-        assert table.y.tolist() == ["yes", "no"]
-        assert table.sample_weight is not None
-        assert table.sample_weight.tolist() == [1.0, 0.5]
-        assert (table.feature_names, table.rows) == (("age", "income"), 2)
-
-    def test_chosen_features_leave_text_columns_alone(self, tmp_path: Path) -> None:
-        table = read_table(_write(tmp_path, GOOD), features=["income", "age"])
-        assert table.X.tolist() == [[2.5, 31.0], [10.0, 45.0]]
-        assert table.y is None
-
     @pytest.mark.parametrize(
-        ("cells", "labels"),
+        ("text", "columns"),
         [
-            (("1", "2"), [1.0, 2.0]),
-            (("-1", "+1"), [-1.0, 1.0]),
-            (("NA", "0"), ["NA", "0"]),
-            (("True", "False"), ["True", "False"]),
-            (("01", "1_0"), ["01", "1_0"]),
-        ],
-    )
-    def test_labels(self, tmp_path: Path, cells: tuple[str, str], labels: list[Any]) -> None:
-        path = _write(tmp_path, f"a,y\n1,{cells[0]}\n2,{cells[1]}\n")
-        y = read_table(path, label="y").y
-        assert y is not None
-        assert y.tolist() == labels
-
-    @pytest.mark.parametrize(
-        ("text", "rows"),
-        [
-            ("\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n", [[1, 2], [3, 4]]),
-            ("a;b\n1;2\n", [[1, 2]]),
-            ("a\tb\n1\t2\n", [[1, 2]]),
-            ('"a, x","b"\n"1"," 2"\n', [[1, 2]]),
+            (GOOD, [[31, 45], [2.5, 10], [1, 0.5], ["yes", "no"]]),
+            ("\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n", [[1, 3], [2, 4]]),
+            ("a;b\n1;2\n", [[1], [2]]),
+            ("a|b\n1|x,y\n", [[1], ["x,y"]]),
+            ("a\tb\n1\t2\n", [[1], [2]]),
+            ("sep=;\na;b\n1;2\n", [[1], [2]]),
+            ('"a, x","b"\n"1"," 2"\n', [[1], [2]]),
             ("a\n0.1\n", [[0.1]]),
-            (
-                "a,b\n123456789012345678901234567890,0.30000000000000004\n",
-                [[123456789012345678901234567890.0, 0.30000000000000004]],
-            ),
+            ("a,b\n123456789012345678901234567890,0.30000000000000004\n",
+             [[123456789012345678901234567890.0], [0.30000000000000004]]),
+            # Gaps in many words, and a short row.
+            ("a,b\nn/a,x\n?,NULL\n3\n", [[None, None, 3], ["x", None, None]]),
+            # Codes stay text.
+            ("a,b\n007,1_0\n12,x\n", [["007", "12"], ["1_0", "x"]]),
+            # Titles, and a line below them that is empty.
+            ("Report of June\n\na,b,c\n1,2,3\n4,5,6\n", [[1, 4], [2, 5], [3, 6]]),
+            # Decimal commas, groups of three, money and percent.
+            ("a;b\n1,5;x\n2,25;y\n", [[1.5, 2.25], ["x", "y"]]),
+            ("a;b\n1.234,50 €;12 %\n-3,00 €;5%\n", [[1234.5, -3], [0.12, 0.05]]),
+            ('a,b\n"$1,234.50",(7)\n$2,"1,000"\n', [[1234.5, 2], [-7, 1000]]),
+            ("a;b\n1 234,5;1'000\n0,5;2\n", [[1234.5, 0.5], [1000, 2]]),
+            # Of a table with decimal commas 1.000 is a thousand.
+            ("a;b\n0,5;1.000\n1,5;2.000\n", [[0.5, 1.5], [1000, 2000]]),
+            ("a,b\n1.5,1.000\n2.5,2.000\n", [[1.5, 2.5], [1, 2]]),
+            ("a,b\n-inf,1\n2,3\n", [["-inf", "2"], [1, 3]]),
         ],
-    )
-    def test_dialects(self, tmp_path: Path, text: str, rows: list[list[float]]) -> None:
-        assert read_table(_write(tmp_path, text)).X.tolist() == rows
+    )  # fmt: skip
+    def test_dialects(self, tmp_path: Path, text: str, columns: list[list[Any]]) -> None:
+        assert _lists(read_table(_write(tmp_path, text))) == columns
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+    def test_encodings(self, tmp_path: Path, encoding: str) -> None:
+        path = _write(tmp_path, "Größe,Ort\n1,Köln\n2,Düsseldorf\n", encoding=encoding)
+        frame = read_table(path)
+        assert list(frame) == ["Größe", "Ort"]
+        assert frame["Ort"].tolist() == ["Köln", "Düsseldorf"]
+        named = encoding if encoding != "utf-16-le" else "utf-16-le"
+        assert list(read_table(path, named)) == ["Größe", "Ort"]
+
+    def test_what_was_done_is_told(self, tmp_path: Path) -> None:
+        path = _write(tmp_path, "Titel é\n,a,a,b\n1,2,3,4\n5,6,7,8\n", encoding="cp1252")
+        frame, findings = load_table(path)
+        assert list(frame) == ["column 1", "a", "a.2", "b"]
+        told = " ".join(map(str, findings))
+        for words in ("Windows-1252", "'Titel é'", "column 1: has no name", "a.2: a second"):
+            assert words in told
+
+    def test_cells_as_they_stand(self, tmp_path: Path) -> None:
+        cells = read_cells(_write(tmp_path, "a;b\n1,50 €;007\n;x\n"))
+        assert cells["a"].tolist() == ["1,50 €", ""]
+        assert cells["b"].tolist() == ["007", "x"]
+
+    def test_options(self, tmp_path: Path) -> None:
+        path = _write(tmp_path, "a:b\n1:2\n", "t.data")
+        assert list(read_table(path, separator=":", format="csv")) == ["a", "b"]
+        with pytest.raises(DataError, match="ending"):
+            read_table(path)
+        with pytest.raises(DataError, match="utf-99"):
+            read_table(_write(tmp_path, GOOD), "utf-99")
 
     def test_compressed(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv.gz"
         path.write_bytes(gzip.compress(GOOD.encode()))
-        assert read_table(path, label="bought").rows == 2
+        assert len(read_table(path)) == 2
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -87,65 +108,18 @@ class TestCsv:
             (" \n", "the file is empty"),
             ("a,b\n", "no rows"),
             ("1,2\n3,4\n", "must name every column"),
-            ("a,a\n1,2\n", "column 'a' appears twice"),
-            ("a,\n1,2\n", "must name every column"),
-            ("a,b\n1,2\n3,red\n", r"row 2, column 'b': 'red' is not a number"),
-            ("a,b\n1,2\n3,1_0\n", r"row 2, column 'b': '1_0' is not a number"),
-            ("a,b\n1,True\n1,yes\n", r"column 'b': 'True' is not a number"),
-            ("a,b\n1,\n", r"row 1, column 'b': 'an empty cell'"),
-            ("a,b\n1,nan\n", r"column 'b': 'nan' is not a number"),
-            ("a,b\n-inf,1\n", r"column 'a': '-inf' is not a number"),
-            ("a,b\n1,2\n\n3\n", "row 2, column 'b': 'an empty cell'"),
-            ("a,b\n1,2,3\n", "as many cells in every row"),
-            ("a,b\n1,2\n1,2,3\n", "line 3, saw 3"),
-            ("a,b\n1,2\0\n", "row 1, column 'b'"),
+            ("a,b\n1,2\n1,2\n1,2,3\n", "row 3 has more cells"),
+            ("a,b\n" + "1,2\n" * 30 + "1,2,3\n", "not a table"),
         ],
     )
     def test_mistakes(self, tmp_path: Path, text: str, words: str) -> None:
         with pytest.raises(DataError, match=words):
             read_table(_write(tmp_path, text))
 
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            ({"label": "bougt"}, r"no column 'bougt'; .*'income'"),
-            ({"features": ["age", "zip"]}, r"no column 'zip'"),
-            ({"sample_weight": "v"}, r"no column 'v'"),
-            ({"features": ["age", "age"]}, "appears twice"),
-            ({"features": ["w"], "label": "w"}, "appears twice"),
-            ({"features": ["age"], "label": "w", "sample_weight": "w"}, "appears twice"),
-            ({"features": []}, "no feature column"),
-            ({}, "'yes' is not a number"),
-        ],
-    )
-    def test_wrong_arguments(self, tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
-        with pytest.raises(DataError, match=words):
-            read_table(_write(tmp_path, GOOD), **arguments)
-
-    @pytest.mark.parametrize("cell", ["", " ", "nan"])
-    def test_missing_label(self, tmp_path: Path, cell: str) -> None:
-        with pytest.raises(DataError, match=r"row 2, column 'y': the label is missing"):
-            read_table(_write(tmp_path, f"a,y\n1,1\n2,{cell}\n"), label="y")
-
-    @pytest.mark.parametrize(
-        ("cells", "words"), [(("1", "-1"), "negative"), (("0", "0"), "positive")]
-    )
-    def test_weights(self, tmp_path: Path, cells: tuple[str, str], words: str) -> None:
-        path = _write(tmp_path, f"a,w\n1,{cells[0]}\n2,{cells[1]}\n")
-        with pytest.raises(DataError, match=words):
-            read_table(path, sample_weight="w")
-
-
-def test_latin_1_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_bytes("a,b\n1,é\n".encode("latin-1"))
-    with pytest.raises(DataError, match="UTF-8"):
-        read_table(path)
-
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("absent.csv", "does not exist"), ("t.xlsx", "ending")],
+    [("absent.csv", "does not exist"), ("absent.xlsx", "does not exist"), ("t.xls", "as .xlsx")],
 )
 def test_path_mistakes(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
@@ -157,14 +131,44 @@ def test_folder_is_not_a_file(tmp_path: Path) -> None:
         read_table(tmp_path, format="csv")
 
 
+class TestExcel:
+    def test_title_empty_rows_and_types(self, tmp_path: Path) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("openpyxl")
+        day, path = datetime.datetime(2024, 1, 31), tmp_path / "t.xlsx"
+        rows = [
+            ["Monthly report", None, None, None], [None] * 4, ["x", "when", "paid", "mixed"],
+            [1, day, True, 5], [2.5, None, False, "five"], [None] * 4, ["", day, None, 7],
+        ]  # fmt: skip
+        with pd.ExcelWriter(path) as book:
+            pd.DataFrame().to_excel(book, sheet_name="empty")
+            pd.DataFrame(rows).to_excel(book, sheet_name="data", header=False, index=False)
+            pd.DataFrame({"z": [1]}).to_excel(book, sheet_name="more", index=False)
+        frame, findings = load_table(path)
+        assert list(frame) == ["x", "when", "paid", "mixed"]
+        assert len(frame) == 3
+        assert [frame[name].dtype.kind for name in frame] == ["f", "M", "b", "O"]
+        assert frame["mixed"].tolist() == ["5", "five", "7"]
+        assert "'data'" in " ".join(map(str, findings))
+        assert list(read_table(path, sheet="more")) == list(read_table(path, sheet=3)) == ["z"]
+        with pytest.raises(DataError, match="no sheet 'July'"):
+            read_table(path, sheet="July")
+
+    def test_damaged(self, tmp_path: Path) -> None:
+        pytest.importorskip("openpyxl")
+        (tmp_path / "t.xlsx").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match=r"t\.xlsx"):
+            read_table(tmp_path / "t.xlsx")
+
+
 class TestSvmlight:
     def test_reads_and_selects(self, tmp_path: Path) -> None:
         path = tmp_path / "t.svm.gz"
         path.write_bytes(gzip.compress(b"+1 1:2 3:1\n-1 2:5\n"))
-        table = read_table(path)
+        table = read_arrays(path)
         assert table.X.toarray().tolist() == [[2, 0, 1], [0, 5, 0]]
         assert table.feature_names == ("x1", "x2", "x3")
-        assert read_table(path, features=["x3", "x1"]).X.toarray().tolist() == [[1, 2], [0, 0]]
+        assert read_arrays(path, features=["x3", "x1"]).X.toarray().tolist() == [[1, 2], [0, 0]]
 
     @pytest.mark.parametrize(
         ("content", "arguments", "words"),
@@ -181,7 +185,7 @@ class TestSvmlight:
     ) -> None:
         (tmp_path / "t.svm").write_bytes(content)
         with pytest.raises(DataError, match=words):
-            read_table(tmp_path / "t.svm", **arguments)
+            read_arrays(tmp_path / "t.svm", **arguments)
 
 
 class TestNpz:
@@ -189,7 +193,7 @@ class TestNpz:
         X = np.arange(6).reshape(3, 2)
         path = tmp_path / "t.npz"
         np.savez(path, X=X, y=np.array(["a", "b", "a"]), w=np.ones(3), feature_names=["p", "q"])
-        table = read_table(path, sample_weight="w", features=["q"])
+        table = read_arrays(path, sample_weight="w", features=["q"])
         assert table.X.tolist() == [[1.0], [3.0], [5.0]]
         assert table.y is not None
         assert table.y.tolist() == ["a", "b", "a"]
@@ -213,49 +217,38 @@ class TestNpz:
     ) -> None:
         np.savez(tmp_path / "t.npz", **arrays)
         with pytest.raises(DataError, match=words):
-            read_table(tmp_path / "t.npz", **arguments)
+            read_arrays(tmp_path / "t.npz", **arguments)
 
     def test_not_an_archive(self, tmp_path: Path) -> None:
         (tmp_path / "t.npz").write_bytes(b"rubbish")
         with pytest.raises(DataError, match="zip file"):
-            read_table(tmp_path / "t.npz")
+            read_arrays(tmp_path / "t.npz")
         with (tmp_path / "u.npz").open("wb") as file:
             np.save(file, np.eye(2))
         with pytest.raises(DataError, match="zip file"):
-            read_table(tmp_path / "u.npz")
+            read_arrays(tmp_path / "u.npz")
 
 
 class TestParquet:
-    def test_reads(self, tmp_path: Path) -> None:
+    def test_types_stay(self, tmp_path: Path) -> None:
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
         path = tmp_path / "t.parquet"
-        frame = {"a": [1, 2], "b": [True, False], "w": [1.0, 2.0], "y": ["p", "q"]}
-        pd.DataFrame(frame).to_parquet(path)
-        table = read_table(path, label="y", sample_weight="w")
-        assert table.X.tolist() == [[1.0, 1.0], [2.0, 0.0]]
-        assert table.y is not None
-        assert table.y.tolist() == ["p", "q"]
+        pd.DataFrame({
+            "count": pd.array([1, None], dtype="Int64"), "group": pd.Categorical(["p", "q"]),
+            "when": pd.to_datetime(["2024-01-31", None]), "text": [" 1,5 ", "NA"],
+            "list": [[1], [2]],
+        }).to_parquet(path)  # fmt: skip
+        frame = read_table(path)
+        assert [frame[name].dtype.kind for name in frame] == ["i", "O", "M", "f", "O"]
+        assert frame["text"].tolist()[0] == 1.5
 
-    @pytest.mark.parametrize(
-        ("frame", "arguments", "words"),
-        [
-            ({"a": [1.0, None]}, {}, "row 2, column 'a'"),
-            ({"a": ["1", "red"]}, {}, "row 2, column 'a': 'red' is not a number"),
-            ({"a": [1], "y": [1]}, {"label": "z"}, "no column 'z'"),
-            ({"a": [1, 2], "y": ["p", None]}, {"label": "y"}, "row 2, column 'y': the label"),
-            ({"a": []}, {}, "no rows"),
-            ({"a": [1.0, np.inf]}, {}, "row 2, column 'a': 'inf'"),
-        ],
-    )
-    def test_mistakes(
-        self, tmp_path: Path, frame: dict[str, Any], arguments: dict[str, Any], words: str
-    ) -> None:
+    def test_without_rows(self, tmp_path: Path) -> None:
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
-        pd.DataFrame(frame).to_parquet(tmp_path / "t.parquet")
-        with pytest.raises(DataError, match=words):
-            read_table(tmp_path / "t.parquet", **arguments)
+        pd.DataFrame({"a": []}).to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(DataError, match="no rows"):
+            read_table(tmp_path / "t.parquet")
 
     def test_damaged(self, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
@@ -280,8 +273,8 @@ def test_svmlight_and_npz_need_no_extra(tmp_path: Path, monkeypatch: pytest.Monk
     np.savez(tmp_path / "t.npz", X=np.eye(2))
     for name in ("pandas", "pyarrow", "pooch"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert read_table(tmp_path / "t.npz").rows == 2
-    assert read_table(_write(tmp_path, "1 1:2\n", "t.svm")).rows == 1
+    assert read_arrays(tmp_path / "t.npz").rows == 2
+    assert read_arrays(_write(tmp_path, "1 1:2\n", "t.svm")).rows == 1
 
 
 # -- compressed and damaged files ----------------------------------------------------------------
@@ -309,22 +302,22 @@ def test_compressed_streams_that_follow_each_other_are_one_file(tmp_path: Path, 
     head, line = (b"a,b\n", b"1,2\n") if "csv" in name else (b"", b"1 1:2\n")
     path = tmp_path / name
     path.write_bytes(pack(head + line * 100) + pack(line * 10))
-    assert read_table(path).rows == 110
+    assert (len(read_table(path)) if "csv" in name else read_arrays(path).rows) == 110
 
 
 def test_an_npz_takes_no_more_memory_than_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "bomb.npz"
     for shape, dtype in (((1 << 40, 8), "<f8"), ((1 << 50,), "<U0"), ((10, 10), "<f8")):
         with pytest.raises(DataError, match=r"bomb\.npz"):
-            read_table(_npz(path, X=_npy(shape, dtype, b"\0" * 80)))
+            read_arrays(_npz(path, X=_npy(shape, dtype, b"\0" * 80)))
     np.savez_compressed(path, X=np.zeros((20_000, 10)), other=np.array([None], dtype=object))
-    assert read_table(path).rows == 20_000
+    assert read_arrays(path).rows == 20_000
 
 
 def test_a_large_index_makes_no_table_of_any_width(tmp_path: Path) -> None:
     path = _write(tmp_path, "1 1:1\n0 2000000000:1\n", "wide.svm")
     with pytest.raises(DataError, match="2,000,000,000 columns"):
-        read_table(path)
+        read_arrays(path)
 
 
 @pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.npz"])
@@ -340,11 +333,11 @@ def test_cut_files_are_named(tmp_path: Path, name: str) -> None:
     for length in range(0, len(content), 11):
         path.write_bytes(content[:length])
         with pytest.raises(DataError, match=f"^{name}"):
-            read_table(path)
+            (read_arrays if name.endswith("npz") else read_table)(path)
 
 
 def test_names_that_act_on_a_terminal_are_written_as_escapes(tmp_path: Path) -> None:
-    path = _write(tmp_path, "a\x1b[31m,b\n1,2\n3\n", "t\x1b[2J\u202e.csv")
+    path = _write(tmp_path, "a\x1b[31m,b\n1,2\n3,4,5\n6,7\n", "t\x1b[2J\u202e.csv")
     with pytest.raises(DataError) as caught:
         read_table(path)
     assert "t\\x1b[2J\\u202e.csv" in str(caught.value)

@@ -1,4 +1,4 @@
-"""The command line: ``demo``, ``run``, ``audit``, ``label``, ``plan``, ``attack``, ``supervise``.
+"""The command line: ``demo``, ``run``, ``predict``, ``audit``, ``label``, ``plan`` and others.
 
 A command is a file of this package and a line below. It imports what it needs when it is called,
 so that ``--help`` answers at once.
@@ -13,7 +13,7 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli import attack, audit, label, plan, run, supervise
+from proxyprox.cli import attack, audit, label, plan, predict, run, supervise
 from proxyprox.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
-    run.demo, run.run, audit.audit, label.label, plan.plan, attack.attack,
+    run.demo, run.run, predict.predict, audit.audit, label.label, plan.plan, attack.attack,
     supervise.supervise,
 ):  # fmt: skip
     app.command(**help_of(_command))(_command)

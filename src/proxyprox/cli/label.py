@@ -155,15 +155,23 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
     """Read rows; if no column is left to be a feature, the words of `show` are the features."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    from proxyprox.study.tables import DataError, read_cells, read_table
+    from proxyprox.study.columns import Columns
+    from proxyprox.study.tables import (
+        FRAMES,
+        DataError,
+        format_of,
+        read_arrays,
+        read_cells,
+        read_table,
+    )  # fmt: skip
 
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")
     try:
-        cells = read_cells(path)
+        cells: Any = read_cells(path) if format_of(path) in FRAMES else None
         if show and cells is None:
             raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
-        columns = list(read_table(path).feature_names if cells is None else cells)
+        columns = list(read_arrays(path).feature_names if cells is None else cells)
         for option, names in (("--show", show), ("--ignore", ignore)):
             if absent := [name for name in names if name not in columns]:
                 there = f"{path.name} has {_first(columns)}"
@@ -172,7 +180,13 @@ def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
         ids = [name for name in named if cells[name].is_unique]
         left = [name for name in dict.fromkeys([*ignore, *ids]) if name not in show]
         features = [name for name in columns if name not in (*show, *left)]
-        X = read_table(path, features=features).X if features else None
+        X: Any = None
+        if features and cells is None:
+            X = read_arrays(path, features=features).X
+        elif features:
+            frame = read_table(path)[features]
+            made = Columns(scale=False).plan(frame).fit(frame)
+            X, features = made.transform(frame), made.feature_names
     except DataError as error:
         # Python has arguments for the format and the features, the command line has options.
         text = str(error).replace(", or pass format=.", ".")

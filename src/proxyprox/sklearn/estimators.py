@@ -63,7 +63,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             Inputs. Of a Dask array or DataFrame the labelled rows are fetched, and of the others
             their second moment; labelled rows that are too many to fetch are fitted where they are.
         y : array of shape (n,)
-            Labels; for classifiers ``unlabelled`` (−1) marks a row without one.
+            Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
         X_proxy : array or sparse matrix of shape (N, p), optional
@@ -108,6 +108,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
+        rows = rows.weigh_classes(self._class_weight(), getattr(self, "classes_", None))
         teacher = None
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
@@ -125,9 +126,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self._choice, self.taught_ = tuple(vars(choice).values()), way != "labels alone"
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
-        if estimate.loose:
+        if estimate.loose or estimate.dependent:
             names = getattr(self, "feature_names_in_", None)
-            self.inference_note_ = inference.collinear_note(estimate.loose, X.shape[1], names)
+            self.inference_note_ = inference.collinear_note(estimate, X.shape[1], names)
         self.coef_, self.intercept_ = self._shape(self._w)
         self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
         self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
@@ -137,9 +138,12 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
         from proxyprox.dask.fitting import fetch_labelled, minimise_everywhere
 
-        if y_proxy is not None:
-            raise TypeError(message("y_proxy", y_proxy, "left out where X is a Dask collection"))
-        mark = inputs.mark_of(getattr(self, "unlabelled", None))
+        for name, value in {"y_proxy": y_proxy, "class_weight": self._class_weight()}.items():
+            if value is not None:
+                raise TypeError(message(name, value, "left out where X is a Dask collection"))
+        # Gaps among the numbers of a cluster are more often mistakes.
+        regressor = isinstance(self, RegressorMixin)
+        mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
         settings = inputs.settings_of(self)
         intercept = settings.fit_intercept
         rows = fetch_labelled(X, y, weights, X_proxy, mark, intercept)
@@ -181,6 +185,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     def _set_classes(self, y: Array, labelled: Array) -> None:
         """Note the classes of the labels; refuse or warn of what may have been meant otherwise."""
 
+    def _class_weight(self) -> Any:
+        """Return the weights of a classifier's classes; None for none."""
+        return getattr(self, "class_weight", None)
+
     def _shape(self, w: Array) -> tuple[Array, Any]:
         """Return coefficients and intercepts as scikit-learn's classifiers shape them."""
         matrix = w.reshape(-1, self.family.outputs).T
@@ -200,9 +208,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Return intervals for the coefficients.
 
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
-        estimate, because the fit itself is shrunk on purpose. Where the labels do not determine
-        a coefficient, its interval is infinite; a warning and ``inference_note_`` say why, and
-        name the columns.
+        estimate, because the fit itself is shrunk on purpose. Of columns that are sums of others in
+        every row, such as the levels of a category, the coefficients of least norm are given,
+        differences from the mean of the levels. Where the labels do not determine a coefficient,
+        its interval is infinite. A warning and ``inference_note_`` name the columns of both kinds.
 
         Parameters
         ----------
@@ -217,8 +226,10 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         reach = inference.quantile(level, self.n_labels_) * self.coef_std_
         if self.inference_note_:
-            which = "Some" if np.isfinite(reach).any() else "The"
-            warnings.warn(f"{which} intervals are infinite. {self.inference_note_}", stacklevel=2)
+            finite = np.isfinite(reach)
+            which = "Some" if finite.any() else "The"
+            infinite = "" if finite.all() else f"{which} intervals are infinite. "
+            warnings.warn(f"{infinite}{self.inference_note_}", stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -306,9 +317,12 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         X, y, sample_weight
             As in ``fit``.
         """
-        checked, y, _ = self._check(X, y, reset=False)
+        given = y
+        checked, y, labelled = self._check(X, y, reset=False)
         if sample_weight is not None:
             sample_weight = inputs.check_weights(sample_weight, checked)
+        if not labelled.all():
+            X, y, sample_weight = inputs.labelled_part(X, given, sample_weight, np.nan)
         if not self.deviance_power:
             return float(super().score(X, y, sample_weight))
         if (y == y[0]).all():
@@ -317,10 +331,16 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
-        y, _ = inputs.read_labels(y, None)
+        y, labelled = inputs.read_labels(y, np.nan)
         X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
-        self.family.encode(y)
-        return X, y, np.ones(len(y), dtype=bool)
+        labelled = np.ones(len(y), dtype=bool) if labelled is None else labelled
+        if labelled.any():
+            self.family.encode(y[labelled])
+        return X, y, labelled
+
+    def _set_classes(self, y: Array, labelled: Array) -> None:
+        if not labelled.any():
+            raise ValueError("y must hold labels, got NaN in every row. Label some rows.")
 
     def _shape(self, w: Array) -> tuple[Array, float]:
         coef, intercept = super()._shape(w)
@@ -368,6 +388,9 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
         looks like a class: then it is an error, or where most rows are −1 a warning, to leave
         this open.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, by which those of the rows are multiplied; "balanced" makes all
+        classes count the same. :meth:`mean_prediction` still estimates the population's mean.
 
     Attributes
     ----------
@@ -385,7 +408,8 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
         The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
     inference_note_ : str
-        Why standard errors are infinite, and of which columns; empty if none is.
+        Why standard errors are infinite, and of which columns; which columns are sums of others.
+        Empty if there are none of either kind.
     n_labels_ : int
         Labelled rows of the fit.
 
@@ -406,6 +430,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
     """
 
     unlabelled: Any = "auto"
+    class_weight: Any = None
 
     @property
     def family(self) -> Family:  # type: ignore[misc, override]
@@ -529,8 +554,8 @@ class ProxyPoissonRegressor(ProxyRegressor):
 
     The parameters and attributes are those of
     :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,
-    a teacher's predictions as ``y_proxy``. No value of y marks a row without a label here: −1 is
-    a value, and as a count it is refused.
+    a teacher's predictions as ``y_proxy``. NaN in y marks a row without a label; −1 is a value,
+    and as a count it is refused.
 
     Examples
     --------
@@ -581,8 +606,8 @@ class ProxyGammaRegressor(ProxyRegressor):
 
     The parameters and attributes are those of
     :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,
-    a teacher's predictions as ``y_proxy``. No value of y marks a row without a label here. The
-    link is not the canonical one: rows without labels help through the expected curvature.
+    a teacher's predictions as ``y_proxy``. NaN in y marks a row without a label. The link is not
+    the canonical one: rows without labels help through the expected curvature.
 
     Examples
     --------
@@ -604,8 +629,8 @@ class ProxyRidge(ProxyRegressor):
 
     The parameters and attributes are those of
     :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,
-    a teacher's predictions as ``y_proxy``. No value of y marks a row without a label here: −1 is
-    a value like any other.
+    a teacher's predictions as ``y_proxy``. NaN in y marks a row without a label; −1 is a value
+    like any other.
 
     Examples
     --------

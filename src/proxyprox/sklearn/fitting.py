@@ -615,8 +615,9 @@ class Fit:
             else:
                 trials, shares = self._cross_validate()
                 w, trial = self._average(shares), trials[0]
-        estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power)
-        rectifier = inference.rectifier_of(inference.targets_of(plain) - trial.held_out, plain)
+        estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power, self.moment)
+        residuals = inference.targets_of(plain) - trial.held_out
+        rectifier = inference.rectifier_of(residuals, self.rows.given, plain.family.classifier)
         return w, trial, choice_of(trials), rectifier, estimate
 
     def _minimise(self) -> tuple[Array, Trial]:

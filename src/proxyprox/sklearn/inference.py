@@ -423,7 +423,8 @@ class Choice:
 class Estimate(NamedTuple):
     """An asymptotically normal estimate with standard errors; ``note`` says why there is none.
 
-    ``loose`` are the columns whose coefficients alone have none.
+    ``loose`` are the columns whose coefficients alone have none, ``dependent`` those that are sums
+    of others in every row, whose coefficients are those of least norm.
     """
 
     w: Array
@@ -432,6 +433,7 @@ class Estimate(NamedTuple):
     excess: float
     note: str = ""
     loose: Sequence[int] = ()
+    dependent: Sequence[int] = ()
 
 
 def no_estimate(size: int, note: str) -> Estimate:
@@ -439,17 +441,32 @@ def no_estimate(size: int, note: str) -> Estimate:
     return Estimate(np.full(size, np.nan), np.full(size, np.inf), 0.0, np.inf, note)
 
 
-def collinear_note(loose: Sequence[int], columns: int, names: Any) -> str:
-    """Return which columns have no standard errors; the one after the last is the constant."""
-    known = [str(j) if names is None else str(names[j]) for j in loose if j < columns]
-    listed = ", ".join(known[:NAMED])
+def collinear_note(estimate: Estimate, columns: int, names: Any) -> str:
+    """Return which columns have no standard errors, and which depend on each other."""
+    notes = []
+    if estimate.loose:
+        listed = _listed(estimate.loose, columns, names)
+        notes.append(
+            f"The labelled rows do not determine {listed}: constant there, or sums of others there "
+            "only. Only these intervals are infinite; label rows in which they vary."
+        )
+    if estimate.dependent:
+        listed = _listed(estimate.dependent, columns, names)
+        notes.append(
+            f"Columns are sums of others: {listed}. Of all coefficients that predict the same, "
+            "those of least norm are given: of the levels of a category, differences from the "
+            "mean of the levels. For differences from a reference level drop one column of each "
+            "set, such as with OneHotEncoder(drop='first')."
+        )
+    return " ".join(notes)
+
+
+def _listed(places: Sequence[int], columns: int, names: Any) -> str:
+    """Return columns by name; the one after the last is the constant."""
+    known = [str(j) if names is None else str(names[j]) for j in places if j < columns]
     more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    constant = " and the constant" if columns in loose else ""
-    return (
-        f"Columns are constant or sums of others on the labelled rows: {listed}{more}{constant}. "
-        "Only their intervals are infinite; predictions are determined. Drop one of each set, "
-        "such as with OneHotEncoder(drop='first')."
-    )
+    constant = " and the constant" if columns in places else ""
+    return f"{', '.join(known[:NAMED])}{more}{constant}"
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
@@ -462,10 +479,14 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     return TOO_WIDE if width * family.outputs > WIDEST else ""
 
 
-def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> Estimate:
+def estimate_of(
+    loss: GLM, start: Array, teacher: Any, power: float | None, moment: Any
+) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance.
+    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment`` is
+    that of all inputs. Of several minimisers the one of least norm is taken, the constant not
+    counted: what a vanishing ridge penalty tends to.
     """
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
@@ -482,32 +503,47 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
     if not power and _is_separated(loss, w):
         # Where the search for an estimate at infinity stopped means nothing.
         return no_estimate(loss.dim, SEPARATED)
-    inverse, loose = _inverse(np.asarray(objective.hessian(w)), family.outputs)
+    inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
+    loose = _undetermined(free, moment)
     if loose.all() or not np.isfinite(w).all():
         return no_estimate(loss.dim, COLLINEAR)
     noise = _noise(loss, w, teacher, power, inverse) / n
     if power:
         noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
-    std = np.sqrt(np.maximum(np.diag(inverse @ noise @ inverse), 0.0))
-    lost = np.repeat(loose, family.outputs)
-    w, std = np.where(lost, np.nan, w), np.where(lost, np.inf, std)
     # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
     excess = float(np.sum(inverse * noise)) / 2
-    return Estimate(w, std, power, excess, loose=np.flatnonzero(loose).tolist())
+    shortest = _to_least_norm(free, loss.design.columns, family.outputs)
+    w = shortest @ w
+    spread = shortest @ inverse
+    variances = np.diag(spread @ noise @ spread.T).reshape(-1, family.outputs)
+    # What least norm alone sets to zero, as the coefficient of a constant, is not known to be zero.
+    bounds = np.diag(inverse @ noise @ inverse).reshape(-1, family.outputs)
+    loose |= (variances <= 1e-12 * bounds).all(axis=1) & (free**2).any(axis=1)
+    dependent = (np.sqrt((free**2).sum(axis=1)) > LOOSE) & ~loose
+    lost = np.repeat(loose, family.outputs)
+    w = np.where(lost, np.nan, w)
+    std = np.where(lost, np.inf, np.sqrt(np.maximum(variances.ravel(), 0.0)))
+    return Estimate(w, std, power, excess, "", *map(_places, (loose, dependent)))
 
 
-def rectifier_of(residuals: Array, loss: GLM) -> Array:
+def _places(which: Array) -> list[int]:
+    return [int(place) for place in np.flatnonzero(which)]
+
+
+def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     """Return mean and standard error of the residuals (labels less predictions), one column each.
+
+    The weights are those of the rows in the population, without those of the classes.
 
     A classifier that has every label right leaves residuals that hardly vary, though it errs on
     rows like them: few labels do not show errors that are rare. The spread is therefore never
     taken to be less than two wrong answers would make it, as Agresti and Coull (1998) add two
     failures and two successes to a proportion before they draw its interval.
     """
-    share = loss.sample_weight / loss.sample_weight.sum()
+    share = weights / weights.sum()
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
-    if loss.family.classifier:
+    if classifier:
         # NaN where the labels were too few to hold any out stays NaN.
         spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
@@ -575,12 +611,50 @@ def _is_separated(loss: GLM, w: Array) -> bool:
 
 
 def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
-    """Return the pseudo-inverse, and of which columns the labels do not fix all coefficients."""
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    """Return a generalised inverse, and the directions of the columns that predict nothing.
+
+    The directions are orthonormal, of shape (columns, any number). Columns are brought to one scale
+    first: those in large units would make the others look flat.
+    """
+    hessian = (hessian + hessian.T) / 2
+    scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
+    scale = np.where(scale > 1e-12 * scale.max(initial=0.0), scale, max(scale.max(), 1e-300))
+    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
     flat = ~(values > 1e-10 * values[-1])
-    # Softmax parameters are fixed up to a shift of all classes: that leaves nothing open.
-    free = vectors[:, flat].reshape(len(values) // outputs, outputs, int(flat.sum()))
-    free = free - free.mean(axis=1, keepdims=True) if outputs > 1 else free
-    strong = vectors[:, ~flat]
+    strong = vectors[:, ~flat] / scale[:, None]
     inverse = (strong / values[~flat]) @ strong.T
-    return np.asarray(inverse), np.sqrt((free**2).sum(axis=(1, 2))) > LOOSE
+    # Softmax parameters are fixed up to a shift of all classes: that leaves nothing open.
+    d, size = len(values) // outputs, scale.reshape(-1, outputs).max(axis=1)
+    free = (vectors[:, flat] / scale[:, None]).reshape(d, outputs, int(flat.sum()))
+    free = size[:, None, None] * free
+    free = free - free.mean(axis=1, keepdims=True) if outputs > 1 else free
+    basis, weights, _ = np.linalg.svd(
+        free.reshape(d, outputs * int(flat.sum())), full_matrices=False
+    )
+    free = np.linalg.qr(basis[:, weights > 1e-6] / size[:, None])[0]
+    return np.asarray(inverse), np.asarray(free)
+
+
+def _undetermined(free: Array, moment: Any) -> Array:
+    """Return the columns of directions that predict nothing on labelled rows, but do on others."""
+    if not free.shape[1]:
+        return np.zeros(len(free), dtype=np.bool_)
+    # Relative to what the columns would predict if they did not cancel.
+    size = np.sqrt(np.maximum(np.diag(moment @ np.eye(len(free))), 0.0))
+    weight = np.linalg.norm(size[:, None] * free, axis=0)
+    values, vectors = np.linalg.eigh(free.T @ (moment @ free))
+    noise = 1e-14 * moment.top  # of rounding, where columns are of unlike units
+    apart = values > 1e-8 * float(weight.max()) ** 2 + noise
+    lost = free @ vectors[:, apart]
+    return np.asarray(np.sqrt((lost**2).sum(axis=1)) > LOOSE)
+
+
+def _to_least_norm(free: Array, columns: int, outputs: int) -> Array:
+    """Return the map of parameters to those that predict the same and are shortest."""
+    d = len(free)
+    counted = np.where(np.arange(d) < columns, 1.0, 0.0)[:, None] * free
+    shortest = np.eye(d)
+    if free.shape[1]:
+        shortest[:, :columns] -= free @ np.linalg.pinv(counted)[:, :columns]
+    centred = np.eye(outputs) - (np.full((outputs, outputs), 1 / outputs) if outputs > 1 else 0.0)
+    return np.kron(shortest, centred)

@@ -6,20 +6,22 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import is_regressor
 from sklearn.metrics import get_scorer
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import AS_NUMBERS, Words, message
+from proxyprox.intervals import Interval
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
 
@@ -167,11 +169,12 @@ def _score_labelled(
 ) -> float:
     model = estimator
     if isinstance(unlabelled, str) and unlabelled == FROM_ESTIMATOR:
-        # The model inside Pipelines and searches knows it; others mark by -1.
+        # The model inside Pipelines and searches knows it; others mark by -1, regressors by NaN.
         while model is not None and not hasattr(model, "unlabelled"):
             steps = getattr(model, "steps", None)
             model = steps[-1][1] if steps else getattr(model, "estimator", None)
-        unlabelled = -1 if model is None else mark_of(model.unlabelled)
+        none = np.nan if is_regressor(estimator) else -1
+        unlabelled = none if model is None else mark_of(model.unlabelled)
     X, y, weights = labelled_part(X, y, sample_weight, unlabelled)
     extra = {} if weights is None else {"sample_weight": weights}
     return float(scorer(estimator, X, y, **extra))
@@ -186,7 +189,7 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..
         A scorer or the name of one, as scikit-learn's searches take them.
     unlabelled : scalar
         The value of y that marks a row without a label; by default the scored estimator's own
-        ``unlabelled``, and −1 for one that has none.
+        ``unlabelled``; for one that has none NaN if it is a regressor, else −1.
 
     Returns
     -------
@@ -249,13 +252,34 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too."""
+    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too.
+
+    ``weights`` are what counts in the fit, ``given`` the user's, without those of the classes.
+    """
 
     X: Any
     y: Array
     weights: Array
     all_y: Array
     kept: Array
+    given: Array
+
+    def weigh_classes(self, class_weight: Any, classes: Array) -> Labelled:
+        """Return the rows with the weights of their classes, as scikit-learn defines them."""
+        if class_weight is None:
+            return self
+        allowed = '"balanced", a dict of classes and positive weights, or None'
+        known = isinstance(class_weight, Mapping) or class_weight == "balanced"
+        if not known:
+            raise ValueError(message("class_weight", class_weight, allowed))
+        try:
+            factors = compute_class_weight(class_weight, classes=classes, y=self.y)
+        except (ValueError, TypeError) as error:
+            raise ValueError(message("class_weight", class_weight, allowed, str(error))) from error
+        if not (np.isfinite(factors).all() and (factors > 0).all()):
+            raise ValueError(message("class_weight", class_weight, allowed))
+        places = np.searchsorted(classes, self.y)
+        return replace(self, weights=self.given * factors[places])
 
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
@@ -299,11 +323,12 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
     if known is None:
-        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
+        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled], weights[keep])
         return own if keep.any() else None
     y = np.concatenate([known[1], y[keep]])
     weights = np.concatenate([known[2], weights[keep]])
-    return Labelled(stack_rows(known[0], part), y, weights, y, np.ones(len(y), dtype=bool))
+    every = np.ones(len(y), dtype=bool)
+    return Labelled(stack_rows(known[0], part), y, weights, y, every, weights)
 
 
 def stack_rows(*blocks: Any) -> Any:
@@ -321,6 +346,53 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
+
+
+def mean_prediction(model: Any, X: Any, level: float = 0.95) -> Interval:
+    """Return the mean label over a population, with its interval, from a model in a Pipeline.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a fitted Pipeline or search whose last step is one.
+    X : array, sparse matrix or DataFrame
+        A sample of the population, as the Pipeline's first step takes it.
+    level : float
+        Coverage, in (0, 1).
+
+    Returns
+    -------
+    Interval
+        What the last step's own ``mean_prediction`` returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from proxyprox.sklearn import ProxyRidge, mean_prediction
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = np.where(np.arange(500) < 40, X[:, 0] + rng.normal(size=500), np.nan)
+    >>> pipeline = make_pipeline(StandardScaler(), ProxyRidge()).fit(X, y)
+    >>> found = mean_prediction(pipeline, X[40:])
+    >>> found.low < found.estimate < found.high
+    True
+    """
+    while not hasattr(model, "mean_prediction"):
+        steps = getattr(model, "steps", None)
+        if steps:
+            X = model[:-1].transform(X) if len(steps) > 1 else X
+            model = steps[-1][1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        else:
+            allowed = (
+                "a fitted estimator of proxyprox.sklearn, or a Pipeline or search that ends in one"
+            )
+            raise TypeError(message("model", model, allowed))
+    found: Interval = model.mean_prediction(X, level)
+    return found
 
 
 TRANSFORM_BOTH = (

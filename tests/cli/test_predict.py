@@ -1,0 +1,246 @@
+"""``proxyprox run TABLE --target`` and ``proxyprox predict``: from messy files to predictions."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pd: Any = pytest.importorskip("pandas")
+pytest.importorskip("skrub")
+pytest.importorskip("skops")
+Invoke = Callable[..., Any]
+ROWS = 90
+
+
+def table(seed: int = 0, rows: int = ROWS) -> Any:
+    """Return clean columns and a label that depends on them; a third of the labels is missing."""
+    rng = np.random.default_rng(seed)
+    age, city = rng.integers(18, 80, rows), rng.choice(["Köln", "Bonn", "Zürich"], rows)
+    price, news = rng.gamma(2.0, 600.0, rows), rng.choice(["yes", "no", "Y", "N"], rows)
+    z = 0.08 * (age - 50) + 2.0 * (city == "Köln") - 1.5 * np.isin(news, ["yes", "Y"])
+    label = np.where(z + rng.logistic(size=rows) > 0, "left", "stays").astype(object)
+    label[rng.random(rows) < 1 / 3] = None
+    days = [
+        datetime.datetime(2023, 1, 1) + datetime.timedelta(int(d))
+        for d in rng.integers(0, 700, rows)
+    ]
+    return pd.DataFrame(
+        {"Kunde": [f"K{i:04d}" for i in range(rows)], "Alter": age, "Umsatz": price, "Ort": city,
+         "News": news, "Seit": days, "churned": label}
+    )  # fmt: skip
+
+
+def german(frame: Any, path: Path) -> Path:
+    """Write semicolons, decimal commas, day.month.year, Windows-1252 and trailing blanks."""
+    lines = [";".join(frame)]
+    for i, row in enumerate(frame.itertuples(index=False)):
+        money = f"{row.Umsatz:,.2f}".translate(str.maketrans(",.", ".,")) + " €"
+        age = "" if i % 9 == 4 else str(row.Alter)
+        label = row.churned + " " * (i % 3) if isinstance(row.churned, str) else ""
+        day = row.Seit.strftime("%d.%m.%Y")
+        lines.append(";".join([row.Kunde, age, money, row.Ort, row.News, day, label]))
+    path.write_bytes("\n".join(lines).encode("cp1252"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return a folder with a model, fitted to a messy file, and what was said about it."""
+    from typer.testing import CliRunner
+
+    from proxyprox.cli import app
+
+    folder = tmp_path_factory.mktemp("fitted")
+    file = german(table(), folder / "sales.csv")
+    call = ["run", str(file), "--target", "churned", "--output", str(folder / "out"), "--json"]
+    result = CliRunner().invoke(app, call, prog_name="proxyprox")
+    assert result.exit_code == 0, result.stderr
+    return folder, json.loads(result.stdout)
+
+
+def test_a_messy_file_is_fitted_and_told_about(fitted: tuple[Path, dict[str, Any]]) -> None:
+    folder, done = fitted
+    names = [score["model"] for score in done["scores"]]
+    assert sorted(names) == ["base-rate", "erm", "proxyprox", "scikit-learn"]
+    losses = [score["loss"][0] for score in done["scores"]]
+    assert losses == sorted(losses)
+    assert done["chosen"] == names[0] != "base-rate"
+    for score in done["scores"]:
+        value, low, high = score["loss"]
+        assert low <= value <= high
+    # Whatever is chosen as the best of several is a little worse than it looks.
+    assert done["expected"][0] > losses[0]
+    assert done["labels"] + done["unlabelled"] == ROWS
+    found = {row["name"]: row["coefficient"] for row in done["coefficients"]}
+    assert found["Ort = Köln"] < found["Ort = Bonn"]  # of the second class, stays
+    assert found["News = yes"] > 0
+    assert {column["name"]: column["kind"] for column in done["columns"]}["Kunde"] == "drop"
+    written = {path.name for path in (folder / "out").iterdir() if not path.name.startswith(".")}
+    assert written == {"model.skops", "coefficients.csv", "summary.json"}
+    lines = list(csv.reader((folder / "out" / "coefficients.csv").read_text("utf-8").splitlines()))
+    assert lines[0][:3] == ["name", "column", "coefficient"]
+    assert len(lines) == len(done["coefficients"]) + 1
+
+
+def test_predictions_of_another_file(
+    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
+) -> None:
+    folder, _ = fitted
+    new = table(seed=1, rows=40)
+    german(new, tmp_path / "new.csv")
+    # The same rows in other formats, in other order, with other names for nothing.
+    new[new.columns[::-1]].assign(more=1).to_excel(tmp_path / "new.xlsx", index=False)
+    new.to_parquet(tmp_path / "new.parquet")
+    found = {}
+    for name in ("new.xlsx", "new.parquet"):
+        output = tmp_path / f"{name}.out.csv"
+        result = invoke("predict", folder / "out", tmp_path / name, "--output", output)
+        assert result.exit_code == 0, result.stderr
+        assert "rows have a label" in result.stderr
+        found[name] = list(csv.DictReader(output.read_text("utf-8").splitlines()))
+    chances = [[float(row["P(churned = left)"]) for row in rows] for rows in found.values()]
+    np.testing.assert_allclose(*chances, rtol=1e-9)
+    first = found["new.parquet"][0]
+    assert list(first) == [
+        "row", "Kunde", "churned", "P(churned = left)", "P(churned = stays)",
+    ]  # fmt: skip
+    assert float(first["P(churned = left)"]) + float(first["P(churned = stays)"]) == pytest.approx(
+        1
+    )
+    right = [
+        row["churned"] == label
+        for row, label in zip(found["new.parquet"], new["churned"], strict=True)
+        if isinstance(label, str)
+    ]
+    assert np.mean(right) > 0.6
+    # Two ages are empty in the German file; every other row is predicted the same.
+    printed = invoke("predict", folder / "out" / "model.skops", tmp_path / "new.csv")
+    assert printed.exit_code == 0, printed.stderr
+    rows = list(csv.DictReader(printed.stdout.splitlines()))
+    for i in (0, 1, 2, 3, 5):
+        want = float(found["new.parquet"][i]["P(churned = left)"])
+        assert float(rows[i]["P(churned = left)"]) == pytest.approx(want, abs=1e-4)
+
+
+def test_what_is_wrong_with_new_rows_is_named(
+    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
+) -> None:
+    folder, _ = fitted
+    new = table(seed=2, rows=12)
+    less = tmp_path / "less.csv"
+    new.drop(columns=["Alter", "Ort"]).to_csv(less, index=False)
+    result = invoke("predict", folder / "out", less, "--json")
+    assert result.exit_code == 2
+    assert "'Alter', 'Ort'" in result.stderr
+    result = invoke("predict", folder / "out", less, "--allow-missing", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["predictions"]) == 12
+    odd = tmp_path / "odd.csv"
+    new.assign(Ort="=cmd()", Kunde="=1+1").to_csv(odd, index=False)
+    result = invoke("predict", folder / "out", odd)
+    assert result.exit_code == 0
+    assert "Ort: 12 cells such as '=cmd()'" in result.stderr
+    assert "1,'=1+1," in result.stdout, "no spreadsheet takes it for a formula"
+    same = invoke("predict", folder / "out", folder / "sales.csv", "--json")
+    assert json.loads(same.stdout)["score"] is None, "rows of the fit say nothing"
+    result = invoke("predict", folder / "out", odd, "--output", odd)
+    assert result.exit_code == 2
+    assert "replace" in result.stderr
+
+
+def test_only_our_own_models_are_loaded(
+    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
+) -> None:
+    import pathlib
+
+    import skops.io
+
+    rows = fitted[0] / "sales.csv"
+    skops.io.dump({"a": pathlib.PurePosixPath("x")}, tmp_path / "foreign.skops")
+    skops.io.dump({"a": 1}, tmp_path / "other.skops")
+    (tmp_path / "rubbish.skops").write_bytes(b"rubbish")
+    for name in ("foreign", "other", "rubbish"):
+        result = invoke("predict", tmp_path / f"{name}.skops", rows)
+        assert result.exit_code == 2
+        assert f"{name}.skops: not a model" in result.stderr
+    assert invoke("predict", tmp_path / "absent.skops", rows).exit_code == 2
+
+
+def test_a_dry_run_says_everything_and_fits_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    frame = table().assign(
+        empty=None, same=1, leak=lambda f: f["churned"].map({"left": 1, "stays": 2})
+    )
+    frame.columns = [*frame.columns[:-3], "Alter", "same", "leak"]  # a second Alter
+    file = tmp_path / "rows.csv"
+    frame.to_csv(file, index=False)
+    call = ("run", file, "--target", "churned", "--dry-run", "--output", tmp_path / "out")
+    result = invoke(*call)
+    assert result.exit_code == 0
+    assert not (tmp_path / "out").exists()
+    told = " ".join(result.stderr.split())
+    for words in ("Alter.2: a second column", "Alter.2: every cell is empty", "same: the same",
+                  "leak: tells the label", "Kunde: another value in every row"):  # fmt: skip
+        assert words in told
+    assert "Seit date" in " ".join(result.stdout.split())
+    shown = json.loads(invoke(*call, "--as", "Ort=text", "--as", "leak=number", "--json").stdout)
+    kinds = {column["name"]: column["kind"] for column in shown["columns"]}
+    assert (kinds["Ort"], kinds["leak"]) == ("text", "number")
+    assert shown["labels"] + shown["unlabelled"] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, (), ["--target", "'churned'"]),
+        ({}, ("--target", "churnd"), ["did you mean 'churned'"]),
+        ({}, ("--target", "churned", "--model", "best-ever"), ["--model"]),
+        ({}, ("--target", "churned", "--as", "Ort"), ["--as", "COLUMN=KIND"]),
+        ({}, ("--target", "churned", "--task", "regression"), ["churned", "are no numbers"]),
+        ({"churned": "left"}, ("--target", "churned"), ["one class, 'left'"]),
+        ({"churned": None}, ("--target", "churned"), ["no label"]),
+        # All at once, by column.
+        ({"churned": "left"}, ("--target", "churned", "--as", "Ort=number", "--as", "x=drop"),
+         ["one class", "Ort: no cell is a number", "no column 'x'"]),
+        ({}, ("--target", "Kunde"), ["90 classes"]),
+    ],
+)  # fmt: skip
+def test_mistakes(
+    invoke: Invoke, tmp_path: Path, change: Any, options: tuple[str, ...], words: list[str]
+) -> None:
+    table().assign(**change).to_csv(tmp_path / "rows.csv", index=False)
+    result = invoke("run", tmp_path / "rows.csv", *options, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    for each in words:
+        assert each in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_regression_from_numbers_alone(invoke: Invoke, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame["price"] = [f"${100 + 10 * v:,.2f}" for v in X[:, 0] + 0.3 * rng.normal(size=80)]
+    frame.loc[60:, "price"] = "n/a"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    result = invoke("run", tmp_path / "rows.csv", "--target", "price", "--model", "proxyprox",
+                    "--output", tmp_path / "out")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "RMSE" in result.stdout
+    assert "expected mean price" in " ".join(result.stdout.split())
+    done = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert done["chosen"] == "proxyprox"
+    a = next(row for row in done["coefficients"] if row["name"] == "a")
+    assert a["low"] < 10 < a["high"]
+    assert done["scores"][0]["second"][0] > 0.8
+    low, high = done["mean_without_label"][1:]
+    assert low < 100 + 10 * X[60:, 0].mean() < high
+    predicted = invoke("predict", tmp_path / "out", tmp_path / "rows.csv").stdout.splitlines()
+    assert predicted[0] == "row,price"
+    assert len(predicted) == 81
