@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
 from proxyprox.problems.families import FAMILIES
 from proxyprox.stepsizes import as_step_size
+from proxyprox.study.tables import KINDS
 
 WITHOUT_PROXY = ("sgd", "momentum", "adagrad", "adam")
 METHODS = ("proxyprox", *WITHOUT_PROXY, "auxmom", "auxmvr", "dane")
@@ -90,7 +91,14 @@ def _refuse_keys(section: Any, unused: Iterable[str], name: str, choice: str) ->
             raise ConfigError(f"[{name}] {key} has no effect on {choice}: leave it out.")
 
 
-_format = _one_of("csv", "parquet", "svmlight", "npz")
+_format = _one_of("csv", "parquet", "excel", "svmlight", "npz")
+
+
+def _kinds(where: str, value: Any) -> tuple[tuple[str, str], ...]:
+    """Return what columns shall be, as pairs: settings are compared and kept as keys."""
+    if not isinstance(value, dict):
+        raise ConfigError(message(where, value, 'a table such as {zip = "category"}'))
+    return tuple((name, one_of(f"{where}.{name}", kind, KINDS)) for name, kind in value.items())
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,10 @@ class Target:
     features: tuple[str, ...] | None = _key(_list_of(_text), None)
     weight: str | None = _key(_text, None)
     format: str | None = _key(_format, None)
+    columns: tuple[tuple[str, str], ...] | None = _key(_kinds, None)
+    encoding: str | None = _key(_text, None)
+    separator: str | None = _key(_text, None)
+    sheet: str | None = _key(_text, None)
 
 
 @dataclass(frozen=True)

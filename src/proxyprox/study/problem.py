@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from proxyprox.report.records import Point
 from proxyprox.report.summary import height, write_json
 from proxyprox.stepsizes import as_step_size
 from proxyprox.study import compare
+from proxyprox.study.columns import Columns, as_text, yes_or_no
 from proxyprox.study.compare import ROWS_SEEN, Candidate, Curve, Eta, Job
 from proxyprox.study.config import (
     INNER_DESCENT,
@@ -37,7 +38,18 @@ from proxyprox.study.config import (
     MethodSettings,
     StudyConfig,
 )
-from proxyprox.study.tables import DataError, Table, from_columns, numbers, read_table
+from proxyprox.study.tables import (
+    FRAMES,
+    DataError,
+    Finding,
+    Table,
+    format_of,
+    from_columns,
+    load_table,
+    no_column,
+    numbers,
+    read_arrays,
+)
 
 PANEL = "your data"
 # How the name of a set that ships with scikit-learn begins, in place of a file.
@@ -66,18 +78,31 @@ _LOADERS = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 _ROUGH = 1e-6
 
 
-def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
-    """Return the target's rows and, where the proxy has a file, its rows with the same columns.
+@dataclass(frozen=True)
+class Rows:
+    """The target's rows, the proxy's, what a table's columns became, and what was odd."""
+
+    target: Table
+    proxy: Table | None = None
+    columns: Columns | None = None
+    findings: Sequence[Finding] = ()
+
+
+def read_rows(config: StudyConfig, base: Path) -> Rows:
+    """Return the target's rows and, where there are any, the proxy's, with the same columns.
 
     Raises
     ------
     DataError
         For a file that cannot be used, or other columns.
     """
-    target = _read(config, base, config.target)
+    parts: list[Any] = [config.target, *([config.proxy] if config.proxy.file else [])]
+    if any(_is_frame(part) for part in parts):
+        return _rows_of_frames(config, base, parts)
+    target = _read_arrays(config, base, config.target)
     if config.proxy.file is None:
-        return target, None
-    proxy = _read(config, base, config.proxy)
+        return Rows(target)
+    proxy = _read_arrays(config, base, config.proxy)
     if scipy.sparse.issparse(target.X) and scipy.sparse.issparse(proxy.X):
         # svmlight leaves zeros out: either file may end before the last column.
         names = max(target.feature_names, proxy.feature_names, key=len)
@@ -85,17 +110,27 @@ def read_rows(config: StudyConfig, base: Path) -> tuple[Table, Table | None]:
             table.X.resize((table.rows, len(names)))
         target, proxy = (replace(table, feature_names=names) for table in (target, proxy))
     names, found = target.feature_names, proxy.feature_names
+    _check_same(config, names, found)
+    order = [found.index(name) for name in names]
+    return Rows(target, replace(proxy, X=proxy.X[:, order], feature_names=names))
+
+
+def _check_same(config: StudyConfig, names: Sequence[str], found: Sequence[str]) -> None:
     if odd := sorted(set(names) ^ set(found)):
         raise DataError(
             f"{config.proxy.file} and {config.target.file} need the same columns, in any order; "
             f"only one has {', '.join(map(repr, odd[:5]))}. [target] features lists those to use."
         )
-    order = [found.index(name) for name in names]
-    return target, replace(proxy, X=proxy.X[:, order], feature_names=names)
 
 
-def _read(config: StudyConfig, base: Path, part: Any) -> Table:
-    """Read the rows of ``[target]`` or ``[proxy]``."""
+def _is_frame(part: Any) -> bool:
+    """Tell whether rows come as a table of cells, not as an array of numbers."""
+    kind = part.format or ("" if part.file.startswith(BUILT_IN) else format_of(Path(part.file)))
+    return kind in FRAMES
+
+
+def _read_arrays(config: StudyConfig, base: Path, part: Any) -> Table:
+    """Read the rows of ``[target]`` or ``[proxy]`` where they are numbers."""
     features, labelled = config.target.features, part is config.target or part.kind == "labelled"
     label = (part.label or config.target.label) if labelled else None
     try:
@@ -103,13 +138,93 @@ def _read(config: StudyConfig, base: Path, part: Any) -> Table:
             table = from_columns(_built_in(part.file), "label", features, None)
         else:
             path, weight = base / Path(part.file).expanduser(), part.weight
-            table = read_table(path, label, features, weight, part.format)
+            table = read_arrays(path, label, features, weight, part.format)
         if labelled and table.y is None:
             raise DataError(f"{part.file}: no column holds the label.")
         return table if labelled else replace(table, y=None)
     except ValueError as error:
         hint = " Name the column of the label: [target] label." if labelled and not label else ""
         raise DataError(f"{error}{hint}") from error
+
+
+def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Rows:
+    """Read tables of cells, and turn their columns into numbers together."""
+    import pandas as pd
+
+    target, findings, frames, extras = config.target, list[Finding](), [], []
+    for part in parts:
+        labelled = part is target or part.kind == "labelled"
+        label = part.label or target.label
+        if labelled and label is None:
+            raise DataError(f"{part.file}: name the column of the label: [target] label.")
+        if _is_frame(part):
+            path = base / Path(part.file).expanduser()
+            options = (target.encoding, target.separator, target.sheet)
+            frame, odd = load_table(path, *options, format=part.format)
+            findings += odd
+        else:
+            table = _read_arrays(config, base, part)
+            frame = pd.DataFrame(np.asarray(table.X), columns=list(table.feature_names))
+            frame = frame if table.y is None else frame.assign(**{str(label): table.y})
+        wanted = [label if labelled else None, part.weight, *(target.features or ())]
+        for name in filter(None, wanted):
+            if name not in frame:
+                raise DataError(f"{Path(part.file).name}: {no_column(name, frame)}")
+        roles = {label, part.weight, target.weight}
+        names = target.features or [name for name in frame if name not in roles]
+        if not names:
+            raise DataError(f"{Path(part.file).name}: no feature column is left.")
+        frames.append(frame[list(names)])
+        weights = None
+        if part.weight:
+            weights = numbers(frame[part.weight], part.weight, "fill it in")
+            if (weights < 0).any() or not weights.any():
+                raise DataError(f"a weight in {part.weight!r} is negative, or none is positive.")
+        extras.append((frame[label] if labelled else None, weights))
+    _check_same(config, list(frames[0]), list(frames[-1]))
+    both = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    columns = Columns(dict(target.columns or ()), scale=False).plan(both).fit(both)
+    made = tuple(columns.feature_names)
+    tables = [
+        Table(
+            columns.transform(frame), None if y is None else _labels(y), made, len(frame), weights
+        )
+        for frame, (y, weights) in zip(frames, extras, strict=True)
+    ]
+    whole, proxy = tables[0], tables[1] if len(tables) > 1 else None
+    known = _known(whole.y)
+    if not known.any():
+        raise DataError(f"{target.file}: no row has a label in {target.label!r}.")
+    if not known.all():
+        used = config.proxy.kind == "label-free" and proxy is None
+        what = f"{int((~known).sum()):,} rows without a label are "
+        findings.append(
+            Finding(str(target.label), what + ("the proxy's." if used else "left out."))
+        )
+        proxy = replace(whole, y=None) if used else proxy
+    other = None if proxy is None else _labelled(proxy)
+    return Rows(_labelled(whole), other, columns, [*findings, *columns.findings])
+
+
+def _labels(cells: Any) -> Any:
+    """Return labels as numbers or text in an array of objects, None where there is none."""
+    if cells.dtype.kind == "f":
+        return np.array([None if math.isnan(cell) else cell for cell in cells], dtype=object)
+    return yes_or_no(as_text(cells)).to_numpy(dtype=object)
+
+
+def _known(labels: Any) -> Any:
+    return np.array([label is not None for label in labels], dtype=np.bool_)
+
+
+def _labelled(table: Table) -> Table:
+    """Return the rows that have a label, of a table that has labels."""
+    if table.y is None:
+        return table
+    known = _known(table.y)
+    weights = None if table.sample_weight is None else table.sample_weight[known]
+    y = np.array(table.y[known].tolist())
+    return replace(table, X=table.X[known], y=y, rows=int(known.sum()), sample_weight=weights)
 
 
 def _built_in(file: str) -> dict[str, Any]:
@@ -139,10 +254,13 @@ class Study:
         The scaling that the columns went through.
     names, classes : tuple
         The columns, and the classes of the labels.
+    columns, findings : Columns or None, and list of Finding
+        What a table's columns became, and what was odd about them.
     """
 
     def __init__(self, config: StudyConfig, base: Path) -> None:
-        table, rows = read_rows(config, base)
+        read = read_rows(config, base)
+        table, rows, self.columns, self.findings = vars(read).values()
         model, columns = config.model, len(table.feature_names)
         self.config, self.names = config, table.feature_names
         self.classes = _classes(config, table.y) if FAMILIES[model.family].classifier else ()
@@ -238,7 +356,7 @@ class Study:
 
     def notes(self) -> list[str]:
         """Return what should be read with the numbers."""
-        notes, seconds = [], self.config.run.seconds
+        notes, seconds = list(map(str, self.findings)), self.config.run.seconds
         if self.residual > _ROUGH:
             size = f"a gradient of relative norm {self.residual:.1e}"
             notes.append(f"The optimum was found only to {size}; a larger l2 helps.")

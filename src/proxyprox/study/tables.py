@@ -1,8 +1,16 @@
-"""Tables from files: CSV and Parquet through pandas, svmlight through scikit-learn, and npz."""
+"""Tables from files, as they come.
+
+:func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding,
+header and decimal commas are found out. What its columns become in a model is the business of
+:class:`proxyprox.study.columns.Columns`. :func:`read_arrays` reads svmlight and npz files, which
+hold numbers only and need no pandas.
+"""
 
 from __future__ import annotations
 
 import bz2
+import csv
+import difflib
 import gzip
 import io
 import lzma
@@ -16,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +35,27 @@ from proxyprox._util.text import printable
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
 ENDINGS = {
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
     **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
     ".npz": "npz",
 }
+# Formats that are read into a DataFrame.
+FRAMES = ("csv", "parquet", "excel")
+
+# What a column can be in a model.
+KINDS = ("number", "category", "text", "date", "drop")
 
 # More columns than these are an index that went wrong; their names alone would fill the memory.
 MOST_COLUMNS = 10**7
+# Lines looked at to find the separator, and the first of them that may hold a title.
+LOOKED_AT, TITLES = 200, 20
+# What stands for an empty cell, in lower case.
+EMPTY = {
+    "", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", "-", "--", "?", ".",
+    "#null!", "#div/0!", "#value!", "#ref!", "#num!", "#name?",
+}  # fmt: skip
 _FILL_IN = "fill it in, or leave the column out of 'features'"
 
 Name = str | None
@@ -49,9 +70,469 @@ class DataError(ValueError):
         super().__init__(printable(text))
 
 
+class Finding(NamedTuple):
+    """What is odd about a table: the column (or ""), what was found, and what is done about it.
+
+    ``fatal`` findings stop whoever wanted to use the table; the others have been handled.
+    """
+
+    column: str
+    text: str
+    fatal: bool = False
+
+    def __str__(self) -> str:
+        return printable(f"{self.column}: {self.text}" if self.column else self.text)
+
+
+class Loaded(NamedTuple):
+    """A table, and what was odd about its file."""
+
+    frame: Any
+    findings: list[Finding]
+
+
+def read_table(
+    path: str | Path,
+    encoding: Name = None,
+    separator: Name = None,
+    sheet: str | int | None = None,
+    *,
+    format: Name = None,
+) -> Any:
+    r"""Read a CSV, Parquet or Excel file as it comes.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``,
+        ``.bz2`` or ``.xz`` behind it, ``.parquet``, ``.pq``, ``.xlsx``, ``.xlsm``.
+    encoding : str, optional
+        Of a text file. Default: UTF-8 or UTF-16 if it is that, else Windows-1252.
+    separator : str, optional
+        Of a text file. Default: whichever of comma, semicolon, tab and bar makes rows of one
+        length.
+    sheet : str or int, optional
+        Of an Excel file, by name or counted from 1. Default: the first that is not empty.
+    format : {"csv", "parquet", "excel"}, optional
+        For a file whose ending says nothing.
+
+    Returns
+    -------
+    frame : pandas.DataFrame
+        Columns of numbers are float64: of text such as ``1.234,50``, ``1,234.50``, ``$ 3``, ``5 %``
+        too. Text with leading zeros stays text. Other cells are stripped text, None where empty;
+        what Parquet and Excel call a date, a truth value or a category stays that. Titles above
+        the header, empty rows and unnamed empty columns are left out. Names are stripped, and of
+        equal ones the second gets the ending ``.2``.
+
+    Raises
+    ------
+    DataError
+        For a file that is no table; the message says why and what to do.
+    MissingExtraError
+        Without the ``data`` extra.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "prices.csv"
+    ...     text = "Ort;Preis;Zip\nKöln;1.299,50 €;01067\n;n/a;50667"
+    ...     _ = path.write_bytes(text.encode("cp1252"))
+    ...     frame = read_table(path)
+    >>> frame["Preis"].tolist(), frame["Ort"].tolist(), frame["Zip"].tolist()
+    ([1299.5, nan], ['Köln', None], ['01067', '50667'])
+    """
+    return load_table(path, encoding, separator, sheet, format=format).frame
+
+
+def load_table(
+    path: str | Path,
+    encoding: Name = None,
+    separator: Name = None,
+    sheet: str | int | None = None,
+    *,
+    format: Name = None,
+) -> Loaded:
+    """Return a table as :func:`read_table` does, with what was odd about its file."""
+    cells, findings, separator = _read_cells(Path(path), encoding, separator, sheet, format)
+    return Loaded(_parse_cells(cells, separator), findings)
+
+
+def read_cells(
+    path: str | Path,
+    encoding: Name = None,
+    separator: Name = None,
+    sheet: str | int | None = None,
+    *,
+    format: Name = None,
+) -> Any:
+    """Return the rows of :func:`read_table` as the text that stands in the file, "" where empty."""
+    cells = _read_cells(Path(path), encoding, separator, sheet, format)[0]
+    return cells.astype(object).where(cells.notna(), "").astype(str)
+
+
+@contextmanager
+def _errors_of(file: Path) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    if not file.is_file():
+        raise DataError(f"the data file {str(file)!r} does not exist or is a folder.")
+    try:
+        yield
+    except (ValueError, EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{file.name}: {str(error) or 'it cannot be read'}") from error
+
+
+def format_of(file: Path) -> str:
+    """Return the format that a file's ending tells."""
+    name = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
+    if name.suffix.lower() not in ENDINGS:
+        old = " Save an .xls file as .xlsx." if name.suffix.lower() == ".xls" else ""
+        known = f"use one of {', '.join(ENDINGS)}, or pass format=.{old}"
+        raise DataError(f"{file.name}: the ending does not tell the format; {known}")
+    return ENDINGS[name.suffix.lower()]
+
+
+def no_column(name: str, columns: Any) -> str:
+    """Return the message for a column that is not there."""
+    names = [str(each) for each in columns]
+    near = difflib.get_close_matches(name, names, 1, 0.6)
+    shown = ", ".join(map(repr, names[:20])) + (" …" if len(names) > 20 else "")
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"no column {name!r}; {hint}the columns are {shown}."
+
+
+def read_bytes(path: Path, suffix: str | None = None) -> bytes:
+    """Return a file's content, decompressed if its ending (or `suffix`) says so."""
+    suffix = path.suffix.lower() if suffix is None else suffix
+    if suffix not in COMPRESSIONS:
+        return path.read_bytes()
+    try:
+        with COMPRESSIONS[suffix](path) as file:
+            content: bytes = file.read()
+    except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
+    return content
+
+
+# -- CSV, Parquet and Excel ---------------------------------------------------------------------
+
+
+def _read_cells(
+    path: Path, encoding: Name, separator: Name, sheet: Any, format: Name
+) -> tuple[Any, list[Finding], str]:
+    """Return the cells under their names, what was odd, and the separator (or "")."""
+    kind = format or format_of(path)
+    with _errors_of(path):
+        if kind not in FRAMES:
+            raise ValueError(f"{kind} holds numbers without names; CSV, Parquet or Excel do.")
+        purpose = f"reading {path.name} ({kind.upper() if kind == 'csv' else kind.capitalize()})"
+        pd: Any = require("pandas", extra="data", purpose=purpose)
+        findings: list[Finding] = []
+        if kind == "parquet":
+            require("pyarrow.parquet", extra="data", purpose=purpose)
+            frame = pd.read_parquet(path).rename(columns=str)
+            if frame.index.name is not None and frame.index.name not in frame:
+                frame = frame.reset_index()
+            separator = ""
+        elif kind == "excel":
+            require("openpyxl", extra="data", purpose=purpose)
+            frame, separator = _read_sheet(pd, path, sheet, findings), ""
+        else:
+            frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)
+        if kind != "parquet":
+            frame = _with_header(frame, findings)
+        frame.columns = _distinct(list(map(str, frame.columns)), findings)
+        frame = frame.reset_index(drop=True)
+        if not len(frame):
+            raise ValueError("the table has no rows, only the names of its columns.")
+    return frame, findings, separator
+
+
+def _decode(content: bytes, encoding: Name, findings: list[Finding]) -> str:
+    """Return text in the encoding named, or in the first that fits."""
+    if encoding is not None:
+        try:
+            return content.decode(encoding).removeprefix("\ufeff")
+        except (LookupError, UnicodeError) as error:
+            raise ValueError(f"it cannot be read as {encoding!r} ({error}).") from error
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16")
+    sample = content[:2000]
+    if sample.count(0) > len(sample) // 4:  # UTF-16 without its mark
+        return content.decode(
+            "utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", errors="replace")
+        findings.append(
+            Finding("", "not UTF-8: read as Windows-1252 (--encoding to say otherwise).")
+        )
+        return text
+
+
+def _separator_of(text: str) -> str:
+    """Return the separator that makes the most rows of one length, of two cells or more."""
+    lines = [line for line in text[: 1 << 18].splitlines() if line.strip()][:LOOKED_AT]
+    best, found = (0.0, 0), ","
+    for separator in ",;\t|":
+        try:
+            counts = Counter(len(row) for row in csv.reader(lines, delimiter=separator))
+        except csv.Error:
+            continue
+        cells, often = max(counts.items(), key=lambda item: (item[1], item[0]))
+        score = (often / len(lines), cells) if cells > 1 else (0.0, 0)
+        if score > best:
+            best, found = score, separator
+    return found
+
+
+def _read_text(
+    pd: Any, content: bytes, encoding: Name, separator: Name, findings: list[Finding]
+) -> tuple[Any, str]:
+    """Return the cells of a text file, numbered columns, and its separator."""
+    text = _decode(content, encoding, findings).replace("\x00", "")
+    if not text.strip():
+        raise ValueError("the file is empty; it needs a header and data rows.")
+    told = re.match(r"sep=(.)\s*\n", text)  # how Excel is told
+    if told:
+        text, separator = text[told.end() :], separator or told[1]
+    separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator) or _separator_of(text)
+    first = text[: 1 << 20].splitlines()[: TITLES + 1]
+    try:
+        width = max(map(len, csv.reader(first, delimiter=separator)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(text), header=None, names=range(width), dtype=str, sep=separator,
+                keep_default_na=False, na_values=[""], index_col=False, skipinitialspace=True,
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error, TypeError) as error:
+        remedy = "every row needs as many cells, and text with the separator in it needs quotes"
+        reason = str(error).replace("Error tokenizing data. C error: ", "").strip()
+        raise ValueError(
+            f"not a table ({reason}); {remedy}. The separator is {separator!r}."
+        ) from error
+    return frame, separator
+
+
+def _read_sheet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Any:
+    """Return the cells of a sheet, numbered columns."""
+    options = {"header": None, "dtype": object, "keep_default_na": False}
+    try:
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            names = list(book.sheet_names)
+            if sheet is not None:
+                asked = str(sheet)
+                if asked not in names and asked.isdigit() and 1 <= int(asked) <= len(names):
+                    asked = names[int(asked) - 1]
+                if asked not in names:
+                    known = ", ".join(map(repr, names))
+                    raise ValueError(f"no sheet {asked!r}; the sheets are {known}.")
+                return book.parse(asked, **options)
+            for name in names:
+                frame = book.parse(name, **options)
+                if frame.size:
+                    if len(names) > 1:
+                        text = f"the sheet {name!r} of {len(names)} is read (--sheet for another)."
+                        findings.append(Finding("", text))
+                    return frame
+    except (KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"not an Excel file ({error}).") from error
+    raise ValueError("every sheet is empty; a table needs a header and data rows.")
+
+
+def _with_header(cells: Any, findings: list[Finding]) -> Any:
+    """Return the rows below the header, under its names; titles and empty rows are left out."""
+    full = cells.notna() & (cells.map(lambda cell: str(cell).strip()) != "")
+    cells, full = cells.loc[full.any(axis=1)], full.loc[full.any(axis=1)]
+    if not len(cells):
+        raise ValueError("the file is empty; it needs a header and data rows.")
+    counts = full.iloc[: TITLES + 1].sum(axis=1).to_numpy()
+    # The header is the first row that names nearly as many columns as rows below it fill.
+    header = int(np.argmax(counts >= max(0.6 * counts.max(), min(2, counts.max()))))
+    names = [
+        str(cell).strip() if there else ""
+        for cell, there in zip(cells.iloc[header], full.iloc[header], strict=True)
+    ]
+    if all(math.isfinite(_to_number(name)) for name in names if name):
+        raise ValueError(f"the first line must name every column, but has {names[:4]}.")
+    if header:
+        what = f"{header} line{'s' * (header > 1)} above the header left out"
+        findings.append(Finding("", f"{what}: {_one_line(cells.iloc[0])!r}."))
+    rows, used = cells.iloc[header + 1 :], full.iloc[header + 1 :].any(axis=0).to_numpy()
+    last = max(place for place, name in enumerate(names) if name)
+    for place, name in enumerate(names):
+        if not name and used[place]:
+            filled = full.iloc[header + 1 :, place]
+            if place > last and 2 * filled.sum() < len(filled):
+                row = int(np.argmax(filled.to_numpy())) + 1
+                raise ValueError(
+                    f"not a table: row {row} has more cells than the header, {last + 1}; text "
+                    "with the separator in it needs quotes."
+                )
+            names[place] = f"column {place + 1}"
+            findings.append(
+                Finding(names[place], "has no name in the header; it is called so here.")
+            )
+    rows = rows.loc[:, [bool(name) for name in names]]
+    return rows.set_axis([name for name in names if name], axis=1)
+
+
+def _one_line(row: Any) -> str:
+    text = " ".join(str(cell) for cell in row if _stripped(cell) is not None)
+    return text[:60] + ("…" if len(text) > 60 else "")
+
+
+def _distinct(names: list[str], findings: list[Finding]) -> list[str]:
+    """Return names of which no two are equal."""
+    found: list[str] = []
+    for stripped in (name.strip() for name in names):
+        name, number = stripped, 1
+        while name in found:
+            number += 1
+            name = f"{stripped}.{number}"
+        if number > 1:
+            findings.append(
+                Finding(name, f"a second column called {stripped!r}; it is called so here.")
+            )
+        found.append(name)
+    return found
+
+
+# -- cells: gaps, numbers ------------------------------------------------------------------------
+
+_SPACES = "\u00a0\u202f\u2009"
+_MONEY = r"(?:[$€£¥₹₽]|EUR|USD|GBP|CHF|JPY)"
+# A number with groups of three, with and without a decimal point; the comma's has them exchanged.
+_POINT = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:[ ']\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_COMMA = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,3}(?:[ ']\d{3})+|\d+)?(?:,\d*)?(?:[eE][+-]?\d+)?"
+
+
+def _parse_cells(frame: Any, separator: str) -> Any:
+    """Return columns of numbers as such, other text stripped, with None in empty cells."""
+    import pandas as pd
+
+    texts = {
+        place: _strip(column)
+        for place, column in enumerate(frame[name] for name in frame)
+        if isinstance(column.dtype, pd.StringDtype) or column.dtype == object
+    }
+    votes = sum((_comma_votes(text) for text in texts.values()), 0) + 0.5 * (separator == ";")
+    columns = {}
+    for place, name in enumerate(frame):
+        column = frame[name]
+        if place in texts:
+            column = texts[place]
+            if all(isinstance(cell, (str, type(None))) for cell in column):
+                numbers = to_numbers(column, comma=votes > 0)
+                coded = column.astype("string").str.match(r"0\d").fillna(False).any()
+                if not coded and numbers.notna().sum() == column.notna().sum() > 0:
+                    column = numbers
+            else:
+                known = column.dropna()
+                column = _one_kind(pd, column, known)
+        columns[name] = column
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _one_kind(pd: Any, column: Any, known: Any) -> Any:
+    """Return a column of Python objects, as Excel has them, as one type, else as text."""
+    kinds = {
+        "number"
+        if isinstance(cell, (int, float)) and not isinstance(cell, bool)
+        else type(cell).__name__
+        for cell in known
+    }
+    if kinds == {"number"}:
+        return column.astype(np.float64)
+    if kinds <= {"datetime", "Timestamp", "date"}:
+        return pd.to_datetime(column, errors="coerce")
+    if kinds == {"bool"}:
+        return column.astype("boolean")
+    if kinds <= {"number", "str", "bool", "datetime", "Timestamp", "date", "time", "Decimal"}:
+        text = column.map(
+            lambda cell: (
+                f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else str(cell)
+            ),
+            na_action="ignore",
+        )
+        numbers = to_numbers(text, comma=_comma_votes(text) > 0)
+        return numbers if numbers.notna().sum() == text.notna().sum() else text
+    return column  # lists and the like: whoever uses the column says so
+
+
+def _strip(column: Any) -> Any:
+    """Return an object column with stripped text, and None in empty cells."""
+    import pandas as pd
+
+    return pd.Series([_stripped(cell) for cell in column], index=column.index, dtype=object)
+
+
+def _stripped(cell: Any) -> Any:
+    if isinstance(cell, str):
+        cell = cell.strip()
+        return None if cell.lower() in EMPTY else cell
+    missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
+    return None if missing or (isinstance(cell, float) and math.isnan(cell)) else cell
+
+
+def _bare(column: Any) -> tuple[Any, Any]:
+    """Return text without signs of money and percent, and which cells had the latter."""
+    text = column.astype("string").str.replace(f"[{_SPACES}]", " ", regex=True).str.strip()
+    text = text.str.replace("\u2212", "-", regex=False)
+    text = text.str.replace(r"^\((.*\d.*)\)$", r"-\1", regex=True)  # (5) is −5 in accounts
+    percent = text.str.endswith("%").fillna(False)
+    text = text.str.replace(rf"^([+-]?)\s*{_MONEY}\s*|\s*(?:{_MONEY}|%)$", r"\1", regex=True)
+    return text.str.replace(r"^([+-])\s+", r"\1", regex=True), percent
+
+
+def _comma_votes(column: Any) -> int:
+    """Return how many cells are numbers with a decimal comma only, less those with a point only."""
+    text = _bare(column[column.map(lambda cell: isinstance(cell, str))])[0]
+    digits = text.str.contains(r"\d").fillna(False)
+    comma, point = (digits & text.str.fullmatch(form).fillna(False) for form in (_COMMA, _POINT))
+    return int((comma & ~point).sum()) - int((point & ~comma).sum())
+
+
+def to_numbers(column: Any, comma: bool = False) -> Any:
+    """Return cells as numbers, NaN where there is none.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Numbers, or text: groups of three, money and percent signs (5 % is 0.05) are understood.
+    comma : bool
+        Whether decimals are behind a comma. A column that only makes sense the other way is read
+        the other way.
+    """
+    import pandas as pd
+
+    if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
+        values = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        return values.where(np.isfinite(values))
+    votes = _comma_votes(column)
+    comma = votes > 0 if votes else comma
+    text, percent = _bare(column)
+    number = text.str.contains(r"\d") & text.str.fullmatch(_COMMA if comma else _POINT)
+    text = text.where(number.fillna(False))
+    if comma:
+        text = text.str.replace(r"[. ']", "", regex=True).str.replace(",", ".", regex=False)
+    else:
+        text = text.str.replace(r"[, ']", "", regex=True)
+    values = pd.to_numeric(text, errors="coerce").astype(object).where(text.notna(), np.nan)
+    values = values.astype(np.float64) / np.where(percent, 100.0, 1.0)
+    return values.where(np.isfinite(values))
+
+
+# -- numbers without pandas ----------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Table:
-    """Rows read from a file, ready for a model.
+    """Rows ready for a model.
 
     Parameters
     ----------
@@ -74,31 +555,28 @@ class Table:
     sample_weight: NDArray[np.float64] | None = None
 
 
-def read_table(
+def read_arrays(
     path: Path,
     label: Name = None,
     features: Names = None,
     sample_weight: Name = None,
     format: Name = None,
 ) -> Table:
-    r"""Read rows for a model from a file.
+    r"""Read rows of numbers from an svmlight or npz file.
 
     Parameters
     ----------
     path : Path
-        The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.parquet``, ``.pq``,
-        ``.svm``, ``.svmlight``, ``.libsvm``, ``.npz``; CSV and svmlight also with ``.xz``,
-        ``.bz2`` or ``.gz`` behind it. CSV is UTF-8 text with a header line and commas,
-        semicolons or tabs between the cells. An svmlight index above 10 million is refused.
+        The file: ``.svm``, ``.svmlight``, ``.libsvm``, also with ``.xz``, ``.bz2`` or ``.gz``
+        behind it, or ``.npz``. An svmlight index above 10 million is refused.
     label : str, optional
-        Label column (npz: array). Without it CSV and Parquet rows are unlabelled, and an npz
-        gives its array ``y`` if it has one. Rows of svmlight begin with their label.
+        Array of the labels; default ``y`` if an npz has one. Rows of svmlight begin with theirs.
     features : sequence of str, optional
-        Columns to use, in this order; default every column that is not label or weight. Columns
-        of svmlight, and of npz without ``feature_names``, are called ``x1``, ``x2``, …
+        Columns to use, in this order; default all. Columns of svmlight, and of npz without
+        ``feature_names``, are called ``x1``, ``x2``, …
     sample_weight : str, optional
-        Column (npz: array) of weights.
-    format : {"csv", "parquet", "svmlight", "npz"}, optional
+        Array of weights.
+    format : {"svmlight", "npz"}, optional
         For a file whose ending says nothing.
 
     Returns
@@ -110,111 +588,23 @@ def read_table(
     DataError
         When the file cannot be used; the message names the row, counted from 1, the column and
         the value.
-    MissingExtraError
-        For CSV and Parquet without the ``data`` extra.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "a.csv"
-    ...     _ = path.write_text("age,income,bought\n31,2.5,yes\n45,1.0,no\n")
-    ...     table = read_table(path, label="bought")
+    ...     path = Path(folder) / "a.svm"
+    ...     _ = path.write_text("1 1:2.5 3:1\n-1 2:1\n")
+    ...     table = read_arrays(path)
     >>> table.feature_names, table.y.tolist(), table.rows
-    (('age', 'income'), ['yes', 'no'], 2)
+    (('x1', 'x2', 'x3'), [1.0, -1.0], 2)
     """
     kind = format or format_of(path)
     with _errors_of(path):
         if kind == "svmlight":
             return _read_svmlight(path, features, sample_weight)
-        if kind == "npz":
-            columns, label = _read_npz(path, label, sample_weight)
-        else:
-            columns = _read_csv(path, {label: str}) if kind == "csv" else _read_parquet(path)
+        columns, label = _read_npz(path, label, sample_weight)
         return from_columns(columns, label, features, sample_weight)
-
-
-def read_cells(path: Path) -> Any:
-    """Return a CSV or Parquet file as a DataFrame of text, None for other formats."""
-    kind = format_of(path)
-    with _errors_of(path):
-        if kind == "csv":
-            return _read_csv(path, str).fillna("")
-        return _read_parquet(path).astype(str) if kind == "parquet" else None
-
-
-@contextmanager
-def _errors_of(file: Path) -> Iterator[None]:
-    """Put the name of the file before what is wrong with it."""
-    if not file.is_file():
-        raise DataError(f"the data file {str(file)!r} does not exist or is a folder.")
-    try:
-        yield
-    except (ValueError, EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{file.name}: {str(error) or 'it cannot be read'}") from error
-
-
-def format_of(file: Path) -> str:
-    """Return the format that a file's ending tells."""
-    name = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
-    if name.suffix.lower() not in ENDINGS:
-        known = f"use one of {', '.join(ENDINGS)}, or pass format=."
-        raise DataError(f"{file.name}: the ending does not tell the format; {known}")
-    return ENDINGS[name.suffix.lower()]
-
-
-def read_bytes(path: Path, suffix: str | None = None) -> bytes:
-    """Return a file's content, decompressed if its ending (or `suffix`) says so."""
-    suffix = path.suffix.lower() if suffix is None else suffix
-    if suffix not in COMPRESSIONS:
-        return path.read_bytes()
-    try:
-        with COMPRESSIONS[suffix](path) as file:
-            content: bytes = file.read()
-    except (lzma.LZMAError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"not a whole {suffix[1:]} file ({error})") from error
-    return content
-
-
-# -- CSV and Parquet --------------------------------------------------------------------------
-
-
-def _read_csv(path: Path, dtype: Any) -> Any:
-    """Return a CSV file as a DataFrame with cells of these types."""
-    pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (CSV)")
-    content = read_bytes(path)
-    first = re.search(rb"\S.*", content)
-    if first is None:
-        raise ValueError("the file is empty; it needs a header and data rows.")
-    options = {
-        "encoding": "utf-8-sig",
-        "index_col": False,
-        "keep_default_na": False,
-        "low_memory": False,
-        "sep": max(",;\t", key=lambda sep: first[0].count(sep.encode())),
-    }
-    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
-        options["float_precision"] = "round_trip"  # newer releases always are exact
-    try:
-        head = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, **options)
-        columns = [str(cell).strip() for cell in head.iloc[0]]
-        if "" in columns or np.isfinite([_to_number(name) for name in columns]).all():
-            raise ValueError(f"the first line must name every column, but has {columns[:4]}.")
-        _check_names(columns)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            options |= {"header": 0, "names": columns, "dtype": dtype}
-            return pd.read_csv(io.BytesIO(content), **options)
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        remedy = "save it as UTF-8 text with a header line and as many cells in every row."
-        raise ValueError(f"not a table ({str(error).strip()}); {remedy}") from error
-
-
-def _read_parquet(path: Path) -> Any:
-    purpose = f"reading {path.name} (Parquet)"
-    require("pyarrow.parquet", extra="data", purpose=purpose)
-    pd: Any = require("pandas", extra="data", purpose=purpose)
-    return pd.read_parquet(path).rename(columns=str)
 
 
 def from_columns(columns: Any, label: Name, features: Names, sample_weight: Name) -> Table:
@@ -276,15 +666,14 @@ def _to_number(cell: Any) -> float:
 def _choose_features(columns: Sequence[str], features: Names, *roles: Name) -> tuple[str, ...]:
     """Return the feature columns; refuse names that are absent or asked for twice."""
     _check_names(columns)
-    shown = ", ".join(map(repr, columns[:20])) + (" …" if len(columns) > 20 else "")
     asked = [name for name in (*roles, *(features or ())) if name is not None]
     for name in asked:
         if name not in columns:
-            raise ValueError(f"no column {name!r}; the columns are {shown}.")
+            raise ValueError(no_column(name, columns))
     _check_names(asked)
     used = [name for name in columns if name not in asked] if features is None else features
     if not used:
-        raise ValueError(f"no feature column is left of {shown}.")
+        raise ValueError(f"no feature column is left of {', '.join(map(repr, columns[:20]))}.")
     return tuple(used)
 
 
