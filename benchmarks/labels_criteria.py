@@ -157,7 +157,8 @@ def main() -> None:
                     output.write_text(json.dumps(done, indent=1))
             means = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
             columns = "   ".join(
-                f"{a:.3f} {b:.3f}" for a, b in zip(means["accuracy"], means["log_loss"], strict=True)
+                f"{a:.3f} {b:.3f}"
+                for a, b in zip(means["accuracy"], means["log_loss"], strict=True)
             )
             print(f"  {criterion:28} {columns}", flush=True)
 

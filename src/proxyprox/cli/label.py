@@ -163,26 +163,19 @@ def _split(text: str) -> list[str]:
 # -- the questions ------------------------------------------------------------------------------
 
 
-class Guess(NamedTuple):
-    """The class that the model expected before it was told, and with which probability."""
-
-    label: str
-    chance: float
-
-
 class Session:
     """One question after the other, however it is asked; the answers are the LabelBudget's.
 
     Attributes
     ----------
     agreed : deque of bool
-        Whether the model had expected each of the last answers.
+        Whether the model had expected each of the last answers, before it was told them.
     """
 
     def __init__(self, bought: LabelBudget, pool: Pool, classes: Sequence[str]) -> None:
         self.bought, self.pool, self.classes = bought, pool, classes
         self.agreed: deque[bool] = deque(maxlen=RECENT)
-        self._guesses: dict[int, Guess] = {}
+        self._guesses: dict[int, tuple[str, float]] = {}
         self._asked: set[int] = set()
 
     def question(self) -> int | None:
@@ -193,17 +186,20 @@ class Session:
             model = self.bought.fit()
             for row, chances in zip(rows, model.predict_proba(self.bought.X[rows]), strict=True):
                 best = int(chances.argmax())
-                self._guesses[row] = Guess(str(model.classes_[best]), float(chances[best]))
+                self._guesses[row] = str(model.classes_[best]), float(chances[best])
         self._asked.update(rows)
         return rows[0] if rows else None
 
-    def answer(self, row: int, label: str | None) -> Guess | None:
-        """Keep an answer, None for a skip, and return what the model had expected."""
+    def answer(self, row: int, label: str | None) -> str:
+        """Keep an answer, None for a skip, and return what the model had expected, if anything."""
         self.bought.tell(row, label)
-        guess = None if label is None else self._guesses.pop(row, None)
-        if guess is not None:
-            self.agreed.append(guess.label == label)
-        return guess
+        expected, chance = self._guesses.pop(row, ("", 0.0))
+        if not expected or label is None:
+            return ""
+        self.agreed.append(expected == label)
+        right = f"{sum(self.agreed)} of the last {len(self.agreed)}"
+        why = "" if self.bought.unbiased else ", rows that it was unsure of"
+        return f"The model had expected {expected} ({chance:.0%}); it was right on {right}{why}."
 
 
 def ask_and_tell(session: Session) -> None:
@@ -231,9 +227,8 @@ def ask_and_tell(session: Session) -> None:
             bought.comment(row, meant.text)
         elif meant is SKIP:
             session.answer(row, None)
-        elif guess := session.answer(row, meant):
-            line = f"The model had expected {guess.label} ({guess.chance:.0%}); it was right on "
-            say(terminal, f"{line}{sum(session.agreed)} of the last {len(session.agreed)}.", "dim")
+        elif expected := session.answer(row, meant):
+            say(terminal, expected, style="dim")
 
 
 class Comment(NamedTuple):

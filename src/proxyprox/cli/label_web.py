@@ -19,7 +19,7 @@ from typing import Any
 from proxyprox._util.text import printable
 from proxyprox.cli import console
 from proxyprox.cli.console import CommandError, say
-from proxyprox.cli.label import Guess, Session, summary
+from proxyprox.cli.label import Session, summary
 from proxyprox.cli.label_pool import exported
 
 # Bytes of a request at most, and seconds that a browser may take to send it.
@@ -74,7 +74,9 @@ class Server(ThreadingHTTPServer):
         return {
             "title": printable(self.title),
             "row": row,
-            "cells": [] if row is None else [list(map(printable, c)) for c in session.pool.row(row)],
+            "cells": []
+            if row is None
+            else [list(map(printable, c)) for c in session.pool.row(row)],
             "comment": "" if row is None else bought.comments.get(row, ""),
             "classes": [[printable(name), counts.count(name)] for name in session.classes],
             "spent": bought.spent,
@@ -82,7 +84,6 @@ class Server(ThreadingHTTPServer):
             "skipped": len(bought.declined),
             "undo": bought.last,
             "last": last,
-            "agreed": [sum(session.agreed), len(session.agreed)],
             "journal": printable(str(bought.path)),
             "finished": None if row is not None else summary(bought)["sentences"][:-1],
             "notice": notice,
@@ -111,16 +112,12 @@ class Server(ThreadingHTTPServer):
             bought.comment(row, comment)
         if asked["do"] == "comment":
             return self.state("Comment kept.")
-        self._keep(row, label, session.answer(row, label))
+        expected = session.answer(row, label)
+        said = "skipped" if label is None else label
+        agreed = bool(expected) and session.agreed[-1]
+        self._last = {"row": row, "said": printable(said), "expected": printable(expected)}
+        self._last["agreed"] = agreed
         return self.state()
-
-    def _keep(self, row: int, label: str | None, guess: Guess | None) -> None:
-        self._last = {
-            "row": row,
-            "label": None if label is None else printable(label),
-            "guess": None if guess is None else [printable(guess.label), guess.chance],
-            "agreed": guess is not None and guess.label == label,
-        }
 
 
 class Handler(BaseHTTPRequestHandler):
