@@ -1,11 +1,12 @@
-"""Which rows to ask about: test accuracy and log-loss after 40, 60 and 100 labels of each criterion.
+"""Which rows to ask about: accuracy and log-loss after 40, 60 and 100 labels of each criterion.
 
-    python benchmarks/labels_criteria.py chosen --seeds 6 --output docs/results/labels/criteria.json
-    python benchmarks/labels_criteria.py reported --seeds 6 --output docs/results/labels/criteria.json
+    python benchmarks/labels_criteria.py chosen --seeds 5 --output docs/results/labels
+    python benchmarks/labels_criteria.py reported --seeds 5 --output docs/results/labels
 
-The default of ``proxyprox label`` was chosen on the first four sets and is reported on the others. A third of
-the rows is the test set, 1000 of the others at most are the pool; batches of 20, the first one uniform. Every
-criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the whole pool as proxy.
+The default of ``proxyprox label`` was chosen on the first four sets and is reported on the others.
+A third of the rows is the test set, 1000 of the others at most are the pool; batches of 20, the
+first one uniform. Every criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the
+whole pool as proxy. The output is criteria.json, whose finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def most_uncertain(model: Any, X: Any) -> np.ndarray:
 
 
 def by_margin(X: Any, y: np.ndarray, seed: int, uniform: float) -> Any:
-    """Yield the model after each batch: the most uncertain rows, unweighted, and some uniform ones."""
+    """Yield the model after each batch of the most uncertain rows and some uniform ones."""
     rng, bought = np.random.default_rng(seed), np.empty(0, dtype=int)
     model: Any = None
     while len(bought) < MARKS[-1]:
@@ -140,10 +141,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--output", type=Path, help="JSON file of finished runs to go on with")
+    parser.add_argument("--output", type=Path, help="folder of criteria.json")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    output: Path | None = arguments.output
+    output: Path | None = arguments.output and arguments.output / "criteria.json"
     done = json.loads(output.read_text()) if output and output.exists() else {}
     for name, load in SETS[arguments.part].items():
         data = load()

@@ -124,9 +124,8 @@ def label(
     about = {"classes": sorted(names), "data": file_digest(data)}
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
     options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
-    # A rougher choice than by default, for a person waits for it.
-    model = ProxyLogisticRegression(cv=3)
-    with LabelBudget(model, pool.X, teacher=pool.teacher, **options) as bought:
+    options["teacher"] = pool.teacher
+    with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
         terminal = console.stderr()
         for note in pool.notes:
             say(terminal, note)

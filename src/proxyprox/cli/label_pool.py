@@ -329,7 +329,7 @@ def _tasks(bought: LabelBudget, pool: Pool) -> bytes:
         key = "choices" if kind == "choices" else "text"
         return {"type": kind, "from_name": name, "to_name": "row", "value": {key: values}}
 
-    model = bought.fit() if len(set(bought.labels.values())) > 1 else None
+    model: Any = bought.fit() if len(set(bought.labels.values())) > 1 else None
     chances = None if model is None else model.predict_proba(bought.X)
     tasks = []
     for row in range(bought.rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,18 +66,22 @@ class Server(ThreadingHTTPServer):
         self.page = resources.files("proxyprox.cli").joinpath("label.html").read_text("utf-8")
         self._last: dict[str, Any] | None = None
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of browsers that hang up."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
     def state(self, notice: str = "") -> dict[str, Any]:
         """Return everything that the page shows."""
         session, bought = self.session, self.session.bought
         row = session.question()
+        cells = [] if row is None else session.pool.row(row)
         counts = list(map(str, bought.labels.values()))
         last = self._last if self._last and self._last["row"] == bought.last else None
         return {
             "title": printable(self.title),
             "row": row,
-            "cells": []
-            if row is None
-            else [list(map(printable, c)) for c in session.pool.row(row)],
+            "cells": [list(map(printable, cell)) for cell in cells],
             "comment": "" if row is None else bought.comments.get(row, ""),
             "classes": [[printable(name), counts.count(name)] for name in session.classes],
             "spent": bought.spent,
@@ -143,8 +148,8 @@ class Handler(BaseHTTPRequestHandler):
         except RefusedError as error:
             status, kind, content = error.status, "text/plain", str(error).encode()
         except (ValueError, OSError) as error:
-            # A full disk, say: the page shows it and the answer does not count.
-            text = f"This answer could not be kept: {error}"
+            # A full disk, say: the page shows it, and the row is asked about again.
+            text = f"That failed, and what was kept before is still kept: {error}"
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
             content = printable(text).encode(errors="replace")
         self.send_response(status)
@@ -174,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             text = f"This server answers to {self.server.hosts[0]} only."
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, text)
-        _, token, *rest = self.path.split("/", 2) + [""]
+        _, token, *rest = [*self.path.split("/", 2), ""]
         if not secrets.compare_digest(token.encode(), self.server.token.encode()):
             text = "Use the whole address that the terminal shows, with its token."
             raise RefusedError(HTTPStatus.NOT_FOUND, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import math
 import os
@@ -239,11 +238,11 @@ class Journal:
         whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
         for place, (number, text, digest) in enumerate(kept, start=1):
             whole = whole and number == place and digest == text_digest(str(text))
-        if whole:
-            with contextlib.suppress(ValueError):
-                about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
-                there = about.get("about") if isinstance(about, dict) else None
-                whole = isinstance(there, dict)
+        try:
+            about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
+            there = dict(about["about"])
+        except (KeyError, TypeError, ValueError):
+            whole = False
         if not whole:
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
         differences = [

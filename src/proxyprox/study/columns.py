@@ -267,8 +267,10 @@ class Columns:
         """Drop a column that is another's copy, or the label's."""
         import pandas as pd
 
-        codes = pd.factorize(as_text(cells))[0]
-        key = hash(codes.tobytes())
+        text = as_text(cells)
+        # Columns whose cells all differ have equal codes, whatever they hold.
+        many = column.values > len(cells) // 2
+        key = hash(tuple(text) if many else pd.factorize(text)[0].tobytes())
         if key in seen and column.values == next(
             c.values for c in self.columns if c.name == seen[key]
         ):

@@ -331,9 +331,9 @@ def _read_sheet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Any
                 if asked not in names:
                     known = ", ".join(map(repr, names))
                     raise ValueError(f"no sheet {asked!r}; the sheets are {known}.")
-                return book.parse(asked, **options)
+                return pd.read_excel(book, sheet_name=asked, **options)
             for name in names:
-                frame = book.parse(name, **options)
+                frame = pd.read_excel(book, sheet_name=name, **options)
                 if frame.size:
                     if len(names) > 1:
                         text = f"the sheet {name!r} of {len(names)} is read (--sheet for another)."
