@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.study.tables import DataError, read_arrays, read_table
+from proxyprox.study.tables import DataError, read_table
 
 GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
 

@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             status, (kind, content) = HTTPStatus.OK, work(self._path())
         except RefusedError as error:
             status, kind, content = error.status, "text/plain", str(error).encode()
-        except (ValueError, OSError) as error:
+        except Exception as error:
             # A full disk, say: the page shows it, and the row is asked about again.
             text = f"That failed, and what was kept before is still kept: {error}"
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"

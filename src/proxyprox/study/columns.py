@@ -445,7 +445,8 @@ class Columns:
         self, table: Frame, gaps: Sequence[str] | None = None
     ) -> tuple[Array, list[str], list[str], list[str], list[str]]:
         """Return the matrix with gaps, its names, their sources and kinds, and who has gaps."""
-        encoded, outputs = None, {}
+        encoded: Any = None
+        outputs: dict[str, list[str]] = {}
         if self.vectorizer is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
