@@ -86,7 +86,7 @@ def label(
     --------
     proxyprox label tickets.csv --classes urgent,normal
     proxyprox label tickets.csv --classes urgent,normal --web
-    proxyprox label mail.xlsx --classes spam,ham --show text --hide id --budget 200
+    proxyprox label mail.xlsx --classes spam,ham --show text --budget 200
     proxyprox label tasks.json --classes yes,no --export labelled.json
 
     Every answer is on disk before the next question. Type a class, the beginning of its name or
@@ -109,6 +109,8 @@ def label(
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     roles = {"show": _split(show), "features": _split(features), "ignore": _split(ignore)}
     roles |= {"hide": _split(hide), "label": _split(column), "teacher": _split(teacher)}
+    if wrong := [text for text in kinds or [] if "=" not in text]:
+        raise CommandError(f"--as needs COLUMN=KIND, such as zip=category, got {wrong[0]!r}.")
     chosen = dict(text.rpartition("=")[::2] for text in kinds or [])
     try:
         pool = read_pool(data, roles, chosen, names)

@@ -64,7 +64,9 @@ def read_answers(path: Path, label: str, taken: Sequence[str]) -> Answers:
     if label not in cells:
         if label or own_names(taken, LABEL)[0] not in cells:
             there = f"{path.name} has {first(list(cells))}"
-            raise CommandError(f"--import needs a column {label or LABEL!r}, but {there}: --label.")
+            raise CommandError(
+                f"--import needs a column {label or LABEL!r}, but {there}: name it by --label."
+            )
         label = own_names(taken, LABEL)[0]
     return Answers(cells, *_from_column(cells[label], column(SKIPPED), column(COMMENT)))
 
