@@ -6,7 +6,7 @@
 The default of ``proxyprox label`` was chosen on the first four sets and is reported on the others.
 A third of the rows is the test set, 1000 of the others at most are the pool; batches of 20, the
 first one uniform. Every criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the
-whole pool as proxy. The output is criteria.json, whose finished runs are not repeated.
+whole pool as proxy; "margin" has a quarter of uniform rows, as in LabelBudget. The output is criteria.json, whose finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 from proxyprox.sklearn.labelling import fit_to_labels
 
 MARKS, BATCH, POOL = (40, 60, 100), 20, 1000
-CRITERIA = ("uniform", "uncertainty", "leverage", "margin", "margin, a quarter uniform")
+CRITERIA = ("uniform", "uncertainty", "leverage", "margin alone", "margin")
 
 Table = tuple[Any, np.ndarray]
 
@@ -123,7 +123,7 @@ def contest(data: Table, criterion: str, seed: int) -> dict[str, list[float]]:
     scaler = StandardScaler().fit(X[pool])
     X_pool, X_test, classes = scaler.transform(X[pool]), scaler.transform(X[test]), np.unique(y)
     if criterion.startswith("margin"):
-        steps = by_margin(X_pool, y[pool], seed, 0.25 if "quarter" in criterion else 0.0)
+        steps = by_margin(X_pool, y[pool], seed, 0.0 if "alone" in criterion else 0.25)
     else:
         steps = by_budget(X_pool, y[pool], seed, criterion)
     found: dict[str, list[float]] = {"accuracy": [], "log_loss": []}

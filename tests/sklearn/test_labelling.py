@@ -68,7 +68,20 @@ def squares(model, X):
     return X[:, 0] ** 2
 
 
-@pytest.mark.parametrize("criterion", ["uniform", "uncertainty", "leverage", squares])
+def test_margin_takes_the_rows_that_the_model_is_least_sure_of(pool):
+    X, y = pool
+    budget = LabelBudget(QUICK, X, budget=60, batch_size=20, criterion="margin", floor=0.25)
+    assert not budget.unbiased
+    budget.tell(budget.ask(), y[budget.ask()])
+    gaps = np.abs(budget.fit().predict_proba(X)[:, 1] - 0.5)
+    left = [row for row in np.argsort(gaps) if row not in budget.labels]
+    rows = budget.ask().tolist()
+    assert set(left[:15]) <= set(rows)
+    assert len(set(rows)) == 20
+    assert (budget.weights[rows] == 1).all()
+
+
+@pytest.mark.parametrize("criterion", ["uniform", "margin", "uncertainty", "leverage", squares])
 def test_run_spends_the_budget(pool, criterion):
     X, y = pool
     budget = LabelBudget(QUICK, X, budget=30, batch_size=10, criterion=criterion)

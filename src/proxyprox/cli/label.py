@@ -62,8 +62,8 @@ def label(
     answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows chosen at a time.")] = 10,
     criterion: Annotated[
-        str, typer.Option(help="uncertainty, uniform or leverage.")
-    ] = "uncertainty",
+        str, typer.Option(help="margin, uniform, uncertainty or leverage.")
+    ] = "margin",
     least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of --web; default any.")] = 0,
@@ -71,10 +71,11 @@ def label(
 ) -> None:
     """Label the rows that are worth it, one question at a time.
 
-    A classifier is fitted to the answers with all rows as proxy, and rows are asked about the more
-    often the less sure it is of them. What it expected is shown after each answer; how sure it
-    is, and what more labels would bring, at the end. --least-gain stops when 100 more labels
-    would lower the loss by less.
+    A classifier is fitted to the answers with all rows as proxy, and the rows that it is least
+    sure of are asked about next, with some at random among them. What it expected is shown after
+    each answer, and what more labels would bring at the end. --criterion uniform gives an
+    interval for the share of a class, too. --least-gain stops when 100 more labels would lower
+    the loss by less.
 
     Columns may be numbers, categories, text or dates, with gaps. You are shown all of them, and
     all but identifiers are features; --show, --features, --ignore and --hide change that.

@@ -111,6 +111,14 @@ def uncertainty(estimator: Any, X: Any) -> Array:
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
 
 
+def margin(estimator: Any, X: Any) -> Array:
+    """Return one minus the gap between the two likeliest classes of each row."""
+    if not hasattr(estimator, "predict_proba"):
+        raise TypeError(message("criterion", "margin", '"leverage" for a regressor'))
+    p = np.sort(estimator.predict_proba(X), axis=1)
+    return 1 - (p[:, -1] - p[:, -2])
+
+
 def leverage(estimator: Any, X: Any) -> Array:
     """Return ``√(xᵀM⁻¹x)``: how much a row moves the fit, whatever its label."""
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
@@ -125,6 +133,7 @@ def leverage(estimator: Any, X: Any) -> Array:
 
 CRITERIA: dict[str, Criterion | None] = {
     "uniform": None,
+    "margin": margin,
     "uncertainty": uncertainty,
     "leverage": leverage,
 }
@@ -297,7 +306,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
     a drawn row then counts ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the
     whole pool. Such rows are drawn with replacement, and one that is drawn again counts more but
-    is not asked about again: a batch may therefore come out smaller than ``batch_size``.
+    is not asked about again: a batch may therefore come out smaller than ``batch_size``. With
+    "margin" the rows that the model is least sure of are taken, and all count the same: better
+    predictions for as many labels, but the rows no longer stand for the pool.
 
     Parameters
     ----------
@@ -311,8 +322,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     batch_size : int
         Rows drawn at a time; with a criterion repeats among them are not asked about again.
     criterion : str or callable
-        "uniform", "uncertainty" (classifiers), "leverage", or a function of the fitted estimator
-        and X that returns a score ≥ 0 for each row.
+        "uniform", "margin" and "uncertainty" (classifiers), "leverage", or a function of the
+        fitted estimator and X that returns a score ≥ 0 for each row.
     floor : float
         Share of uniform draws in a criterion's, in (0, 1]: no weight exceeds ``1/floor``.
     least_gain : float, optional
@@ -509,7 +520,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     @property
     def unbiased(self) -> bool:
         """Whether the labelled rows, with their weights, stand for the pool."""
-        return not self._given
+        return self.criterion is not margin and not self._given
 
     @property
     def finished(self) -> str | None:
@@ -591,31 +602,37 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         # Each batch has randomness of its own: a resumed budget draws what it would have drawn.
         rng = np.random.default_rng([self._seed, self._draws])
         wanted = min(self.batch_size, self.budget - self.spent)
-        if self.criterion is None:
+        scores = None if self.criterion is None else self._scores(self.criterion)
+        if self.criterion in (None, margin):
             left = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined])
-            rows = rng.choice(left, min(wanted, len(left)), replace=False)
+            rows = rng.permutation(left)
+            if scores is not None:
+                best = rows[np.argsort(-scores[rows], kind="stable")]
+                best = best[: wanted - int(self.floor * wanted)]
+                rows = np.concatenate([best, rows[~np.isin(rows, best)]])
+            rows = rows[:wanted]
             weights = np.ones(len(rows))
         else:
-            q = self._chances(self.criterion)
+            q = np.full(self.rows, 1 / self.rows)
+            if scores is not None:
+                q = (1 - self.floor) * scores / scores.sum() + self.floor * q
             rows = rng.choice(self.rows, wanted, p=q)
             weights = 1 / (self.rows * q[rows])
         self._record([{"draw": rows.tolist(), "weights": weights.tolist()}])
 
-    def _chances(self, criterion: Criterion) -> Array:
-        """Return the chance of each row to be drawn: the scores' share, and a floor for all."""
-        uniform = np.full(self.rows, 1 / self.rows)
+    def _scores(self, criterion: Criterion) -> Array | None:
+        """Return a score for each row, None if all are the same."""
         try:
             model = self.fit()
         except ValueError:
             # Labels of one class only.
-            return uniform
+            return None
         X = self.X if criterion in CRITERIA.values() else copy_tree(self.X)
         scores = np.asarray(criterion(model, X), dtype=np.float64)
         if scores.shape != (self.rows,) or not np.isfinite(scores).all() or (scores < 0).any():
             got = f"scores of shape {scores.shape} from {scores.min():g}"
             raise ValueError(message("criterion", got, f"{self.rows} finite scores, zero or more"))
-        total = float(scores.sum())
-        return uniform if total == 0 else (1 - self.floor) * scores / total + self.floor * uniform
+        return scores if scores.any() else None
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
