@@ -1,12 +1,12 @@
 """Which rows to ask about: accuracy and log-loss after 40, 60 and 100 labels of each criterion.
 
-    python benchmarks/labels_criteria.py chosen --seeds 5 --output docs/results/labels
-    python benchmarks/labels_criteria.py reported --seeds 5 --output docs/results/labels
+    python benchmarks/labels_criteria.py first --seeds 5 --output docs/results/labels
+    python benchmarks/labels_criteria.py others --seeds 3 --output docs/results/labels
 
-The default of ``proxyprox label`` was chosen on the first four sets and is reported on the others.
 A third of the rows is the test set, 1000 of the others at most are the pool; batches of 20, the
 first one uniform. Every criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the
-whole pool as proxy; "margin" has a quarter of uniform rows, as in LabelBudget. The output is criteria.json, whose finished runs are not repeated.
+whole pool as proxy; "margin" has a quarter of uniform rows, as in LabelBudget. The output is
+criteria.json, whose finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def _text() -> Table:
 
 
 SETS: dict[str, dict[str, Callable[[], Table]]] = {
-    "chosen": {
+    "first": {
         "breast_cancer": lambda: tables.load_breast_cancer(return_X_y=True),
         "digits 3, 5, 8": _digits,
         "a9a": lambda: _libsvm("a9a"),
         "noisy": lambda: _made(n_informative=5, flip_y=0.2),
     },
-    "reported": {
+    "others": {
         "wine": lambda: tables.load_wine(return_X_y=True),
         "mushrooms": lambda: _libsvm("mushrooms"),
         "docstrings": _text,

@@ -604,13 +604,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         wanted = min(self.batch_size, self.budget - self.spent)
         scores = None if self.criterion is None else self._scores(self.criterion)
         if self.criterion in (None, margin):
-            left = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined])
-            rows = rng.permutation(left)
+            left, best = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined]), []
             if scores is not None:
-                best = rows[np.argsort(-scores[rows], kind="stable")]
-                best = best[: wanted - int(self.floor * wanted)]
-                rows = np.concatenate([best, rows[~np.isin(rows, best)]])
-            rows = rows[:wanted]
+                order = left[np.argsort(-scores[left], kind="stable")]
+                best = order[: wanted - int(self.floor * wanted)].tolist()
+                left = np.setdiff1d(left, best)
+            rows = rng.choice(left, min(wanted - len(best), len(left)), replace=False)
+            rows = np.array([*best, *rows], dtype=int)
             weights = np.ones(len(rows))
         else:
             q = np.full(self.rows, 1 / self.rows)
