@@ -27,7 +27,7 @@ from proxyprox.sklearn import ProxyLogisticRegression
 @pytest.fixture(autouse=True)
 def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fit roughly: what a fit finds is tested elsewhere."""
-    quick = partial(ProxyLogisticRegression, max_steps=5)
+    quick = partial(ProxyLogisticRegression, alpha=0.1, n_steps=3)
     monkeypatch.setattr("proxyprox.sklearn.ProxyLogisticRegression", quick)
 
 
@@ -42,7 +42,8 @@ def rows(tmp_path: Path) -> Path:
 
 
 def label(path: Path, typed: str, *options: str) -> Any:
-    command = ["label", str(path), "--classes", "up,down", "--show", "note", *options]
+    command = ["label", str(path), "--classes", "up,down", "--show", "note", "--features", "a,b"]
+    command += options
     return CliRunner().invoke(app, command, input=typed, prog_name="proxyprox")
 
 
