@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proxyprox._util.extras import require
 from proxyprox.cli.console import CommandError
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ def _from_column(labels: Any, skipped: Sequence[str], comments: Sequence[str]) -
 
 def read_tasks(path: Path, control: str) -> Answers:
     """Read Label Studio's tasks; of several controls the labels of `control` are taken."""
-    import pandas as pd
-
+    pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (JSON)")
     try:
         tasks = json.loads(path.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
