@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,23 @@ def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path, co
         assert "Error" in shows(command, path, "--output", tmp_path / f"out{HOSTILE}")
     path.unlink()
     assert "\\x1b[31m" in shows(command, path)
+
+
+def test_tasks_and_answers_of_label_studio(shows: Callable[..., str], tmp_path: Path) -> None:
+    cell = HOSTILE.replace("\r", "")
+    rows, tasks = tmp_path / "rows.json", tmp_path / f"{cell.replace('/', '')}.json"
+    data = [{"data": {f"a{cell}": f"{cell} {i % 3}", "b": i % 7}} for i in range(30)]
+    rows.write_text(json.dumps(data))
+    assert "\\x1b[31m" in shows("label", rows, "--classes", f"up{cell},down")
+    said = {"from_name": cell, "value": {"choices": [f"no{cell}"]}}
+    for result in (said, said | {"value": {"choices": [{cell: 1}, cell]}}):
+        data[0]["annotations"] = [{"result": [result]}]
+        tasks.write_text(json.dumps(data))
+        found = shows("label", rows, "--classes", "up,down", "--import", tasks)
+        assert "none of --classes" in found
+    for text in (f"{{{cell}", json.dumps([{cell: 1}]), json.dumps([{"data": {}}]), "[" * 10**5):
+        tasks.write_text(text, encoding="utf-8")
+        assert "Error" in shows("label", tasks, "--classes", "up,down")
 
 
 def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from proxyprox._util.digests import text_digest
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyLogisticRegression, ProxyRidge
 
 QUICK = ProxyLogisticRegression(cv=2, max_steps=10)
@@ -205,3 +209,65 @@ def test_damaged_files_are_named_or_harmless(pool, tmp_path):
         for leftover in tmp_path.glob("damaged.sqlite*"):
             leftover.unlink()
     assert 20 < named < 100
+
+
+def test_every_kind_of_entry_is_resumed(pool, tmp_path):
+    X, _ = pool
+    path = tmp_path / "labels.sqlite"
+    budget = bought(X, path, rows=5)
+    first = budget.last
+    budget.undo()
+    budget.tell(budget.ask()[1:2], [None])
+    budget.add([200, 201, 202], [0, 1, None])
+    budget.comment(200, "odd")
+    budget.close()
+    again = LabelBudget(QUICK, X, budget=10, path=path)
+    for name in ("labels", "declined", "comments", "spent", "last", "unbiased"):
+        assert getattr(again, name) == getattr(budget, name)
+    assert again.ask().tolist() == budget.ask().tolist()
+    assert again.ask()[0] == first
+    np.testing.assert_array_equal(again.weights, budget.weights)
+    assert again.undo() == budget.last
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"draw": [-1], "weights": [1.0]},
+        {"draw": [300], "weights": [1.0]},
+        {"draw": [True], "weights": [1.0]},
+        {"draw": [1, 2], "weights": [1.0]},
+        {"draw": [1], "weights": [float("nan")]},
+        {"draw": [1], "weights": [0]},
+        {"draw": [1], "weights": ["1"]},
+        {"draw": 1, "weights": 1},
+        {"row": -1, "label": "yes"},
+        {"row": "1", "label": "yes"},
+        {"row": 1, "label": "maybe"},
+        {"row": 1, "label": ["yes"]},
+        {"row": 1},
+        {"undo": 1},
+        {"comment": 1, "of": 1},
+        {"comment": "x", "of": 300},
+        {"about": {}},
+        {},
+        [],
+        "yes",
+        None,
+    ],
+)
+def test_entries_that_this_package_never_writes_are_refused(pool, tmp_path, entry):
+    X, _ = pool
+    path, about = tmp_path / "labels.sqlite", {"classes": ["yes", "no"]}
+    with LabelBudget(QUICK, X, budget=10, path=path, about=about) as budget:
+        budget.tell(int(budget.ask()[0]), "yes")
+    before = path.read_bytes()
+    text = json.dumps(entry)
+    with closing(sqlite3.connect(path)) as database, database:
+        values = (text, text_digest(text))  # as a program would that knows the digest
+        database.execute("INSERT INTO entries (entry, digest) VALUES (?, ?)", values)
+    for _ in range(2):  # the first refusal has let go of the file
+        with pytest.raises(JournalError, match=r"labels\.sqlite.*(cannot be used|damaged)"):
+            LabelBudget(QUICK, X, budget=10, path=path, about=about)
+    path.write_bytes(before)
+    assert LabelBudget(QUICK, X, budget=10, path=path, about=about).spent == 1

@@ -68,7 +68,20 @@ def squares(model, X):
     return X[:, 0] ** 2
 
 
-@pytest.mark.parametrize("criterion", ["uniform", "uncertainty", "leverage", squares])
+def test_margin_takes_the_rows_that_the_model_is_least_sure_of(pool):
+    X, y = pool
+    budget = LabelBudget(QUICK, X, budget=60, batch_size=20, criterion="margin", floor=0.25)
+    assert not budget.unbiased
+    budget.tell(budget.ask(), y[budget.ask()])
+    gaps = np.abs(budget.fit().predict_proba(X)[:, 1] - 0.5)
+    left = [row for row in np.argsort(gaps) if row not in budget.labels]
+    rows = budget.ask().tolist()
+    assert set(left[:15]) <= set(rows)
+    assert len(set(rows)) == 20
+    assert (budget.weights[rows] == 1).all()
+
+
+@pytest.mark.parametrize("criterion", ["uniform", "margin", "uncertainty", "leverage", squares])
 def test_run_spends_the_budget(pool, criterion):
     X, y = pool
     budget = LabelBudget(QUICK, X, budget=30, batch_size=10, criterion=criterion)
@@ -297,3 +310,81 @@ def test_column_names_are_kept(unscaled, tmp_path):
     assert plain.spent == 30
     frame.columns = [0, "b", "c"]
     LabelBudget(QUICK, frame, budget=30).run(lambda rows: y[rows])
+
+
+def test_answers_are_taken_back_in_turn(pool):
+    X, y = pool
+    budget = LabelBudget(QUICK, X, budget=6, batch_size=3)
+    assert budget.undo() is None
+    order = []
+    while budget.finished is None:
+        order.append(int(budget.ask()[0]))
+        budget.tell(order[-1], y[order[-1]])
+    assert budget.last == order[-1]
+    assert [budget.undo() for _ in range(4)] == order[:1:-1]
+    assert (budget.spent, budget.finished) == (2, None)
+    assert budget.ask().tolist() == order[2:]
+    budget.tell(order[2], None)
+    assert (budget.undo(), budget.declined) == (order[2], set())
+    budget.tell(order[:1], [1 - y[order[0]]])  # a correction is the last answer, too
+    assert budget.undo() == order[0]
+    assert budget.ask()[0] == order[0]
+
+
+@pytest.mark.parametrize("criterion", ["uniform", "uncertainty"])
+def test_labels_that_are_there_already_cost_nothing(pool, criterion):
+    X, y = pool
+    budget = LabelBudget(QUICK, X, budget=10, criterion=criterion)
+    budget.add(range(40), [None if row == 7 else y[row] for row in range(40)])
+    assert (budget.spent, len(budget.labels), budget.declined) == (0, 39, {7})
+    assert not budget.unbiased
+    model = budget.run(lambda rows: y[rows])
+    assert (budget.spent, model.n_labels_) == (10, 49)
+    assert (budget.weights[sorted(budget.labels)] > 0).all()
+    assert budget.undo() not in range(40)
+    with pytest.raises(ValueError, match="rows must be"):
+        budget.add(300, 1)
+    whole = LabelBudget(QUICK, X[:20], budget=10)
+    whole.add(range(20), y[:20])
+    assert "All 20 rows" in whole.finished
+    assert not len(whole.ask())
+
+
+def test_comments(pool):
+    X, _ = pool
+    budget = LabelBudget(QUICK, X, budget=10)
+    budget.comment(3, " odd ")
+    budget.comment(4, "x")
+    budget.comment(4, "")
+    assert budget.comments == {3: "odd"}
+    with pytest.raises(ValueError, match="row must be"):
+        budget.comment(300, "x")
+    with pytest.raises(TypeError, match="text must be"):
+        budget.comment(3, None)
+
+
+def test_a_teacher_is_believed_as_far_as_the_labels_go(pool):
+    X, y = pool
+    model = ProxyLogisticRegression(cv=3)
+    rng = np.random.default_rng(1)
+    alone = LabelBudget(model, X, budget=30)
+    fitted = alone.run(lambda rows: y[rows])
+    losses = {}
+    for name, answers in {
+        "true": y,
+        "with gaps": np.where(rng.random(300) < 0.3, None, y),
+        "random": rng.integers(2, size=300),
+    }.items():
+        budget = LabelBudget(model, X, budget=30, teacher=answers.tolist())
+        taught = budget.run(lambda rows: y[rows])
+        assert budget.labels == alone.labels
+        losses[name] = -np.mean(np.log(taught.predict_proba(X)[np.arange(300), y]))
+    own = -np.mean(np.log(fitted.predict_proba(X)[np.arange(300), y]))
+    assert losses["true"] < own
+    assert losses["with gaps"] < own
+    assert losses["random"] < 1.1 * own
+    with pytest.raises(ValueError, match="teacher must be"):
+        LabelBudget(model, X, budget=30, teacher=y[:5])
+    # Classes that no label has yet, and no answer at all, are left out.
+    odd = LabelBudget(model, X, budget=30, teacher=["new"] * 200 + [None] * 100)
+    assert odd.run(lambda rows: y[rows]).coef_ == pytest.approx(fitted.coef_)

@@ -1,17 +1,13 @@
-"""``proxyprox label``: buy labels from whoever sits at the terminal."""
+"""``proxyprox label``: buy labels from whoever sits at the terminal or before the browser."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,262 +15,281 @@ from proxyprox.cli import console
 from proxyprox.cli.console import CommandError, say
 
 if TYPE_CHECKING:
+    from proxyprox.cli.label_pool import Pool
     from proxyprox.sklearn import LabelBudget
 
-# How many features of a row are shown, how many words become features, and how many columns a
-# sentence names.
-SHOWN, WORDS, NAMED = 12, 5000, 8
-
-# Names of columns that may only identify the rows.
-IDENTIFIER = re.compile(r"(.*[_ ])?(id|uuid|index|row|nr|no)", re.IGNORECASE)
-
 # What may be typed in place of a class, unless a class is called so.
-BACK, STOP = ("b", "back", "<"), ("", "q", "quit")
-HOW = (
-    "Type a class, the beginning of its name or its number; b or < answers the last question "
-    "again, q or Enter alone stops; every answer is kept."
+UNDO, SKIP, COMMENT, STOP = (
+    ("u", "<", "undo", "b", "back"),
+    ("s", "-", "skip"),
+    ("c", "#", "comment"),
+    ("q", "quit", ""),
 )
+HOW = (
+    "Type a class, the beginning of its name or its number, or one of the other signs; a comment "
+    "may follow its sign. Enter alone stops, too; every answer is kept."
+)
+# Answers over which the model is compared with the person.
+RECENT = 20
 
 
 @console.guarded
 def label(
-    data: Annotated[Path, typer.Argument(help="Rows to label: CSV, Parquet, svmlight or npz.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows: CSV, Parquet, Excel, Label Studio's JSON, svmlight, npz.")
+    ],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
+    web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Rows drawn at a time.")] = 10,
-    criterion: Annotated[str, typer.Option(help="uniform, uncertainty or leverage.")] = "uniform",
-    least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
-    show: Annotated[str, typer.Option(help="Columns that you are shown.")] = "",
+    show: Annotated[str, typer.Option(help="Columns you are shown; default all.")] = "",
+    features: Annotated[str, typer.Option(help="Columns to learn from; default all.")] = "",
     ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
-    answers: Annotated[Path | None, typer.Option(help="File of the answers.")] = None,
-    export: Annotated[Path | None, typer.Option(help="CSV file for the labelled rows.")] = None,
+    hide: Annotated[str, typer.Option(help="Columns neither shown nor features.")] = "",
+    kinds: Annotated[
+        list[str] | None, typer.Option("--as", help="COLUMN=number, category, text or date.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option("--label", help="Column of labels that are there already.")
+    ] = "",
+    teacher: Annotated[str, typer.Option(help="Column of another model's answers.")] = "",
+    source: Annotated[
+        Path | None, typer.Option("--import", help="Labelled rows: a table, Label Studio's JSON.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="File for the answers: .csv, or .json for Label Studio.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
+    answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Rows chosen at a time.")] = 10,
+    criterion: Annotated[
+        str, typer.Option(help="margin, uniform, uncertainty or leverage.")
+    ] = "margin",
+    least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of --web; default any.")] = 0,
     as_json: console.Json = False,
 ) -> None:
     """Label the rows that are worth it, one question at a time.
 
-    A classifier is fitted to the answers with all rows as proxy; how sure it is, and what more
-    labels would bring, is printed at the end. --least-gain stops when 100 more labels would lower
+    A classifier is fitted to the answers with all rows as proxy, and the rows that it is least
+    sure of are asked about next, with some at random among them. What it expected is shown after
+    each answer, and what more labels would bring at the end. --criterion uniform gives an
+    interval for the share of a class, too. --least-gain stops when 100 more labels would lower
     the loss by less.
 
-    The columns of --show are shown to you, the others are features, except those of --ignore and
-    identifiers such as a column id; if none is left, the words that you are shown are features.
+    Columns may be numbers, categories, text or dates, with gaps. You are shown all of them, and
+    all but identifiers are features; --show, --features, --ignore and --hide change that.
 
-    The answers are kept beside the data unless --answers names another file. --export replaces
-    an existing file only with --overwrite.
+    The answers are kept beside the data unless --answers names another file. --web prints an
+    address for a browser on this computer; both ways of asking use the same file.
 
     Examples
     --------
-    proxyprox label mail.csv --classes spam,ham --show text --budget 200
-    proxyprox label rows.parquet --classes 0,1,2 --criterion uncertainty
-    proxyprox label rows.csv --classes yes,no --ignore id --export labelled.csv
+    proxyprox label tickets.csv --classes urgent,normal
+    proxyprox label tickets.csv --classes urgent,normal --web
+    proxyprox label mail.xlsx --classes spam,ham --show text --budget 200
+    proxyprox label tasks.json --classes yes,no --export labelled.json
 
     Every answer is on disk before the next question. Type a class, the beginning of its name or
-    its number, b to answer the last one again, q or Enter alone to stop; the same command resumes
-    where it stopped, after Ctrl-C too. Rows are counted from 1. One process at a time has the file
-    of answers, an SQLite database, which counts rows from 0 as Python does.
+    its number, u to take the last answer back (again: the one before), s to skip a row, c and a
+    text to comment it, q or Enter alone to stop; the same command resumes where it stopped, after
+    Ctrl-C too. Rows are counted from 1. One process at a time has the file of answers, an SQLite
+    database, which counts rows from 0 as Python does.
 
     In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no
     spreadsheet takes it for a formula; numbers stay as they are.
     """
     from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
+    from proxyprox.cli.label_pool import add_answers, exported, read_answers, read_pool
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
+    from proxyprox.study.tables import DataError
 
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
-    pool = read_pool(data, _split(show), _split(ignore))
+    roles = {"show": _split(show), "features": _split(features), "ignore": _split(ignore)}
+    roles |= {"hide": _split(hide), "label": _split(column), "teacher": _split(teacher)}
+    if wrong := [text for text in kinds or [] if "=" not in text]:
+        raise CommandError(f"--as needs COLUMN=KIND, such as zip=category, got {wrong[0]!r}.")
+    chosen = dict(text.rpartition("=")[::2] for text in kinds or [])
+    try:
+        pool = read_pool(data, roles, chosen, names)
+    except DataError as error:
+        # Python has an argument for the format, the command line has endings.
+        raise CommandError(str(error).replace(", or pass format=.", ".")) from None
+    if column and pool.given is None and source is None:
+        raise CommandError(f"--label names {column!r}, which is no column of {data.name}.")
     # Version 0.1 put its answers in a file of JSON lines, which is refused.
     new, old = (data.with_name(f"{data.name}.labels.{kind}") for kind in ("sqlite", "jsonl"))
     file = answers or (old if old.is_file() and not new.exists() else new)
     check_files(data, file, export, overwrite)
-    about = {"classes": sorted(names), "data": file_digest(data), "show": show or None}
+    about = {"classes": sorted(names), "data": file_digest(data)}
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
     options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
+    options["teacher"] = pool.teacher
     with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
-        say(console.stderr(), pool.note)
-        if bought.spent:
-            say(console.stderr(), f"{bought.spent} answers are in {bought.path} already.")
-        ask_and_tell(bought, pool, names)
-        export = export if bought.spent else None
+        terminal = console.stderr()
+        for note in pool.notes:
+            say(terminal, note)
+        if bought.labels:
+            say(terminal, f"{len(bought.labels)} answers are in {bought.path} already.")
+        elif pool.given is not None and any(pool.given.labels):
+            say(terminal, add_answers(bought, pool, pool.given, names, data.name))
+        if source is not None:
+            there = [] if pool.cells is None else list(pool.cells)
+            found = read_answers(source, column, there)
+            say(terminal, add_answers(bought, pool, found, names, source.name))
+        session = Session(bought, pool, names)
+        if web:
+            from proxyprox.cli.label_web import serve
+
+            serve(session, data.name, port)
+        else:
+            ask_and_tell(session)
+        if not (bought.labels or bought.declined or bought.comments):
+            export = None
         if export is not None:
-            atomic_write_bytes(export, pool.table(bought.labels))
-        found = summary(bought, export)
+            atomic_write_bytes(export, exported(bought, pool, export.suffix.lower()))
+        result = summary(bought, export)
     if as_json:
-        console.emit(found)
+        console.emit(result)
     else:
-        say(console.stdout(), "\n".join(found["sentences"]))
-
-
-# -- the rows -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The rows to be labelled: features, the cells of a CSV, and what is shown of each row."""
-
-    X: Any
-    names: Sequence[str]
-    cells: Any
-    shown: Sequence[str]
-    note: str
-
-    def text_of(self, row: int) -> str:
-        """Return a row as a person sees it."""
-        if self.shown:
-            return "\n".join(f"{name}: {self.cells[name].iloc[row]}" for name in self.shown)
-        values = self._features(row)
-        order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:SHOWN]
-        # Of many columns, as of words, those that are zero say nothing.
-        few = len(values) <= SHOWN
-        shown = [j for j in sorted(order) if few or values[j]]
-        return "  ".join(f"{self.names[j]} = {values[j]:g}" for j in shown)
-
-    def table(self, labels: dict[int, Any]) -> bytes:
-        """Return the labelled rows as CSV, safe to open in a spreadsheet."""
-        from proxyprox._util.text import without_formula
-
-        names = list(self.names if self.cells is None else self.cells)
-        lines = [[*names, "label" if "label" not in names else "label_"]]
-        for row in sorted(labels):
-            cells = self._features(row) if self.cells is None else self.cells.iloc[row]
-            lines.append([*cells, labels[row]])
-        text = io.StringIO(newline="")
-        csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
-        return text.getvalue().encode("utf-8", "surrogateescape")
-
-    def _features(self, row: int) -> list[float]:
-        values = self.X[[row]]
-        values = values.toarray() if hasattr(values, "toarray") else values
-        return values.ravel().tolist()  # type: ignore[no-any-return]
-
-
-def read_pool(path: Path, show: list[str], ignore: list[str]) -> Pool:
-    """Read rows; if no column is left to be a feature, the words of `show` are the features."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    from proxyprox.study.columns import Columns
-    from proxyprox.study.tables import (
-        FRAMES,
-        DataError,
-        format_of,
-        read_arrays,
-        read_cells,
-        read_table,
-    )  # fmt: skip
-
-    if str(path) == "-":
-        raise CommandError("label needs the rows in a file: standard input brings the answers.")
-    try:
-        cells: Any = read_cells(path) if format_of(path) in FRAMES else None
-        if show and cells is None:
-            raise CommandError(f"--show needs a CSV or Parquet file, got {path.name}.")
-        columns = list(read_arrays(path).feature_names if cells is None else cells)
-        for option, names in (("--show", show), ("--ignore", ignore)):
-            if absent := [name for name in names if name not in columns]:
-                there = f"{path.name} has {_first(columns)}"
-                raise CommandError(f"{option} names the column {absent[0]!r}, but {there}.")
-        named = [] if cells is None else filter(IDENTIFIER.fullmatch, columns)
-        ids = [name for name in named if cells[name].is_unique]
-        left = [name for name in dict.fromkeys([*ignore, *ids]) if name not in show]
-        features = [name for name in columns if name not in (*show, *left)]
-        X: Any = None
-        if features and cells is None:
-            X = read_arrays(path, features=features).X
-        elif features:
-            frame = read_table(path)[features]
-            made = Columns(scale=False).plan(frame).fit(frame)
-            X, features = made.transform(frame), made.feature_names
-    except DataError as error:
-        # Python has arguments for the format and the features, the command line has options.
-        text = str(error).replace(", or pass format=.", ".")
-        here = "list the column in --show or in --ignore, too"
-        raise CommandError(text.replace("leave the column out of 'features'", here)) from error
-    note = f"Features: {_first(features) or f'the words of {_first(show)}'}."
-    note += f" Left out: {_first(left)}." if left else ""
-    if not features:
-        texts = [] if cells is None else [" ".join(row) for row in cells[show].to_numpy()]
-        vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True)
-        try:
-            X = vectorizer.fit_transform(texts)
-        except ValueError:
-            raise CommandError(f"{path.name} has neither numbers nor words to use.") from None
-        features = vectorizer.get_feature_names_out().tolist()
-    return Pool(X, features, cells, show, note)
+        say(console.stdout(), "\n".join(result["sentences"]))
 
 
 def _split(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
-
-
 # -- the questions ------------------------------------------------------------------------------
 
 
-def ask_and_tell(bought: LabelBudget, pool: Pool, classes: list[str]) -> None:
-    """Ask until the budget is spent or the person has had enough."""
-    terminal = console.stderr()
+class Session:
+    """One question after the other, however it is asked; the answers are the LabelBudget's.
+
+    Attributes
+    ----------
+    agreed : deque of bool
+        Whether the model had expected each of the last answers, before it was told them.
+    """
+
+    def __init__(self, bought: LabelBudget, pool: Pool, classes: Sequence[str]) -> None:
+        self.bought, self.pool, self.classes = bought, pool, classes
+        self.agreed: deque[bool] = deque(maxlen=RECENT)
+        self._guesses: dict[int, tuple[str, float]] = {}
+        self._asked: set[int] = set()
+
+    def question(self) -> int | None:
+        """Return the row to ask about, None if no more is wanted."""
+        rows = self.bought.ask().tolist()
+        if rows and not self._asked & set(rows) and len(set(self.bought.labels.values())) > 1:
+            # Of a new batch the model has seen no answer yet; its fit is the one that chose it.
+            model = self.bought.fit()
+            for row, chances in zip(rows, model.predict_proba(self.bought.X[rows]), strict=True):
+                best = int(chances.argmax())
+                self._guesses[row] = str(model.classes_[best]), float(chances[best])
+        self._asked.update(rows)
+        return rows[0] if rows else None
+
+    def answer(self, row: int, label: str | None) -> str:
+        """Keep an answer, None for a skip, and return what the model had expected, if anything."""
+        self.bought.tell(row, label)
+        expected, chance = self._guesses.pop(row, ("", 0.0))
+        if not expected or label is None:
+            return ""
+        self.agreed.append(expected == label)
+        right = f"{sum(self.agreed)} of the last {len(self.agreed)}"
+        return f"The model had expected {expected} ({chance:.0%}); it was right on {right}."
+
+
+def ask_and_tell(session: Session) -> None:
+    """Ask at the terminal until the budget is spent or the person has had enough."""
+    terminal, bought, classes = console.stderr(), session.bought, session.classes
     if bought.finished is None:
         say(terminal, f"{HOW} Rows are counted from 1.")
-    choices = "  ".join(f"{i} {name}" for i, name in enumerate(classes, start=1))
-    again: int | None = None
-    while again is not None or bought.finished is None:
-        row = int(bought.ask()[0]) if again is None else again
-        number = bought.spent + (again is None)
-        say(terminal, f"\nRow {row + 1}, label {number} of {bought.budget}", style="bold")
-        say(terminal, pool.text_of(row))
-        found: list[Any] = []
-        while len(found) != 1:
-            # Not by a prompt of typer's, which puts a blank on standard output.
-            line = terminal.input(console.plain(f"{choices}: "), stream=sys.stdin)
-            if not (line.endswith("\n") and sys.stdin.isatty()):
-                terminal.print()  # nobody has pressed Enter at a terminal
-            found = meanings(line.strip(), classes)
-            if len(found) != 1:
-                say(terminal, f"{line.strip()!r} is none of them, or more than one. {HOW}")
-        if found == [STOP]:
+    choices = [f"{i} {name}" for i, name in enumerate(classes, start=1)]
+    for words, name in ((UNDO, "undo"), (SKIP, "skip"), (COMMENT, "comment"), (STOP, "stop")):
+        sign = next(word for word in words if meanings(word, classes) == [words])
+        choices.append(f"{'| ' * (name == 'undo')}{sign} {name}")
+    while (row := session.question()) is not None:
+        number = f"label {bought.spent + 1} of {bought.budget}"
+        say(terminal, f"\nRow {row + 1}, {number}", style="bold")
+        say(terminal, "\n".join(f"{name}: {text}" for name, text in session.pool.row(row)))
+        if row in bought.comments:
+            say(terminal, f"Your comment: {bought.comments[row]}", style="italic")
+        meant = _typed(terminal, "  ".join(choices), classes)
+        if meant is STOP:
             return
-        if found == [BACK]:
-            again = next(reversed(bought.labels), None)
-            if again is None:
-                say(terminal, "There is no last question yet.")
+        if meant is UNDO:
+            if bought.undo() is None:
+                say(terminal, "There is no answer to take back.")
+        elif isinstance(meant, Comment):
+            bought.comment(row, meant.text)
+        elif meant is SKIP:
+            session.answer(row, None)
+        elif expected := session.answer(row, meant):
+            say(terminal, expected, style="dim")
+
+
+class Comment(NamedTuple):
+    """A remark in place of an answer."""
+
+    text: str
+
+
+def _typed(terminal: Any, choices: str, classes: Sequence[str]) -> Any:
+    """Return what the person means: a class, a comment, or UNDO, SKIP or STOP."""
+    prompt = f"{choices}: "
+    while True:
+        # Not by a prompt of typer's, which puts a blank on standard output.
+        line = terminal.input(console.plain(prompt), stream=sys.stdin)
+        if not (line.endswith("\n") and sys.stdin.isatty()):
+            terminal.print()  # nobody has pressed Enter at a terminal
+        if prompt.startswith("Comment"):
+            return Comment(line.strip())
+        found = meanings(line.strip(), classes)
+        if found == [COMMENT]:
+            prompt = "Comment (Enter alone removes it): "
+        elif len(found) == 1:
+            return found[0]
         else:
-            bought.tell(row, found[0])
-            again = None
+            say(terminal, f"{line.strip()!r} is none of them, or more than one. {HOW}")
 
 
-def meanings(typed: str, classes: list[str]) -> list[Any]:
-    """Return the classes that may be meant, or BACK or STOP."""
+def meanings(typed: str, classes: Sequence[str]) -> list[Any]:
+    """Return what may be meant: classes, a comment, or one of the words above."""
     if typed in classes:
         return [typed]
     lower, numbers = typed.lower(), map(str, range(1, len(classes) + 1))
     by_number = [name for number, name in zip(numbers, classes, strict=True) if number == typed]
     same = [name for name in classes if name.lower() == lower]
-    words = [word for word in (BACK, STOP) if lower in word]
-    return by_number or same or words or [c for c in classes if c.lower().startswith(lower)]
+    word, _, rest = typed.partition(" ")
+    if not (by_number or same) and word.lower() in COMMENT and rest.strip():
+        return [Comment(rest.strip())]
+    words = [word for word in (UNDO, SKIP, COMMENT, STOP) if lower in word]
+    begun = [name for name in classes if lower and name.lower().startswith(lower)]
+    return by_number or same or [*words, *begun]
 
 
-def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
+def summary(bought: LabelBudget, exported: Path | None = None) -> dict[str, Any]:
     """Return what was bought and what it is worth."""
     counts = Counter(map(str, bought.labels.values()))
     shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    noun = "label" if bought.spent == 1 else "labels"
-    sentences = [f"{bought.spent} {noun} ({shares}) in {bought.path}."]
+    total = len(bought.labels)
+    more = [f"{len(bought.declined)} skipped"] * bool(bought.declined)
+    more += [f"{len(bought.comments)} with a comment"] * bool(bought.comments)
+    kinds = "; ".join([shares, *more])
+    sentences = [f"{total} {'label' if total == 1 else 'labels'} ({kinds}) in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
         model, gain = bought.fit(), bought.expected_gain()
-        found = model.mean_prediction(bought.X)
-        if isinstance(found.estimate, float):
-            mean = {"class": str(model.classes_[1]), **found._asdict()}
+        expected = bought.unbiased and model.mean_prediction(bought.X)
+        if expected and isinstance(expected.estimate, float):
+            mean = {"class": str(model.classes_[1]), **expected._asdict()}
             sentences.append(
-                f"Of all rows {found.estimate:.1%} are expected to be {mean['class']} "
-                f"(95 % interval {found.low:.1%} to {found.high:.1%})."
+                f"Of all rows {expected.estimate:.1%} are expected to be {mean['class']} "
+                f"(95 % interval {expected.low:.1%} to {expected.high:.1%})."
             )
     if gain < math.inf:
         sentences.append(
@@ -282,14 +297,16 @@ def summary(bought: LabelBudget, exported: Path | None) -> dict[str, Any]:
         )
     sentences.append(bought.finished or "The same command resumes from here.")
     if exported is not None:
-        sentences.append(f"The labelled rows are in {exported}; --overwrite replaces them.")
-    elif bought.spent:
+        sentences.append(f"The answers are in {exported}; --overwrite replaces them.")
+    elif total:
         sentences.append("For a table of the labelled rows: add --export labelled.csv.")
     return {
         "answers": str(bought.path),
         "exported": None if exported is None else str(exported),
-        "labels": bought.spent,
+        "labels": total,
         "classes": dict(counts),
+        "skipped": len(bought.declined),
+        "comments": len(bought.comments),
         "expected_gain": gain if gain < math.inf else None,
         "mean": mean,
         "finished": bought.finished,
@@ -306,6 +323,8 @@ def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool)
         return
     if export.resolve() in (data.resolve(), answers.resolve()):
         raise CommandError(f"--export would replace the rows or the answers: {export}.")
+    if export.suffix.lower() not in (".csv", ".json"):
+        raise CommandError(f"--export needs a name that ends in .csv or .json, got {export.name}.")
     if export.is_dir() or not export.parent.is_dir():
         raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
     if export.exists() and not overwrite:

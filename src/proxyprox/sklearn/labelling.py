@@ -59,7 +59,14 @@ def pool_of(X: Any, estimator: Any) -> Any:
     return X
 
 
-def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Array | None) -> Any:
+def fit_to_labels(
+    estimator: Any,
+    X: Any,
+    bought: Array,
+    y: Array,
+    weights: Array | None,
+    teacher: Array | None = None,
+) -> Any:
     """Return a clone fitted to the bought rows, with the rest of the pool as proxy."""
     whole = clone(estimator)
     if isinstance(whole, Pipeline):
@@ -74,12 +81,22 @@ def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, weights: Arra
     model = last_step(whole)
     if hasattr(model, "unlabelled"):
         model.set_params(unlabelled=None)
-    rest = np.setdiff1d(np.arange(X.shape[0]), bought)
-    proxy = _safe_indexing(X, rest) if len(rest) and len(rest) != len(bought) else X
+    rest, answers = np.setdiff1d(np.arange(X.shape[0]), bought), None
+    if teacher is not None:
+        # Answers that no label can confirm yet, and rows without one, are left out.
+        known = np.isin(teacher, np.unique(y))
+        if known[rest].any():
+            rest = rest[known[rest]]
+            paired = np.concatenate([bought, rest]) if known[bought].all() else rest
+            answers = teacher[paired].astype(y.dtype)
+    proxy = X
+    if answers is not None or (len(rest) and len(rest) != len(bought)):
+        proxy = _safe_indexing(X, rest)
     with warnings.catch_warnings():
         # The pool is its own proxy, however the bought rows were chosen.
         warnings.simplefilter("ignore", ProxyWarning)
-        model.fit(_safe_indexing(X, bought), y, sample_weight=weights, X_proxy=proxy)
+        options = {"sample_weight": weights, "X_proxy": proxy, "y_proxy": answers}
+        model.fit(_safe_indexing(X, bought), y, **options)
     return whole
 
 
@@ -92,6 +109,14 @@ def uncertainty(estimator: Any, X: Any) -> Array:
         raise TypeError(message("criterion", "uncertainty", '"leverage" for a regressor'))
     p = estimator.predict_proba(X)
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
+
+
+def margin(estimator: Any, X: Any) -> Array:
+    """Return one minus the gap between the two likeliest classes of each row."""
+    if not hasattr(estimator, "predict_proba"):
+        raise TypeError(message("criterion", "margin", '"leverage" for a regressor'))
+    p = np.sort(estimator.predict_proba(X), axis=1)
+    return 1 - (p[:, -1] - p[:, -2])
 
 
 def leverage(estimator: Any, X: Any) -> Array:
@@ -108,6 +133,7 @@ def leverage(estimator: Any, X: Any) -> Array:
 
 CRITERIA: dict[str, Criterion | None] = {
     "uniform": None,
+    "margin": margin,
     "uncertainty": uncertainty,
     "leverage": leverage,
 }
@@ -123,8 +149,9 @@ def criterion_of(given: Any) -> Criterion | None:
 
 # -- the journal --------------------------------------------------------------------------------
 
-# The entries are JSON: the first is {"about": settings}, the others
-# {"draw": rows, "weights": weights} and {"row": row, "label": label}.
+# The entries are JSON: the first is {"about": settings}, the others {"draw": rows, "weights":
+# weights}, {"row": row, "label": label}, the same with "given" for a label that was not asked for,
+# {"undo": row} and {"comment": text, "of": row}.
 TABLE = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL, "
     "time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
@@ -211,16 +238,19 @@ class Journal:
         whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
         for place, (number, text, digest) in enumerate(kept, start=1):
             whole = whole and number == place and digest == text_digest(str(text))
+        try:
+            about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
+            there = dict(about["about"])
+        except (KeyError, TypeError, ValueError):
+            whole = False
         if not whole:
             raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
-        about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
-        there = about["about"]
         differences = [
             f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
             for name in there | settings
             if there.get(name) != settings.get(name)
         ]
-        if differences and any("row" in entry for entry in entries):
+        if differences and any("draw" not in entry for entry in entries):
             text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
             raise JournalError(f"{text}: choose another file, or repeat its settings.")
         if differences:
@@ -276,7 +306,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
     a drawn row then counts ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the
     whole pool. Such rows are drawn with replacement, and one that is drawn again counts more but
-    is not asked about again: a batch may therefore come out smaller than ``batch_size``.
+    is not asked about again: a batch may therefore come out smaller than ``batch_size``. With
+    "margin" the rows that the model is least sure of are taken, and all count the same: better
+    predictions for as many labels, but the rows no longer stand for the pool.
 
     Parameters
     ----------
@@ -290,8 +322,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     batch_size : int
         Rows drawn at a time; with a criterion repeats among them are not asked about again.
     criterion : str or callable
-        "uniform", "uncertainty" (classifiers), "leverage", or a function of the fitted estimator
-        and X that returns a score ≥ 0 for each row.
+        "uniform", "margin" and "uncertainty" (classifiers), "leverage", or a function of the
+        fitted estimator and X that returns a score ≥ 0 for each row.
     floor : float
         Share of uniform draws in a criterion's, in (0, 1]: no weight exceeds ``1/floor``.
     least_gain : float, optional
@@ -309,14 +341,19 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         What else must agree for the answers of ``path`` to be usable, as JSON values. A digest of
         X is among them, under the name "data"; an entry of that name takes its place. An entry
         "classes" lists the labels that are allowed.
+    teacher : sequence of length N, optional
+        Another model's label for each row, None where it has none; the labels bought decide how
+        far it is believed.
 
     Attributes
     ----------
     labels : dict
-        The labels bought, by row number; an error in ``run`` or ``fit`` loses none of them.
+        The labels by row number; an error in ``run`` or ``fit`` loses none of them.
     declined : set of int
         Rows that were answered by None, NaN or, for classifiers, an empty string or the
         estimator's mark of unlabelled rows: they are not asked again and cost nothing.
+    comments : dict
+        What was remarked on rows, by row number.
     weights : array of shape (N,)
         What each drawn row counts, zero for rows that were not drawn.
     path : Path or None
@@ -349,6 +386,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         path: str | os.PathLike[str] | None = None,
         rng: int = 0,
         about: Mapping[str, Any] | None = None,
+        teacher: Any = None,
     ) -> None:
         about = {} if about is None else about
         check.instance("about", about, Mapping, "a mapping of names to values, or None")
@@ -362,8 +400,14 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         self.ahead = check.whole("ahead", ahead)
+        self.teacher = None if teacher is None else np.array(list(teacher), dtype=object)
+        if self.teacher is not None and self.teacher.shape != (self.rows,):
+            raise ValueError(message("teacher", self.teacher.shape, f"{self.rows} answers"))
         self.labels: dict[int, Any] = {}
         self.declined: set[int] = set()
+        self.comments: dict[int, str] = {}
+        self._given: set[int] = set()
+        self._answered: dict[int, None] = {}
         self.weights = np.zeros(self.rows)
         self._draws = 0
         self._open: list[int] = []
@@ -381,6 +425,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                 settings["data"] = data_digest(self.X)
             self._journal = Journal(check.file_path("path", path), settings)
             for entry in self._journal.entries:
+                if not self._is_valid(entry):
+                    text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
+                    self._journal.close()
+                    raise JournalError(f"{text}: {REMEDY}.")
                 self._count(entry)
         self.path = None if self._journal is None else self._journal.path
 
@@ -397,8 +445,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     @property
     def spent(self) -> int:
-        """Labels bought so far."""
-        return len(self.labels)
+        """Labels bought so far; those of `add` were not."""
+        return len(self.labels) - len(self._given)
 
     def ask(self) -> Array:
         """Return the rows whose labels are wanted; asking again does not change them."""
@@ -421,15 +469,58 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         labels : label or sequence of labels
             One for each, or None where there is no answer.
         """
-        numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = answers_of(labels, last_step(self.estimator), self._classes)
-        if len(numbers) != len(answers):
-            raise ValueError(message("labels", labels, f"one for each of {len(numbers)} rows"))
         known = self.labels.keys() | self.declined | set(self._open)
-        if strange := [row for row in numbers if row not in known]:
-            raise ValueError(message("rows", strange[0], f"rows asked for, {self._open[:8]}"))
-        pairs = zip(numbers, answers, strict=True)
+        pairs = self._pairs(rows, labels, known, f"rows asked for, {self._open[:8]}")
         self._record([{"row": row, "label": label} for row, label in pairs])
+
+    def add(self, rows: Sequence[int] | Array | int, labels: Any) -> None:
+        """Add labels that are there already, of any rows; they cost nothing of the budget.
+
+        Parameters
+        ----------
+        rows : int or sequence of int
+            Row numbers.
+        labels : label or sequence of labels
+            One for each, or None for a row that must not be asked about.
+        """
+        pairs = self._pairs(rows, labels, range(self.rows), f"rows from 0 to {self.rows - 1}")
+        self._record([{"row": row, "label": label, "given": True} for row, label in pairs])
+
+    def undo(self) -> int | None:
+        """Take the last answer back; its row, which is returned, is the next to be asked for.
+
+        None without an answer that was told. Calling again goes back further, in answers of an
+        earlier process, too.
+        """
+        row = self.last
+        if row is not None:
+            self._record([{"undo": row}])
+        return row
+
+    def comment(self, row: int, text: str) -> None:
+        """Keep a remark on a row, in place of an earlier one; an empty text removes it.
+
+        Parameters
+        ----------
+        row : int
+            Row number.
+        text : str
+            The remark.
+        """
+        if row not in range(self.rows):
+            raise ValueError(message("row", row, f"from 0 to {self.rows - 1}"))
+        check.instance("text", text, str, "text")
+        self._record([{"comment": text.strip(), "of": int(row)}])
+
+    @property
+    def last(self) -> int | None:
+        """The row that `undo` would take back."""
+        return next(reversed(self._answered), None)
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the labelled rows, with their weights, stand for the pool."""
+        return self.criterion is not margin and not self._given
 
     @property
     def finished(self) -> str | None:
@@ -438,9 +529,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             return f"The budget of {self.budget} labels is spent."
         if self._open:
             return None
-        if self.spent + len(self.declined) >= self.rows:
+        if len(self.labels) + len(self.declined) >= self.rows:
             return f"All {self.rows} rows have been asked for (the budget was {self._wanted})."
-        if self.least_gain is None or not self.spent or self.expected_gain() >= self.least_gain:
+        if self.least_gain is None or not self.labels or self.expected_gain() >= self.least_gain:
             return None
         return (
             f"Another {self.ahead} labels are expected to lower the loss by "
@@ -471,7 +562,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
             y = np.array([self.labels[int(row)] for row in bought])
             weights = None if self.criterion is None else self.weights[bought]
-            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights)
+            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights, self.teacher)
         return self._fitted
 
     def expected_gain(self, labels: int | None = None) -> float:
@@ -497,35 +588,51 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     # -- internals --------------------------------------------------------------------------
 
+    def _pairs(self, rows: Any, labels: Any, known: Any, allowed: str) -> list[tuple[int, Any]]:
+        """Return rows with their labels, once both are what they should be."""
+        numbers = np.atleast_1d(np.asarray(rows)).tolist()
+        answers = answers_of(labels, last_step(self.estimator), self._classes)
+        if len(numbers) != len(answers):
+            raise ValueError(message("labels", labels, f"one for each of {len(numbers)} rows"))
+        if strange := [row for row in numbers if row not in known]:
+            raise ValueError(message("rows", strange[0], allowed))
+        return list(zip(numbers, answers, strict=True))
+
     def _draw(self) -> None:
         # Each batch has randomness of its own: a resumed budget draws what it would have drawn.
         rng = np.random.default_rng([self._seed, self._draws])
         wanted = min(self.batch_size, self.budget - self.spent)
-        if self.criterion is None:
-            left = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined])
-            rows = rng.choice(left, min(wanted, len(left)), replace=False)
+        scores = None if self.criterion is None else self._scores(self.criterion)
+        if self.criterion in (None, margin):
+            left, best = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined]), []
+            if scores is not None:
+                order = left[np.argsort(-scores[left], kind="stable")]
+                best = order[: wanted - int(self.floor * wanted)].tolist()
+                left = np.setdiff1d(left, best)
+            rows = rng.choice(left, min(wanted - len(best), len(left)), replace=False)
+            rows = np.array([*best, *rows], dtype=int)
             weights = np.ones(len(rows))
         else:
-            q = self._chances(self.criterion)
+            q = np.full(self.rows, 1 / self.rows)
+            if scores is not None:
+                q = (1 - self.floor) * scores / scores.sum() + self.floor * q
             rows = rng.choice(self.rows, wanted, p=q)
             weights = 1 / (self.rows * q[rows])
         self._record([{"draw": rows.tolist(), "weights": weights.tolist()}])
 
-    def _chances(self, criterion: Criterion) -> Array:
-        """Return the chance of each row to be drawn: the scores' share, and a floor for all."""
-        uniform = np.full(self.rows, 1 / self.rows)
+    def _scores(self, criterion: Criterion) -> Array | None:
+        """Return a score for each row, None if all are the same."""
         try:
             model = self.fit()
         except ValueError:
             # Labels of one class only.
-            return uniform
+            return None
         X = self.X if criterion in CRITERIA.values() else copy_tree(self.X)
         scores = np.asarray(criterion(model, X), dtype=np.float64)
         if scores.shape != (self.rows,) or not np.isfinite(scores).all() or (scores < 0).any():
             got = f"scores of shape {scores.shape} from {scores.min():g}"
             raise ValueError(message("criterion", got, f"{self.rows} finite scores, zero or more"))
-        total = float(scores.sum())
-        return uniform if total == 0 else (1 - self.floor) * scores / total + self.floor * uniform
+        return scores if scores.any() else None
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
@@ -534,19 +641,52 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         for entry in entries:
             self._count(entry)
 
+    def _is_valid(self, entry: Any) -> bool:
+        """Tell whether a stored entry is one that this object may have written."""
+        rows, answered = range(self.rows), self.labels.keys() | self.declined
+        match entry:
+            case {"draw": list(drawn), "weights": list(weights)}:
+                inside = all(type(row) is int and row in rows for row in drawn)
+                positive = all(type(w) in (int, float) and 0 < w < math.inf for w in weights)
+                return inside and positive and len(drawn) == len(weights)
+            case {"row": int(row), "label": label}:
+                allowed = label == label if self._classes is None else label in self._classes
+                plain = isinstance(label, (bool, int, float, str)) and allowed
+                return row in rows and (label is None or plain)
+            case {"undo": int(row)}:
+                return row in answered
+            case {"comment": str(), "of": int(row)}:
+                return row in rows
+        return False
+
     def _count(self, entry: Entry) -> None:
+        if "comment" in entry:
+            self.comments[entry["of"]] = entry["comment"]
+            if not entry["comment"]:
+                del self.comments[entry["of"]]
+            return
         if "draw" in entry:
             self._draws += 1
             np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
             known = self.labels.keys() | self.declined
             self._open = list(dict.fromkeys(row for row in entry["draw"] if row not in known))
             return
-        row, label = entry["row"], entry["label"]
-        if label is None:
-            self.labels.pop(row, None)
-            self.declined.add(row)
-        else:
-            self.labels[row] = label
-            self.declined.discard(row)
+        row = entry["undo"] if "undo" in entry else entry["row"]
         self._fitted = None
         self._open = [other for other in self._open if other != row]
+        for answers in (self._answered, self.labels):
+            answers.pop(row, None)
+        for rows in (self.declined, self._given):
+            rows.discard(row)
+        if "undo" in entry:
+            self._open = [row, *self._open]
+            return
+        if "given" not in entry:
+            self._answered[row] = None
+        elif entry["label"] is not None:
+            self._given.add(row)
+            self.weights[row] = self.weights[row] or 1.0
+        if entry["label"] is None:
+            self.declined.add(row)
+        else:
+            self.labels[row] = entry["label"]
