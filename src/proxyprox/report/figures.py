@@ -181,12 +181,7 @@ def draw_panels(
             handles.setdefault(method, line)
             ends[method] = next(iter(bands[0][np.isfinite(bands[0])][::-1]), math.nan)
         axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
-        axis.set_title(panel, fontsize=_MEDIUM)
-        axis.set_xlabel(field_label(x, labels), fontsize=_MEDIUM)
-        axis.tick_params(labelsize=_SMALL, which="both")
-        axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        _finish(axis, panel, field_label(x, labels))
         if log_y and low > least:
             axis.set_ylim(bottom=low / 3)
         labelled.append((axis, ends))
@@ -260,6 +255,58 @@ def save_figures(
             figure = draw_panels(rows, x=x, log_x=log, **options)
             paths += save_figure(Path(folder) / f"figure_{x}", figure)
     return paths
+
+
+def save_parts(
+    folder: str | os.PathLike[str], name: str, parts: Sequence[Mapping[str, Any]]
+) -> list[Path]:
+    """Write a figure of panels with axes of their own, as PNG and SVG.
+
+    Parameters
+    ----------
+    folder : path-like
+        Existing folder.
+    name : str
+        Of the files, without the ending.
+    parts : sequence of mappings
+        Arguments of :func:`proxyprox.report.page.section`, one for each panel.
+
+    Returns
+    -------
+    paths : list of Path
+        The files written.
+    """
+    figures = require("matplotlib.figure", extra="report", purpose=_PURPOSE)
+    figure = figures.Figure(figsize=(3.9 * len(parts), 4.5), dpi=200, layout="constrained")
+    for axis, part in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True):
+        rows, metric, x = part["rows"], part["metric"], part["x_axes"][0]
+        for method, look in styles(rows).items():
+            curve = [row for row in rows if row["method"] == method]
+            bands = [_values(curve, f"{metric}_{s}", True, ROUNDING) for s in QUARTILES]
+            look.draw(axis, _values(curve, x, False), *bands).set_label(method)
+        axis.set_xscale("log" if part.get("log_x") else "linear")
+        axis.set_yscale("log")
+        _finish(axis, part["heading"], field_label(x, part["labels"]))
+        axis.set_ylabel(field_label(metric, part["labels"]), fontsize=_MEDIUM)
+        low = _values(rows, f"{metric}_median", True)
+        axis.set_ylim(bottom=max(float(np.nanmin(low)) / 2, 1e-9))
+        if len(ticks := sorted({row[x] for row in rows})) <= 6:
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.minorticks_off()
+        axis.legend(
+            loc="upper center", bbox_to_anchor=(0.45, -0.17), fontsize=_SMALL, frameon=False
+        )
+    return save_figure(Path(folder) / name, figure)
+
+
+def _finish(axis: Any, title: str, x_label: str) -> None:
+    """Give a panel its title, its label and a quiet grid."""
+    axis.set_title(title, fontsize=_MEDIUM)
+    axis.set_xlabel(x_label, fontsize=_MEDIUM)
+    axis.tick_params(labelsize=_SMALL, which="both")
+    axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(path: Path, figure: Any) -> list[Path]:
