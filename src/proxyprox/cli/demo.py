@@ -86,18 +86,20 @@ def _present(found: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         console.say(screen, f"\n{part['heading']}", "bold")
         console.say(screen, part["about"]["Problem"], "dim")
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-        unit, ends = part["x_axes"][0], last_rows(part["rows"])
-        table.add_column(f"after {ends[0][unit]} {unit}")
-        for heading in (part["labels"]["gap"], "limits", "seconds"):
-            table.add_column(heading, justify="right")
-        best = min(row["gap_median"] for row in ends if row["gap_median"] is not None)
+        metric, unit = part.get("ends_metric", part["metric"]), part["x_axes"][0]
+        ends = part.get("ends") or last_rows(part["rows"])
+        budget = f", after {ends[0][unit]} {unit}" if unit in ends[0] else ""
+        table.add_column(f"{part['labels'][metric]}{budget}")
+        for heading in ("median", "limits", "seconds"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        known = [row[f"{metric}_median"] for row in ends if row[f"{metric}_median"] is not None]
         for row in ends:
-            middle, low, high = (row[f"gap_{end}"] for end in ("median", "low", "high"))
-            first = middle == best
+            middle, low, high = (row[f"{metric}_{end}"] for end in ("median", "low", "high"))
+            first = middle is not None and middle == min(known)
             table.add_row(
                 console.plain(row["method"]),
-                "diverged" if middle is None else f"{_short(middle)}{'*' if first else ' '}",
-                f"{_short(low)} – {_short(high)}",
+                f"{_short(middle)}{'*' if first else ' '}",
+                f"{_short(low)} to {_short(high)}",
                 f"{row['seconds']:.2g}",
                 style="bold" if first else "",
             )

@@ -57,6 +57,8 @@ _LEGIBLE = 8
 """Methods that a legend can name; more of them are named at the ends of their curves."""
 ROUNDING = 1e-12
 """Suboptimality that is rounding: a curve that falls so low does not stretch the axis."""
+_SOLVED = 1e-9
+"""Lower values leave the axis of a figure for print: nobody needs them."""
 _ACROSS = 4
 """Panels side by side; more of them continue in the next line."""
 
@@ -285,11 +287,18 @@ def save_parts(
             bands = [_values(curve, f"{metric}_{s}", True, ROUNDING) for s in QUARTILES]
             look.draw(axis, _values(curve, x, False), *bands).set_label(method)
         axis.set_xscale("log" if part.get("log_x") else "linear")
-        axis.set_yscale("log")
         _finish(axis, part["heading"], field_label(x, part["labels"]))
         axis.set_ylabel(field_label(metric, part["labels"]), fontsize=_MEDIUM)
-        low = _values(rows, f"{metric}_median", True)
-        axis.set_ylim(bottom=max(float(np.nanmin(low)) / 2, 1e-9))
+        heights = _values(rows, f"{metric}_median", True, _SOLVED)
+        low, high = float(np.nanmin(heights)), float(np.nanmax(heights))
+        if high >= 4 * low:
+            axis.set_yscale("log")
+            axis.set_ylim(bottom=low / 1.5)
+        if 4 * low <= high < 1000 * low:  # less than three decades: 2 and 5 are labelled, too
+            marks = [m * 10.0**k for k in range(-12, 3) for m in (1, 2, 5)]
+            marks = [mark for mark in marks if low / 1.5 <= mark <= 1.5 * high]
+            axis.set_yticks(marks, [f"{mark:g}" for mark in marks])
+            axis.minorticks_off()
         if len(ticks := sorted({row[x] for row in rows})) <= 6:
             axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
             axis.minorticks_off()

@@ -118,6 +118,8 @@ def section(
     heading: str = "Results",
     text: str = "",
     about: Mapping[str, str] | None = None,
+    ends: Sequence[Mapping[str, Any]] | None = None,
+    ends_metric: str | None = None,
 ) -> dict[str, Any]:
     """Return what a page shows of some curves: a plot for each panel and a table of their ends.
 
@@ -140,19 +142,30 @@ def section(
         Title, and what was found.
     about : mapping, optional
         Problem, data and proxy of this section, by name.
+    ends, ends_metric : sequence of mappings and str, optional
+        Rows and metric of the table, where that is not the end of each curve.
     """
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
         raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
-    ends, looks, panels = last_rows(rows), styles(rows), in_order(rows, "panel")
-    middle, low, high = f"{metric}_median", *(f"{metric}_{s}" for s in LIMITS)
-    optional = ("batch_size", "eta", axes[0], middle, low, high, *axes[1:])
+    looks, panels = styles(rows), in_order(rows, "panel")
+    shown, ends = ends_metric or metric, ends or last_rows(rows)
+    middle, low, high = f"{shown}_median", *(f"{shown}_{s}" for s in LIMITS)
+    # The budget is mostly the same for all: the caption tells it.
+    budgets = {row.get(axes[0]) for row in ends}
+    spent = [axes[0]] if len(budgets) > 1 else []
+    optional = ("batch_size", "eta", *spent, middle, low, high, *axes[1:])
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
+    end = "" if len(budgets) > 1 or None in budgets else f"After {number(*budgets)} "
+    caption = f"{end}{field_label(axes[0], labels)}: " if end else ""
+    caption += f"median {field_label(shown, labels)}; the lowest "
+    caption += "is in bold." if len(panels) == 1 else "of each panel is in bold."
     best, plots = [], []
     for panel in panels:
         known = [r for r in ends if str(r["panel"]) == panel and r.get(middle) is not None]
         best += [ends.index(min(known, key=lambda row: float(row[middle])))] if known else []
         here = [row for row in rows if str(row["panel"]) == panel]
+        heights = [v for row in here if (v := row.get(f"{metric}_median") or 0) > 0]
         drawn = [_curves(here, looks, metric, x) for x in axes]
         plots.append(
             [
@@ -162,8 +175,8 @@ def section(
                     x_label=field_label(x, labels),
                     y_label=field_label(metric, labels),
                     log_x=log_x or i > 0,
-                    log_y=True,
-                    floor=ROUNDING if any((row.get(middle) or 0) > ROUNDING for row in here) else 0,
+                    log_y=bool(heights) and max(heights) >= 4 * min(heights),
+                    floor=ROUNDING if any(v > ROUNDING for v in heights) else 0,
                 )
                 for i, (x, curves) in enumerate(zip(axes, drawn, strict=True))
             ]
@@ -172,7 +185,7 @@ def section(
         [m for m in looks if not any((r.get(x) or 0) > 0 for r in rows if str(r["method"]) == m)]
         for x in axes
     ]
-    words = {middle: f"median {field_label(metric, labels)}", low: "lower limit"}
+    words = {middle: "median", low: "lower limit", "eta": "step size"}
     return {
         "heading": heading,
         "text": text,
@@ -182,6 +195,7 @@ def section(
         "legend": [(method, glyph(look)) for method, look in looks.items()],
         "panels": list(zip(panels, plots, strict=True)),
         "ends": ends,
+        "caption": caption[0].upper() + caption[1:],
         "best": best,
         "columns": [*(["panel"] if len(panels) > 1 else []), "method", *columns],
         "labels": {**words, high: "upper limit", **(labels or {})},
