@@ -39,7 +39,7 @@ TERMS = {
     "suboptimality is how far a loss is above it.",
     "step sizes?|eta": "How far a method moves along each slope. Too small is slow, too large "
     "diverges.",
-    "ERM(?: on the rows seen)?": "Empirical risk minimisation: keep every label bought so far and "
+    "ERM(?! on)": "Empirical risk minimisation: keep every label bought so far and "
     "fit all of them again, without a proxy.",
     "L-BFGS": "The usual method for exact gradients: it estimates the curvature from the last few "
     "of them.",

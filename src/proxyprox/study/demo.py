@@ -383,7 +383,8 @@ STORIES = {
         "Few labels and a teacher",
         {
             "Problem": "A few labels, and a teacher: an older model that sees only the upper six "
-            "of the eight lines of each image. What counts is the log-loss on images that nobody has seen.",
+            "of the eight lines of each image. What counts is the log-loss on images that nobody "
+            "has seen.",
             "Data": f"{_DATA}: {{teacher_rows}} trained the teacher, {{test_rows}} are the test, "
             "the others are yours",
             "Proxy": "The teacher's answers on all of your images.",
