@@ -110,7 +110,8 @@ class _Site:
     """Whoever holds the data: answers with the loss and its gradient, and counts the rounds."""
 
     def __init__(self, loss: pp.GLM, optimum: float, limit: int) -> None:
-        self.loss, self._optimum, self._limit = loss, optimum, limit
+        self.loss, self._optimum, self.limit = loss, optimum, limit
+        self.ends = True
         self.points: list[Point] = []
         self._begun, self._last = time.perf_counter(), b""
 
@@ -118,8 +119,10 @@ class _Site:
         asked = np.asarray(w).tobytes()
         if asked == self._last:  # value and gradient of one point are one round
             return
-        if len(self.points) == self._limit:
-            raise _Enough
+        if len(self.points) == self.limit:
+            if self.ends:
+                raise _Enough
+            return
         self._last = asked
         least = self.points[-1]["gap"] if self.points else math.inf
         gap = min(least, self.loss.value(np.asarray(w)) - self._optimum)
@@ -139,7 +142,9 @@ class _Site:
 
 
 def _ours(site: _Site, proxy: pp.GLM) -> None:
-    pp.minimize(pp.Problem((site.value, site.gradient), proxy), site.loss.zeros(), tol=1e-9)
+    site.ends = False  # the budget ends the run
+    problem = pp.Problem((site.value, site.gradient), proxy)
+    pp.minimize(problem, site.loss.zeros(), tol=1e-9, budget=site.limit)
 
 
 def _lbfgs(site: _Site, start: Vector, memory: int, root: Any = None) -> None:
