@@ -36,7 +36,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", unreachable)
 
 
-def test_tables_sentences_and_files(invoke: Invoke, tiny: None, tmp_path: Path) -> None:
+def test_tables_sentences_and_files(
+    invoke: Invoke, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
     folder = tmp_path / "out"
@@ -61,6 +63,7 @@ def test_tables_sentences_and_files(invoke: Invoke, tiny: None, tmp_path: Path) 
     assert tuned.isdisjoint(point["seed"] for point in read_records(folder / "records.jsonl"))
 
     before = (folder / "records.jsonl").read_bytes()
+    monkeypatch.setattr("proxyprox.report.figures.save_parts", lambda *_: [])  # it is slow
     again = invoke(*arguments, "--json")
     assert again.exit_code == 0
     answer = json.loads(again.stdout)
