@@ -365,7 +365,7 @@ STORIES = {
         {
             "Problem": "The data are elsewhere, and every round costs: you send a point, the loss "
             "and its exact gradient come back. The model: logistic regression, odd digits from "
-            "even ones.",
+            "even ones, L2 strength 1e-4.",
             "Data": _DATA,
             "Proxy": "The same loss on a sample that you hold, a tenth of the images. The sample "
             "is drawn anew {seeds} times.",
@@ -377,7 +377,7 @@ STORIES = {
         "One label at a time",
         {
             "Problem": "Labels arrive one by one; a method sees each once, takes a step and "
-            "forgets it. The same model.",
+            "forgets it. The same model, L2 strength 1e-2.",
             "Data": f"{_DATA}; {{labels}} random ones get a label",
             "Proxy": "The same loss on all images, without any label.",
         },
@@ -541,6 +541,10 @@ def tuning_notes(outcome: Outcome, config: DemoConfig) -> list[str]:
         f"{config.tuning_draws} draws that are not shown; our default chooses its own from the "
         "labels it buys. The strengths and weights of labels alone and mixed are chosen by "
         "cross-validation on the labels.",
+        "One label at a time has an L2 strength of 1e-2. With 1e-3 and 500 labels ours and Adam "
+        "were level (0.041 and 0.044, ours the lowest in 3 of 8 draws), and ERM was ahead (0.026).",
+        "The less the teacher sees, the less there is to gain: with four of the eight lines and 50 "
+        "labels ours was at 0.317, labels alone at 0.327, mixed at 0.312 (8 draws).",
     ]
     if outcome.at_edge:
         edge = "; ".join(method for _, method in outcome.at_edge)
