@@ -378,7 +378,7 @@ STORIES = {
         {
             "Problem": "Labels arrive one by one; a method sees each once, takes a step and "
             "forgets it. The same model, L2 strength 1e-2.",
-            "Data": f"{_DATA}; {{labels}} random ones get a label",
+            "Data": f"{_DATA}; {{labels}} labels, each of a random one (with replacement)",
             "Proxy": "The same loss on all images, without any label.",
         },
         ("labels", "seconds", "proxy_gradients"),
