@@ -18,15 +18,17 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from proxyprox.report.figures import styles
+
 mpl.use("Agg")
 Row = dict[str, Any]
-COLOURS = {
-    "AdamW": "#737373",
-    "ProxyProx with EMA, θ = 1": "#009E73",
-    "AdamW, 5 proxy batches between": "#0072B2",
-    "ProxyAdamW (8 proxy batches)": "#D55E00",
-    "ProxyAdamW, 16 proxy batches": "#CC79A7",
-}
+METHODS = (
+    "AdamW",
+    "ProxyProx with EMA, θ = 1",
+    "AdamW, 5 proxy batches between",
+    "ProxyAdamW (8 proxy batches)",
+    "ProxyAdamW, 16 proxy batches",
+)
 NAMES = {
     "AdamW: 0.002": "AdamW",
     "interleaved: 0.002, 5": "AdamW, 5 proxy batches between",
@@ -35,13 +37,14 @@ NAMES = {
 }
 OLD = {"AdamW, refined": "AdamW", "ProxyProx EMA, refined": "ProxyProx with EMA, θ = 1"}
 BARS = {
-    "clean alone": ("right labels alone", "#737373"),
-    "fine-tuned": ("fine-tuned by hand", "#009E73"),
-    "mixed": ("both in every batch, by hand", "#0072B2"),
-    "mixed, forward": ("the same, with a confusion matrix", "#3D9BD0"),
-    "ours": ("ProxyAdamW, way chosen", "#D55E00"),
-    "ours, confusion": ("the same, with a confusion matrix", "#CC79A7"),
+    "clean alone": "right labels alone",
+    "fine-tuned": "fine-tuned by hand",
+    "mixed": "both in every batch, by hand",
+    "mixed, forward": "the same, with a confusion matrix",
+    "ours": "ProxyAdamW, way chosen",
+    "ours, confusion": "the same, with a confusion matrix",
 }
+LOOKS = styles({"method": name} for name in (*METHODS, *BARS))
 Curves = dict[str, list[list[tuple[float, float, float]]]]
 
 
@@ -62,7 +65,7 @@ def read_curves(folder: Path, passes: int) -> Curves:
                 old.setdefault((OLD[row["method"]], row["seed"]), []).append(point)
         for (name, _), points in old.items():
             curves.setdefault(name, []).append(points)
-    return {name: curves[name] for name in COLOURS if name in curves}
+    return {name: curves[name] for name in METHODS if name in curves}
 
 
 def seconds_per_gradient(folder: Path) -> float:
@@ -84,13 +87,13 @@ def draw_figure2(folder: Path) -> None:
         for name, seeds in read_curves(folder, passes).items():
             x = [point[unit] * (each if unit else 1) for point in seeds[0]]
             columns = [[p[2] for p in column] for column in zip(*seeds, strict=True)]
-            style = {"color": COLOURS[name], "marker": "o", "markersize": 3}
+            style = {"color": LOOKS[name].colour, "marker": LOOKS[name].marker, "markersize": 3}
             dashed = "--" if unit and passes == 5 else "-"
             median = [statistics.median(column) for column in columns]
             label = name if passes == 5 and not unit else None
             axis.plot(x[1:], median[1:], dashed, label=label, **style)
             low, high = [min(c) for c in columns], [max(c) for c in columns]
-            axis.fill_between(x[1:], low[1:], high[1:], color=COLOURS[name], alpha=0.15)
+            axis.fill_between(x[1:], low[1:], high[1:], color=LOOKS[name].colour, alpha=0.15)
         axis.set_ylim(0.66, 0.91)
         axis.grid(alpha=0.3)
     axes[2].set_xscale("log")
@@ -132,10 +135,10 @@ def draw_wrong_labels(folder: Path) -> None:
         shown = list(reversed(BARS))
         ends = [best[kind]["end"] for kind in shown]
         # The bars' places are numbers, as two of them bear one name.
-        axis.barh(range(len(shown)), ends, color=[BARS[kind][1] for kind in shown])
+        axis.barh(range(len(shown)), ends, color=[LOOKS[kind].colour for kind in shown])
         for place, end in enumerate(ends):
             axis.text(end + 0.004, place, f"{end:.3f}", va="center", fontsize=9)
-        axis.set_yticks(range(len(shown)), [BARS[kind][0] for kind in shown])
+        axis.set_yticks(range(len(shown)), [BARS[kind] for kind in shown])
         share = "45 % of pairs" if noise == "pair" else "60 % uniform"
         axis.set_title(f"{clean} right labels,\n{share} wrong", fontsize=9)
         axis.set_xlim(0.4, 1.0)

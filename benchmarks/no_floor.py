@@ -26,13 +26,10 @@ from scipy.optimize import minimize as scipy_minimize
 
 import proxyprox as pp
 from experiments import datasets
+from proxyprox.report.figures import styles
 
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)
-COLORS = {
-    "SGD": "C7", "Adam": "C5", "ProxyProx": "C0", "ProxyProx auto": "C9", "SVRP": "C3",
-    "SVRP auto": "C8", "PAGE": "C1", "SAGA": "C6", "L-BFGS": "C2", "ProxyBFGS": "C4",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -186,14 +183,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     names = list(dict.fromkeys(row["problem"] for row in rows))
     figure, axes = plt.subplots(1, len(names), figsize=(4.6 * len(names), 4.2), squeeze=False)
+    looks = styles(rows)
     for axis, name in zip(axes[0], names, strict=True):
         own = [row for row in rows if row["problem"] == name]
         for method in dict.fromkeys(row["method"] for row in own):
             points = [(float(r["passes"]), float(r["suboptimality"])) for r in own
                       if r["method"] == method]  # fmt: skip
             style = "--" if "BFGS" in method else "-"
-            axis.loglog(*zip(*points, strict=True), style, marker="o", ms=3, label=method,
-                        color=COLORS[method])  # fmt: skip
+            axis.loglog(*zip(*points, strict=True), style, label=method, ms=3,
+                        marker=looks[method].marker, color=looks[method].colour)  # fmt: skip
         axis.set(title=name, xlabel="passes over the data", ylim=(1e-10, 1))
         axis.set_xticks(MARKS, [f"{mark:g}" for mark in MARKS])
         axis.minorticks_off()

@@ -49,9 +49,9 @@ APART = [
 SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
-    "matplotlib", "plotly", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
+    "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
-    "proxyprox.study.compare", "jinja2", "dask", "distributed",
+    "proxyprox.study.compare", "dask", "distributed",
 }  # fmt: skip
 
 

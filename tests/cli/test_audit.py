@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("plotly")
+pytest.importorskip("jinja2")
 
 Invoke = Callable[..., Any]
 

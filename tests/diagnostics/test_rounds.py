@@ -223,7 +223,7 @@ def test_tensors_are_audited() -> None:
 def test_values_are_json_and_there_is_a_page(found: RoundAudit, tmp_path: Any) -> None:
     values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
     assert values["rounds"] == found.rounds
-    pytest.importorskip("plotly")
+    pytest.importorskip("jinja2")
     page = write_audit_page(tmp_path, found, plan(found), title="T", command="c", config={})
     text = page.read_text(encoding="utf-8")
     assert "L-BFGS, memory 10" in text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proxyprox.report.summary import (
     ERM,
     LEDGER_FIELDS,
+    joint_confidence,
     last_rows,
     method_costs,
     panels,
@@ -34,6 +35,8 @@ def test_one_row_for_each_panel_method_and_x(records: list[dict[str, Any]], tmp_
         "suboptimality_median",
         "suboptimality_q25",
         "suboptimality_q75",
+        "suboptimality_low",
+        "suboptimality_high",
         "proxy_gradients",
         "seconds",
         "seeds",
@@ -57,6 +60,20 @@ def test_a_diverged_seed_counts_as_infinitely_bad() -> None:
     assert (row["loss_median"], row["loss_q25"], row["loss_q75"]) == (2.0, 1.5, None)
     assert row["seconds"] is None
     assert row["seeds"] == 3
+
+
+def test_limits_hold_for_all_methods_of_a_panel_at_once() -> None:
+    rng, seeds, methods, missed = np.random.default_rng(0), 12, 4, 0
+    for _ in range(400):
+        points = [
+            {"panel": "p", "method": m, "t": 0, "loss": v}
+            for m in range(methods)
+            for v in rng.lognormal(size=seeds)
+        ]
+        rows = summarise(points, metric="loss", x="t", constant=(), costs=())
+        missed += any(not row["loss_low"] <= 1 <= row["loss_high"] for row in rows)
+    assert missed / 400 < 0.05
+    assert joint_confidence(seeds, methods) == 0.95
 
 
 def test_a_varying_constant_is_refused() -> None:

@@ -46,7 +46,7 @@ def audit(
     are used. Written: audit.html and audit.json.
     """
     from proxyprox import diagnostics
-    from proxyprox.cli.comparison import output_folder
+    from proxyprox.cli.comparison import about, output_folder
     from proxyprox.report.page import audit_values, write_audit_page
     from proxyprox.report.summary import write_json
     from proxyprox.study import problem
@@ -72,6 +72,7 @@ def audit(
             title=f"proxyprox audit: {config.name}",
             command=command,
             config={**shown, "batch_size": size},
+            about=about({**shown, "method": {"batch_size": size}}),
         )
         write_json(folder / "audit.json", values)
     if as_json:

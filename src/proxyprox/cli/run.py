@@ -1,4 +1,4 @@
-"""``proxyprox run`` and ``proxyprox demo``: methods compared, without writing Python."""
+"""``proxyprox run``: methods compared on one's own tables, without writing Python."""
 
 from __future__ import annotations
 
@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proxyprox.cli import console
-from proxyprox.cli.console import CommandError, Json, Output, Seeds, Workers, guarded
+from proxyprox.cli.console import CommandError, Json, Output, Workers, guarded
 
 if TYPE_CHECKING:
     from proxyprox.study.columns import Columns
     from proxyprox.study.config import StudyConfig
     from proxyprox.study.fit import Comparison, TableModel, Target
-
-INTRO = (
-    "Logistic regression on 569 tumours (scikit-learn's breast cancer data). A target gradient "
-    "needs labels and is expensive; the proxy is the same loss without labels, and cheap. Every "
-    "step size was tuned with the same effort, then run with {seeds} seeds."
-)
-
-COMPARE = ["sgd", "proxyprox", "auxmom", "auxmvr", "erm"]
 
 
 Encoding = Annotated[str | None, typer.Option(help="Of a text file; default: found out.")]
@@ -387,36 +379,6 @@ def tell_coefficients(coefficients: list[dict[str, Any]], effects: dict[str, flo
 
 
 # -- methods compared -----------------------------------------------------------------------------
-
-
-@guarded
-def demo(
-    context: typer.Context,
-    output: Output = Path("runs/demo"),
-    as_json: Json = False,
-    workers: Workers = None,
-    seeds: Seeds = 5,
-) -> None:
-    """Compare methods with and without a proxy on data that is always there.
-
-    Runs the configuration that proxyprox run --example prints, with more methods. Prints how many
-    target gradients each method needs and what the proxy cost, and writes records, a summary,
-    figures, a report and the weights. Finished runs found in the folder are used.
-
-    Examples
-    --------
-    proxyprox demo
-    proxyprox demo --output runs/demo --seeds 3
-    proxyprox demo --json | python -m json.tool
-    """
-    from proxyprox.study.config import example, parse_config
-
-    settings = tomllib.loads(example())
-    settings["run"] |= {"seeds": seeds, "compare": COMPARE}
-    if not as_json:
-        console.say(console.stdout(), INTRO.format(seeds=seeds))
-    folder, title = output or Path("runs/demo"), "proxyprox: a demonstration"
-    run_study(parse_config(settings), Path(), title, folder, context, workers, as_json)
 
 
 def run_study(

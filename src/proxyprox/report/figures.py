@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -15,11 +16,28 @@ from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_output
 from proxyprox.report.summary import QUARTILES
 
-# After Okabe and Ito, with the light colours darkened and black left out, so that each has a
-# contrast of at least 3 with white paper and with a dark page.
-_COLOURS = (
-    "737373 0072B2 D55E00 009E73 CC79A7 B8860B 3D9BD0 8C62C9 A65628 6B8E23 E0218A 008B8B DC143C"
-)
+# The colour of a method on every page and figure, by the first expression found in its name. After
+# Okabe and Ito, with the light colours darkened and black left out, so that each has a contrast of
+# at least 3 with white paper and with a dark page.
+_COLOURS = {
+    r"^AuxMom|^PAGE": "008B8B",
+    r"^AuxMVR|^SVRP": "B5489A",
+    r"^DANE": "E0218A",
+    r"^(ours|Proxy).*(steps|, \d)": "5C7AEA",
+    r"^(ours|Proxy).*(mean|auto|Newton|corrected)": "8C62C9",
+    r"^(ours|Proxy).*(EMA|residuals|teacher|tuned)": "3D9BD0",
+    r"^(ours|Proxy)": "0072B2",
+    r"^(teacher|proxy|noisy|public)|^self-training|^SelfTraining": "DC143C",
+    r"^ERM|alone$|^LogisticRegression|^target": "009E73",
+    r"^mix": "6B8E23",
+    r"^(fine|weighted|importance)": "E0218A",
+    r"Nesterov|heavy ball|momentum|Adagrad|CG": "A65628",
+    r"^AdamW, (inter|\d)": "CC79A7",
+    r"Adam|least_squares": "D55E00",
+    r"BFGS|lbfgs": "CC79A7",
+    r"[Nn]ewton|SAGA": "B8860B",
+    r"SGD|gradient descent": "737373",
+}
 _MARKERS = "os^DvPX<>*p"
 _DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.4, 1.4), (6, 1.5, 1.4, 1.5))
 
@@ -38,8 +56,10 @@ _PURPOSE = "drawing figures"
 _SMALL, _MEDIUM = 8.5, 9.5  # points, in panels 3.1 inches wide
 _LEGIBLE = 8
 """Methods that a legend can name; more of them are named at the ends of their curves."""
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Suboptimality that is rounding: a curve that falls so low does not stretch the axis."""
+_SOLVED = 1e-9
+"""Lower values leave the axis of a figure for print: nobody needs them."""
 _ACROSS = 4
 """Panels side by side; more of them continue in the next line."""
 
@@ -66,7 +86,10 @@ def in_order(rows: Iterable[Mapping[str, Any]], field: str) -> list[str]:
 
 
 def styles(rows: Iterable[Mapping[str, Any]]) -> dict[str, Style]:
-    """Give each method a look of its own, the same in every panel.
+    """Give each method a look of its own: its colour by its name, the same on every page.
+
+    A method without a colour of its own gets one that no other of these methods has. Methods of one
+    colour differ in marker and dash.
 
     Examples
     --------
@@ -74,11 +97,15 @@ def styles(rows: Iterable[Mapping[str, Any]]) -> dict[str, Style]:
     >>> list(looks), looks["ProxyProx"].colour
     (['SGD', 'ProxyProx'], '#0072B2')
     """
-    # 13 colours and 11 markers repeat together only after 143 methods.
-    looks = zip(cycle(_COLOURS.split()), cycle(_MARKERS), cycle(_DASHES))
+    methods = in_order(rows, "method")
+    found = {m: next((c for e, c in _COLOURS.items() if re.search(e, m)), None) for m in methods}
+    free = cycle(
+        [c for c in dict.fromkeys(_COLOURS.values()) if c not in found.values()] or ["737373"]
+    )
+    looks = zip(methods, cycle(_MARKERS), cycle(_DASHES), strict=False)
     return {
-        method: Style(f"#{colour}", marker, dash)
-        for method, (colour, marker, dash) in zip(in_order(rows, "method"), looks, strict=False)
+        method: Style(f"#{found[method] or next(free)}", marker, dash)
+        for method, marker, dash in looks
     }
 
 
@@ -143,8 +170,8 @@ def draw_panels(
     handles: dict[str, Any] = {}
     labelled: list[tuple[Any, dict[str, float]]] = []
     medians = _values(rows, f"{metric}_median", log_y)
-    shown = medians[medians > _ROUNDING] if log_y else medians
-    low, least = (float(shown.min()), _ROUNDING) if log_y and len(shown) else (0.0, 0.0)
+    shown = medians[medians > ROUNDING] if log_y else medians
+    low, least = (float(shown.min()), ROUNDING) if log_y and len(shown) else (0.0, 0.0)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis, panel in zip(axes.flat, panels, strict=False):
@@ -157,12 +184,7 @@ def draw_panels(
             handles.setdefault(method, line)
             ends[method] = next(iter(bands[0][np.isfinite(bands[0])][::-1]), math.nan)
         axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
-        axis.set_title(panel, fontsize=_MEDIUM)
-        axis.set_xlabel(field_label(x, labels), fontsize=_MEDIUM)
-        axis.tick_params(labelsize=_SMALL, which="both")
-        axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        _finish(axis, panel, field_label(x, labels))
         if log_y and low > least:
             axis.set_ylim(bottom=low / 3)
         labelled.append((axis, ends))
@@ -236,6 +258,65 @@ def save_figures(
             figure = draw_panels(rows, x=x, log_x=log, **options)
             paths += save_figure(Path(folder) / f"figure_{x}", figure)
     return paths
+
+
+def save_parts(
+    folder: str | os.PathLike[str], name: str, parts: Sequence[Mapping[str, Any]]
+) -> list[Path]:
+    """Write a figure of panels with axes of their own, as PNG and SVG.
+
+    Parameters
+    ----------
+    folder : path-like
+        Existing folder.
+    name : str
+        Of the files, without the ending.
+    parts : sequence of mappings
+        Arguments of :func:`proxyprox.report.page.section`, one for each panel.
+
+    Returns
+    -------
+    paths : list of Path
+        The files written.
+    """
+    figures = require("matplotlib.figure", extra="report", purpose=_PURPOSE)
+    figure = figures.Figure(figsize=(3.9 * len(parts), 4.5), dpi=200, layout="constrained")
+    for axis, part in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True):
+        rows, metric, x = part["rows"], part["metric"], part["x_axes"][0]
+        for method, look in styles(rows).items():
+            curve = [row for row in rows if row["method"] == method]
+            bands = [_values(curve, f"{metric}_{s}", True, ROUNDING) for s in QUARTILES]
+            look.draw(axis, _values(curve, x, False), *bands).set_label(method)
+        axis.set_xscale("log" if part.get("log_x") else "linear")
+        _finish(axis, part["heading"], field_label(x, part["labels"]))
+        axis.set_ylabel(field_label(metric, part["labels"]), fontsize=_MEDIUM)
+        heights = _values(rows, f"{metric}_median", True, _SOLVED)
+        low, high = float(np.nanmin(heights)), float(np.nanmax(heights))
+        if high >= 4 * low:
+            axis.set_yscale("log")
+            axis.set_ylim(bottom=low / 1.5)
+        if 4 * low <= high < 1000 * low:  # less than three decades: 2 and 5 are labelled, too
+            marks = [m * 10.0**k for k in range(-12, 3) for m in (1, 2, 5)]
+            marks = [mark for mark in marks if low / 1.5 <= mark <= 1.5 * high]
+            axis.set_yticks(marks, [f"{mark:g}" for mark in marks])
+            axis.minorticks_off()
+        if len(ticks := sorted({row[x] for row in rows})) <= 6:
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.minorticks_off()
+        axis.legend(
+            loc="upper center", bbox_to_anchor=(0.45, -0.17), fontsize=_SMALL, frameon=False
+        )
+    return save_figure(Path(folder) / name, figure)
+
+
+def _finish(axis: Any, title: str, x_label: str) -> None:
+    """Give a panel its title, its label and a quiet grid."""
+    axis.set_title(title, fontsize=_MEDIUM)
+    axis.set_xlabel(x_label, fontsize=_MEDIUM)
+    axis.tick_params(labelsize=_SMALL, which="both")
+    axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def save_figure(path: Path, figure: Any) -> list[Path]:

@@ -1,14 +1,15 @@
 """One self-contained HTML page for an experiment or an audit.
 
-The pages work from disk with no network: the plotting library, the style and the data are inside
-them, and their content-security policy forbids them to fetch anything. The templates escape every
-string that comes from outside.
+The pages work from disk with no network and no library: plots are SVG, drawn here, and their
+content-security policy forbids them to fetch anything. The templates escape every string that
+comes from outside.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,20 +19,56 @@ from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
 from proxyprox.diagnostics import Audit, RoundAudit, RunPlan
-from proxyprox.report.figures import COSTS, field_label, in_order, styles
+from proxyprox.report.figures import COSTS, ROUNDING, Style, field_label, in_order, styles
 from proxyprox.report.records import flat, machine, versions, without_home
-from proxyprox.report.summary import QUARTILES, last_rows
+from proxyprox.report.summary import LIMITS, QUARTILES, joint_confidence, last_rows
+from proxyprox.report.svg import Series, glyph, plot
 
 _PURPOSE = "writing the report"
+
+# What a word means, shown where it is pointed at and in the list at the end of a page.
+TERMS = {
+    "target gradients?": "A slope of the loss you care about, at one point: what labels, rollouts "
+    "or messages are paid for.",
+    "proxy gradients?": "A slope of the cheap stand-in; many of them cost little.",
+    "ProxyProx": "The method of this package: each expensive slope corrects the cheap loss, whose "
+    "minimum near the last point is the next point.",
+    "ProxyBFGS": "ProxyProx for exact slopes: it also learns the curvature from step to step.",
+    "proxy": "A cheap loss that resembles the expensive one.",
+    "(?:subo|o)ptim(?:ality|um)": "The lowest loss that the model can have is the optimum; the "
+    "suboptimality is how far a loss is above it.",
+    "step sizes?|eta": "How far a method moves along each slope. Too small is slow, too large "
+    "diverges.",
+    "ERM(?! on)": "Empirical risk minimisation: keep every label bought so far and "
+    "fit all of them again, without a proxy.",
+    "L-BFGS": "The usual method for exact gradients: it estimates the curvature from the last few "
+    "of them.",
+    "Newton": "Uses the exact curvature: at each point a matrix of all second derivatives, not "
+    "only the slope.",
+    "SGD": "Stochastic gradient descent: a small step down each noisy slope.",
+    "Adam": "Stochastic gradient descent with a step size for each coordinate.",
+    "medians?": "Half of the runs are lower, half are higher.",
+    "seeds?|draws?": "Repetitions in which everything random is drawn anew.",
+    "rounds?": "One exchange with whoever holds the data: a point is sent, the loss and its "
+    "gradient come back.",
+    "teacher": "Another model whose answers cost nothing and may be wrong.",
+    "log-loss": "Minus the logarithm of the probability that was given to the right answer, on "
+    "average; 0 is perfect, 0.69 is a coin.",
+    "similarity": "How differently the two losses curve: 0 is best.",
+    "smoothness": "The strongest curvature of the loss.",
+    "strong convexity": "The weakest curvature of the loss.",
+    "rehears(?:ed|al)": "Played through on a quadratic model of the losses, without buying "
+    "anything.",
+    "Ritz values": "Estimates of eigenvalues from products with a matrix.",
+}
+_TERM = re.compile("|".join(f"(?<![\\w-])(?:{term})(?![\\w-])" for term in TERMS))
 
 
 def write_report(
     folder: str | os.PathLike[str],
     *,
-    rows: Sequence[Mapping[str, Any]],
-    metric: str = "suboptimality",
-    x_axes: Sequence[str] = COSTS,
-    labels: Mapping[str, str] | None = None,
+    rows: Sequence[Mapping[str, Any]] = (),
+    sections: Sequence[Mapping[str, Any]] = (),
     **content: Any,
 ) -> Path:
     """Write ``report.html`` into `folder`.
@@ -41,21 +78,16 @@ def write_report(
     folder : path-like
         Existing folder.
     rows : sequence of mappings
-        Rows of :func:`proxyprox.report.summary.summarise`.
-    metric : str
-        Field on the y axis, of which the rows hold ``_median``, ``_q25`` and ``_q75``; less is
-        better.
-    x_axes : sequence of str
-        Fields offered for the x axis, the one that counts first; those without a value are
-        dropped.
-    labels : mapping, optional
-        Words by field, in place of the usual ones.
+        Rows of :func:`proxyprox.report.summary.summarise`, for a page of one section.
+    sections : sequence of mappings
+        In place of rows: the arguments of :func:`section`, one mapping for each.
     **content
-        What else the template shows. Needed: ``title``; ``lead``, what was found, one paragraph
+        ``metric``, ``x_axes``, ``labels`` and ``log_x`` of a single section, as in :func:`section`,
+        and what else the template shows. Needed: ``title``; ``lead``, what was found, one paragraph
         each; ``command``, which makes the report again (the home folder in it is written ``~``);
-        ``config``, settings, nested ones with dotted names. Optional: ``notes``, remarks;
-        ``log_x``, whether to start with a logarithmic x axis; ``costs``, rows of what each method
-        spent, with ``costs_heading`` and ``costs_caption``.
+        ``config``, settings, nested ones with dotted names. Optional: ``about``, problem, data and
+        proxy by name; ``notes``, remarks; ``costs``, rows of what each method spent, with
+        ``costs_heading`` and ``costs_caption``.
 
     Returns
     -------
@@ -67,38 +99,138 @@ def write_report(
     ValueError
         When there are no rows, or `x_axes` names no field of them.
     MissingExtraError
-        Without plotly or jinja2.
+        Without jinja2.
+    """
+    names = ("metric", "x_axes", "labels", "log_x")
+    own = {name: content.pop(name) for name in names if name in content}
+    content["labels"] = own.get("labels") or {}
+    parts = [section(**part) for part in sections or [{"rows": rows, **own}]]
+    return _write(Path(folder) / "report.html", "report.html", **content, parts=parts)
+
+
+def section(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    metric: str = "suboptimality",
+    x_axes: Sequence[str] = COSTS,
+    labels: Mapping[str, str] | None = None,
+    log_x: bool = False,
+    heading: str = "Results",
+    text: str = "",
+    about: Mapping[str, str] | None = None,
+    ends: Sequence[Mapping[str, Any]] | None = None,
+    ends_metric: str | None = None,
+) -> dict[str, Any]:
+    """Return what a page shows of some curves: a plot for each panel and a table of their ends.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of :func:`proxyprox.report.summary.summarise`.
+    metric : str
+        Field on the y axis, of which the rows hold ``_median``, ``_q25`` and ``_q75``, perhaps
+        ``_low`` and ``_high``; less is better.
+    x_axes : sequence of str
+        Fields offered for the x axis, the one that counts first; those without a value are
+        dropped.
+    labels : mapping, optional
+        Words by field, in place of the usual ones.
+    log_x : bool
+        Whether the first x axis is logarithmic; the others always are, because methods differ in
+        them by orders of magnitude.
+    heading, text : str
+        Title, and what was found.
+    about : mapping, optional
+        Problem, data and proxy of this section, by name.
+    ends, ends_metric : sequence of mappings and str, optional
+        Rows and metric of the table, where that is not the end of each curve.
     """
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
         raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
-    ends = last_rows(rows)
-    middle, low, high = (f"{metric}_{s}" for s in QUARTILES)
-    optional = ("batch_size", "eta", axes[0], middle, low, high, *axes[1:], "seeds")
+    looks, panels = styles(rows), in_order(rows, "panel")
+    shown, ends = ends_metric or metric, ends or last_rows(rows)
+    middle, low, high = f"{shown}_median", *(f"{shown}_{s}" for s in LIMITS)
+    # The budget is mostly the same for all: the caption tells it.
+    budgets = {row.get(axes[0]) for row in ends}
+    spent = [axes[0]] if len(budgets) > 1 else []
+    optional = ("batch_size", "eta", *spent, middle, low, high, *axes[1:])
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
-    best = []
-    for panel in in_order(ends, "panel"):
+    end = "" if len(budgets) > 1 or None in budgets else f"After {number(*budgets)} "
+    caption = f"{end}{field_label(axes[0], labels)}: " if end else ""
+    caption += f"median {field_label(shown, labels)}; the lowest "
+    caption += "is in bold." if len(panels) == 1 else "of each panel is in bold."
+    best, plots = [], []
+    for panel in panels:
         known = [r for r in ends if str(r["panel"]) == panel and r.get(middle) is not None]
         best += [ends.index(min(known, key=lambda row: float(row[middle])))] if known else []
-    words = {middle: f"median {field_label(metric, labels)}"}
-    words |= {low: "lower quartile", high: "upper quartile", **(labels or {})}
-    data = {
-        "metric": metric,
-        "labels": {field: field_label(field, labels) for field in (metric, *axes)},
-        "styles": {method: look._asdict() for method, look in styles(rows).items()},
-        "rows": rows,
+        here = [row for row in rows if str(row["panel"]) == panel]
+        heights = [v for row in here if (v := row.get(f"{metric}_median") or 0) > 0]
+        drawn = [_curves(here, looks, metric, x) for x in axes]
+        plots.append(
+            [
+                plot(
+                    curves,
+                    title=f"{panel}: {field_label(metric, labels)} by {field_label(x, labels)}",
+                    x_label=field_label(x, labels),
+                    y_label=field_label(metric, labels),
+                    log_x=log_x or i > 0,
+                    log_y=bool(heights) and max(heights) >= 4 * min(heights),
+                    floor=ROUNDING if any(v > ROUNDING for v in heights) else 0,
+                )
+                for i, (x, curves) in enumerate(zip(axes, drawn, strict=True))
+            ]
+        )
+    absent = [
+        [m for m in looks if not any((r.get(x) or 0) > 0 for r in rows if str(r["method"]) == m)]
+        for x in axes
+    ]
+    words = {middle: "median", low: "lower limit", "eta": "step size"}
+    return {
+        "heading": heading,
+        "text": text,
+        "about": about or {},
+        "axes": [field_label(x, labels) for x in axes],
+        "absent": absent,
+        "legend": [(method, glyph(look)) for method, look in looks.items()],
+        "panels": list(zip(panels, plots, strict=True)),
+        "ends": ends,
+        "caption": caption[0].upper() + caption[1:],
+        "best": best,
+        "columns": [*(["panel"] if len(panels) > 1 else []), "method", *columns],
+        "labels": {**words, high: "upper limit", **(labels or {})},
+        "limits": _what_limits_cover(ends) if low in columns else "",
     }
-    return _write(
-        Path(folder) / "report.html",
-        "report.html",
-        **content,
-        panels=in_order(rows, "panel"),
-        data=data,
-        axes=axes,
-        ends=ends,
-        columns=["panel", "method", *columns],
-        best=best,
-        labels=words,
+
+
+def _curves(
+    rows: Sequence[Mapping[str, Any]], looks: Mapping[str, Style], metric: str, x: str
+) -> list[Series]:
+    """Return the curves of one panel over one axis."""
+    found = []
+    for method in in_order(rows, "method"):
+        curve = [row for row in rows if str(row["method"]) == method]
+        y, low, high = ([row.get(f"{metric}_{s}") for row in curve] for s in QUARTILES)
+        found.append(Series(method, looks[method], [row.get(x) for row in curve], y, low, high))
+    return found
+
+
+def _what_limits_cover(ends: Sequence[Mapping[str, Any]]) -> str:
+    """Say with which confidence the limits of a table hold."""
+    panels = in_order(ends, "panel")
+    count = max(sum(str(row["panel"]) == panel for row in ends) for panel in panels)
+    seeds = min(int(row["seeds"]) for row in ends)
+    sure = joint_confidence(seeds, count)
+    where = "of a panel " if len(panels) > 1 else ""
+    if sure <= 0.5:
+        return (
+            f"Limits: the lowest and the highest of {seeds} draw{'s' * (seeds > 1)}; too few to "
+            f"say anything with confidence about {count} medians at once."
+        )
+    return (
+        f"Limits: with a confidence of at least {math.floor(100 * sure)} % the true medians of all "
+        f"{count} methods {where}lie within their limits, at once (order statistics of {seeds} "
+        "draws, Bonferroni)."
     )
 
 
@@ -121,26 +253,96 @@ def write_audit_page(
     Raises
     ------
     MissingExtraError
-        Without plotly or jinja2.
+        Without jinja2.
     """
-
-    def curvatures(parts: Iterable[Any]) -> list[Any]:
-        return [{name: _limits(part, name) for name in ("H", "delta")} for part in parts]
-
     values, file = audit_values(audit, plan), Path(folder) / "audit.html"
     shared = {"lead": [audit.sentence, *audit.reasons], "notes": plan.notes, "values": values}
     if isinstance(audit, RoundAudit):
-        return _write(file, "rounds.html", **content, **shared, data={}, plan=plan)
+        return _write(file, "rounds.html", **content, **shared, plan=plan)
+    plots = [_spectra(audit), _path(audit), _counts(values)]
+    return _write(file, "audit.html", **content, **shared, plots=plots, audit=audit, plan=plan)
+
+
+_GREY, _BLUE = Style("#737373", "o", ()), Style("#0072B2", "s", ())
+_GREEN, _ORANGE = Style("#009E73", "D", ()), Style("#D55E00", "^", ())
+
+
+def _figure(title: str, series: Sequence[Series], **options: Any) -> dict[str, Any]:
+    legend = [(one.name, glyph(one.look)) for one in series]
+    return {"title": title, "legend": legend, "plot": plot(series, title=title, **options)}
+
+
+def _spectra(audit: Audit) -> dict[str, Any]:
+    """Draw the eigenvalues of the target and of the difference, by rank."""
     end = audit.points[-1]
-    data = {
-        "target": sorted(map(abs, end.target_spectrum.tolist()), reverse=True),
-        "difference": sorted(map(abs, end.difference_spectrum.tolist()), reverse=True),
-        "points": curvatures(audit.points),
-        "secants": curvatures(audit.path),
-        "rehearsed": values["rehearsed"],
-        "theory": values["theory"],
+    kind = "eigenvalues" if end.in_full else "Ritz values"
+    found = {
+        "target ∇²L": (_GREY, end.target_spectrum),
+        "difference ∇²L − ∇²L̂": (_BLUE, end.difference_spectrum),
     }
-    return _write(file, "audit.html", **content, **shared, data=data, audit=audit, plan=plan)
+    series = []
+    for name, (look, spectrum) in found.items():
+        values = sorted(map(abs, spectrum.tolist()), reverse=True)
+        series.append(Series(name, look, range(1, len(values) + 1), values, joined=False))
+    return _figure(
+        f"Spectra at the end of the path: {kind}, absolute, by rank",
+        series,
+        x_label="rank",
+        y_label="absolute eigenvalue",
+        log_y=True,
+        # Below rounding error a logarithm shows noise.
+        floor=1e-10 * max(abs(float(end.target_spectrum.max())), 1e-300),
+    )
+
+
+def _path(audit: Audit) -> dict[str, Any]:
+    """Draw curvature and its difference at the points visited, and by secants between them."""
+    points, between = range(len(audit.points)), [i + 0.5 for i in range(len(audit.path))]
+    series = []
+    for name, look, x, parts, field in (
+        ("H at points", _GREY, points, audit.points, "H"),
+        ("δ at points", _BLUE, points, audit.points, "delta"),
+        ("H by secant", _GREEN, between, audit.path, "H"),
+        ("δ by secant", _ORANGE, between, audit.path, "delta"),
+    ):
+        found = [_limits(part, field) for part in parts]
+        y, low, high = ([each[key] for each in found] for key in ("estimate", "low", "high"))
+        if found:
+            series.append(Series(name, look, x, y, low, high, joined=False))
+    return _figure(
+        "Along the path: how far apart the losses curve",
+        series,
+        x_label="",
+        y_label="curvature",
+        categories=["start", *(f"point {i}" for i in points[1:])],
+    )
+
+
+def _counts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Draw the target gradients that each method needs."""
+    names = {
+        "sgd": "SGD",
+        "accelerated": "accelerated",
+        "proxyprox": "ProxyProx",
+        "offered": "as offered",
+    }
+    series = []
+    for name, look, found in (
+        ("tuned, on the quadratic model", _BLUE, values["rehearsed"]),
+        ("theory, constants left out", _GREY, values["theory"]),
+    ):
+        y = [found.get(key) for key in names]
+        texts = ["" if v is None else number(round(v) if v >= 10 else float(f"{v:.2g}")) for v in y]
+        # Points, not bars: a bar on a logarithmic axis has no foot to stand on.
+        series.append(Series(name, look, range(len(names)), y, joined=False, texts=texts))
+    return _figure(
+        f"Target gradients to ε = {values['epsilon']:.3g}",
+        series,
+        x_label="",
+        y_label="target gradients",
+        log_y=True,
+        categories=list(names.values()),
+    )
 
 
 def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:
@@ -210,8 +412,8 @@ def _limits(found: Any, name: str) -> dict[str, float | None]:
 
 
 def _write(path: Path, template: str, **content: Any) -> Path:
-    plotly = require("plotly.offline", extra="report", purpose=_PURPOSE)
     jinja2 = require("jinja2", extra="report", purpose=_PURPOSE)
+    markup = require("markupsafe", extra="report", purpose=_PURPOSE).Markup
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("proxyprox.report"),
         autoescape=True,
@@ -221,11 +423,36 @@ def _write(path: Path, template: str, **content: Any) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
-    content |= {"versions": versions(), "machine": machine(), "plotly": plotly.get_plotlyjs()}
+    used: dict[str, str] = {}
+
+    def explain(text: str) -> Any:
+        """Mark the first use of each term of a text, with what it means."""
+        parts, end, seen = [], 0, set[str]()
+        for found in _TERM.finditer(text := printable(str(text))):
+            meaning = meaning_of(found[0])
+            if meaning not in seen:
+                seen.add(meaning)
+                used.setdefault(meaning, found[0])
+                term = markup('<span class="term" tabindex="0" data-tip="{}">{}</span>')
+                parts += [markup.escape(text[end : found.start()]), term.format(meaning, found[0])]
+                end = found.end()
+        return markup("").join([*parts, markup.escape(text[end:])])
+
+    def tip(text: str) -> str:
+        """Return what the first term of a heading means."""
+        found = _TERM.search(text)
+        return meaning_of(found[0]) if found else ""
+
+    content |= {"versions": versions(), "machine": machine(), "glossary": used, "tip": tip}
     content |= {"cells": _cells, "limits": _limits, "settings": _settings, "short": without_home}
+    environment.filters["explain"] = explain
     atomic_write_text(path, environment.get_template(template).render(content) + "\n")
     return path
+
+
+def meaning_of(word: str) -> str:
+    """Return what a term means, as :data:`TERMS` has it."""
+    return next(meaning for term, meaning in TERMS.items() if re.fullmatch(term, word))
 
 
 def _cells(
@@ -260,4 +487,4 @@ def number(value: Any) -> str:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return f"{value:,.0f}" if abs(value) < 1e9 and value % 1 == 0 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) < 1e9 and value % 1 == 0 else f"{value:,.4g}"

@@ -23,7 +23,7 @@ from proxyprox._util.signals import critical
 
 Point: TypeAlias = dict[str, Any]
 
-_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib", "plotly")
+_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
 
 
 class RecordsError(ValueError):

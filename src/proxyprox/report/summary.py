@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -36,7 +38,42 @@ ON_STEP_SIZE = "step_size_gradients"
 QUARTILES = ("median", "q25", "q75")
 """Endings of the fields that a summary has of its metric."""
 
+LIMITS = ("low", "high")
+"""Endings of its confidence limits."""
+
+CONFIDENCE = 0.95
+"""With which the limits of all medians of a panel hold at once, where the seeds suffice."""
+
 _DIVERGED = 1e300
+
+
+def median_limits(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Return two of the values between which the median lies, whatever the distribution.
+
+    The narrowest pair of order statistics with this confidence; where there are too few values for
+    it, the least and the largest, which hold the median with probability ``1 − 2^(1−n)``.
+
+    Examples
+    --------
+    >>> median_limits([3.0, 1.0, 2.0, 9.0, 5.0, 4.0, 7.0, 8.0], 0.9)
+    (2.0, 8.0)
+    """
+    ordered, out = sorted(values), 0
+    n = len(ordered)
+    while 2 * sum(math.comb(n, k) for k in range(out + 2)) <= (1 - confidence) * 2**n:
+        out += 1
+    return ordered[out], ordered[n - 1 - out]
+
+
+def joint_confidence(seeds: int, intervals: int) -> float:
+    """Return the least confidence with which so many limits of medians hold at once.
+
+    Examples
+    --------
+    >>> joint_confidence(8, 5), joint_confidence(5, 4), joint_confidence(3, 4)
+    (0.95, 0.75, 0.0)
+    """
+    return min(CONFIDENCE, max(0.0, 1 - intervals * 2.0 ** (1 - seeds)))
 
 
 def summarise(
@@ -69,7 +106,9 @@ def summarise(
     -------
     rows : list of dict
         Fields of `group`, `constant`, `x`, ``<metric>_median``, ``<metric>_q25``,
-        ``<metric>_q75``, `costs`, and ``seeds``, the number of points behind the row. A statistic
+        ``<metric>_q75``, its confidence limits ``<metric>_low`` and ``<metric>_high`` (at
+        :data:`CONFIDENCE` for all methods of a panel at once, by :func:`median_limits`), `costs`,
+        and ``seeds``, the number of points behind the row. A statistic
         that is not finite is None.
 
     Raises
@@ -91,6 +130,9 @@ def summarise(
         name = tuple(point[field] for field in group)
         curves.setdefault(name, {}).setdefault(point[x], []).append(point)
     rows: list[Row] = []
+    shared = group.index("panel") if "panel" in group else None
+    panel_of = {name: None if shared is None else name[shared] for name in curves}
+    methods = Counter(panel_of.values())
     for name, by_x in curves.items():
         fixed: Row = dict(zip(group, name, strict=True))
         for field in constant:
@@ -104,6 +146,10 @@ def summarise(
             row = {**fixed, x: at}
             for suffix, value in zip(QUARTILES, np.quantile(found, (0.5, 0.25, 0.75)), strict=True):
                 row[f"{metric}_{suffix}"] = float(value) if value < 1e-6 * _DIVERGED else None
+            # Bonferroni: the limits of all methods of a panel hold at once.
+            limits = median_limits(found, 1 - (1 - CONFIDENCE) / methods[panel_of[name]])
+            for suffix, value in zip(LIMITS, limits, strict=True):
+                row[f"{metric}_{suffix}"] = value if value < 1e-6 * _DIVERGED else None
             for cost in costs:
                 known = [p[cost] for p in points if p.get(cost) is not None]
                 row[cost] = median(known) if known else None

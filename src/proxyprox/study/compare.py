@@ -265,7 +265,9 @@ class Experiment:
     remarks : callable
         Returns further sentences, given the summary's rows.
     metric : str
-        What tuning minimises: its median over the last third of a grid run.
+        What tuning minimises: its median over the last third of a grid run, and over the draws.
+    tuning_draws : int
+        Grid runs of each step size, on draws that no final run uses.
     """
 
     title: str
@@ -280,6 +282,7 @@ class Experiment:
     main: str | None = None
     remarks: Callable[[Sequence[Mapping[str, Any]]], Sequence[str]] = lambda rows: ()
     metric: str = "suboptimality"
+    tuning_draws: int = 1
 
 
 def compare(
@@ -326,24 +329,29 @@ def compare(
                     left -= job.work
                     progress(stage, 1 - left / total)
 
-        def score(job: Job) -> float:
+        def score_one(job: Job) -> float:
             # The last third, not the last point: a step size that swings is not chosen for one
             # lucky moment.
             points = records.points(job.name)
             late = [point[experiment.metric] for point in points[-max(1, len(points) // 3) :]]
             return median(math.inf if value is None else float(value) for value in late)
 
+        def score(jobs: Sequence[Job]) -> float:
+            # Over several draws: the best step size of one draw may be the worst of another.
+            return median(map(score_one, jobs))
+
+        draws = range(TUNING_SEED, TUNING_SEED + experiment.tuning_draws)
         grids = {
             (curve.panel, curve.method): [
-                curve.job(eta, TUNING_SEED, tuning_budget) for eta in curve.etas
+                [curve.job(eta, seed, tuning_budget) for seed in draws] for eta in curve.etas
             ]
             for curve in curves
             if len(curve.etas) > 1
         }
-        trials = [job for grid in grids.values() for job in grid]
+        trials = [job for grid in grids.values() for jobs in grid for job in jobs]
         run("tuning step sizes", trials)
         etas = {(curve.panel, curve.method): curve.etas[0] for curve in curves}
-        etas |= {name: min(grid, key=score).eta for name, grid in grids.items()}
+        etas |= {name: min(grid, key=score)[0].eta for name, grid in grids.items()}
         final = [
             curve.job(etas[curve.panel, curve.method], seed, experiment.budget)
             for curve in curves
@@ -354,8 +362,8 @@ def compare(
         return Outcome(
             records=records.export("records.jsonl", (job.name for job in final)),
             etas=etas,
-            at_edge=[n for n, grid in grids.items() if etas[n] in (grid[0].eta, grid[-1].eta)],
-            tuning={name: tuning_budget * len(grid) for name, grid in grids.items()},
+            at_edge=[n for n, g in grids.items() if etas[n] in (g[0][0].eta, g[-1][0].eta)],
+            tuning={name: tuning_budget * len(grid) * len(draws) for name, grid in grids.items()},
             runs=len(trials) + len(final),
             reused=reused,
         )

@@ -44,7 +44,7 @@ def test_the_network_is_resnet_18():
 
 def test_from_configuration_to_report(tmp_path):
     pytest.importorskip("matplotlib")
-    pytest.importorskip("plotly")
+    pytest.importorskip("jinja2")
     lines = []
     records = experiment.run(CONFIG, tmp_path, device="cpu", progress=lines.append)
     assert len(lines) == 5
