@@ -51,7 +51,7 @@ SLOW = {
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "plotly", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
-    "proxyprox.study.compare", "jinja2", "dask", "distributed",
+    "proxyprox.study.compare", "jinja2", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
 
