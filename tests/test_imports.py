@@ -51,7 +51,7 @@ SLOW = {
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
-    "proxyprox.study.compare", "dask", "distributed",
+    "proxyprox.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
 
