@@ -1,10 +1,12 @@
-"""Draw the pictures of "How it works", one for each idea: ``python docs/ideas.py [FOLDER]``.
+"""Draw the pictures of the README and of "How it works": ``python docs/pictures.py [FOLDER]``.
 
-Small exact computations, no recorded data. `make docs` runs it before the build.
+The README's is of the recorded rounds, the others are small exact computations, one for each idea.
+`make docs` runs this before the build.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -15,6 +17,42 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 OURS, RIVAL, GREY, GREEN = "#0072B2", "#D55E00", "#737373", "#009E73"
+
+
+def rounds(axes) -> None:
+    """Recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
+    methods = {
+        "L-BFGS from 0": ("L-BFGS (50) from 0", GREY),
+        "L-BFGS from the sample's minimum": ("L-BFGS (50) from ŵ", GREY),
+        "L-BFGS, sample's metric by hand": ("L-BFGS (50) in the proxy's metric from ŵ", RIVAL),
+        "proxyprox, the default": ("ours, default", OURS),
+        "Newton, d × d Hessians sent": ("Newton from 0", "#CC79A7"),
+    }
+    tables = {"mushrooms": "mushrooms, d = 112", "a9a": "a9a, d = 123",
+              "sparse, d = 300": "sparse, d = 300", "text, d = 20,000": "text, d = 20,000"}  # fmt: skip
+    record = Path(__file__).parent / "results" / "rounds" / "rounds.csv"
+    with record.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    for axis, (table, title) in zip(axes, tables.items(), strict=True):
+        for place, (method, colour) in enumerate(reversed(methods.values())):
+            for size, share in ((3.5, "1 %"), (5.5, "5 %"), (8, "20 %"), (5.5, "none")):
+                seen = [float(line["1e-6"]) for line in lines if line["1e-6"] != "–"
+                        and (line["table"], line["proxy"], line["method"])
+                        == (table, share, method)]  # fmt: skip
+                if seen:
+                    middle = np.median(seen)
+                    axis.plot([min(seen), max(seen)], [place] * 2, color=colour, alpha=0.5)
+                    axis.plot(middle, place, "o", ms=size, color=colour, mec="white", mew=0.4)
+                    if share in ("5 %", "none") or (share == "20 %" and colour != GREY):
+                        axis.annotate(f"{middle:.0f}", (middle, place), (0, 6), ha="center",
+                                      textcoords="offset points", fontsize=7.5, color=colour)  # fmt: skip
+        axis.set(xscale="log", xlim=(3, 250), ylim=(-0.6, 4.8), title=title, yticks=range(5))
+        axis.set_xticks([5, 10, 20, 50, 100, 200], [5, 10, 20, 50, 100, 200])
+        axis.minorticks_off()
+        axis.grid(axis="x", color="#E5E5E5", lw=0.7)
+        axis.set_axisbelow(True)
+        axis.set_yticklabels(list(methods)[::-1] if axis is axes[0] else [])
+        axis.set_xlabel("rounds to L − L* ≤ 1e-6")
 
 
 def subproblem(axes) -> None:
@@ -176,12 +214,13 @@ def noise(axes) -> None:
     axis.legend()
 
 
-IDEAS = {
-    "subproblem": (subproblem, 2),
-    "similarity": (similarity, 1),
-    "correction": (correction, 1),
-    "inner": (inner, 1),
-    "noise": (noise, 1),
+PICTURES = {
+    "rounds": (rounds, (11, 2.9), 4),
+    "subproblem": (subproblem, (9.2, 3.9), 2),
+    "similarity": (similarity, (6.2, 3.9), 1),
+    "correction": (correction, (6.2, 3.9), 1),
+    "inner": (inner, (6.2, 3.9), 1),
+    "noise": (noise, (6.2, 3.9), 1),
 }
 
 
@@ -193,10 +232,10 @@ def draw(folder: Path) -> list[Path]:
     settings = {"svg.hashsalt": "proxyprox", "font.size": 9.5, "axes.titlesize": 10.5,
                 "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
     with matplotlib.rc_context(settings):
-        for name, (idea, panels) in IDEAS.items():
-            size = (9.2, 3.9) if panels == 2 else (6.2, 3.9)
-            figure, axes = plt.subplots(1, panels, figsize=size, layout="constrained", squeeze=False)
-            idea(axes[0])
+        for name, (picture, size, panels) in PICTURES.items():
+            options = {"figsize": size, "layout": "constrained", "squeeze": False}
+            figure, axes = plt.subplots(1, panels, **options)
+            picture(axes[0])
             written.append(folder / f"{name}.svg")
             figure.savefig(written[-1], metadata={"Date": None})
             plt.close(figure)
@@ -204,4 +243,4 @@ def draw(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "ideas")
+    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "pictures")
