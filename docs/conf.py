@@ -5,6 +5,7 @@ themselves: no MathJax, so that a reader loads nothing from elsewhere.
 """
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -34,8 +35,8 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 root_doc = "index"
-# Pages that other branches of the documentation bring: listed where they exist.
-suppress_warnings = ["toc.empty_glob", "config.cache"]
+# ProxyProx without a module is two classes, of `proxyprox` and `proxyprox.torch`.
+suppress_warnings = ["config.cache", "ref.python"]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
@@ -67,8 +68,8 @@ html_theme_options = {
     "footer_end": [],
     "show_prev_next": False,
     "navigation_with_keys": False,
-    "pygments_light_style": "default",
-    "pygments_dark_style": "github-dark",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars = {"index": [], "how_it_works": []}
 
@@ -83,6 +84,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
+    # Its page loads scripts from other hosts.
+    "write_computation_times": False,
     "min_reported_time": 1,
     "plot_gallery": "True",
     "matplotlib_animations": False,
@@ -104,7 +107,30 @@ def _mathml(translator, node):
     raise nodes.SkipNode
 
 
+def _examples(app, docname, source):
+    """Turn links to example scripts into their pages, and "Picture: …" into their pictures."""
+    page, picture = r"auto_examples/\2.rst", r"auto_examples/images/sphx_glr_\2_001.png"
+    depth = "../" * docname.count("/")
+    source[0] = re.sub(
+        r"\[Picture: ([^\]]+)\]\(../examples/(plot_\w+)\.py\)",
+        rf"[![\1]({depth}{picture})]({depth}{page})\n\n*Drawn by [this example]({depth}{page}).*",
+        source[0],
+    )
+    source[0] = re.sub(
+        r"\[([^\]]+)\]\((../)+examples/(plot_\w+)\.py\)",
+        rf"[\1]({depth}auto_examples/\3.rst)",
+        source[0],
+    )
+
+
+def _leave_out(app, what, name, member, skip, options):
+    """Leave out what scikit-learn writes into every estimator."""
+    return True if re.fullmatch(r"set_\w+_request", name) else skip
+
+
 def setup(app):
     """Write the API pages and register the renderer of formulas."""
+    app.connect("source-read", _examples)
+    app.connect("autodoc-skip-member", _leave_out)
     app.add_html_math_renderer("mathml", (_mathml, None), (_mathml, None))
     api_pages.write(HERE / "api")
