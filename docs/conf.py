@@ -22,7 +22,7 @@ import proxyprox  # noqa: E402
 
 project = "proxyprox"
 author = "The proxyprox developers"
-copyright = "MIT licence"
+copyright = "the proxyprox developers, MIT licence"
 version = release = proxyprox.__version__
 
 extensions = [

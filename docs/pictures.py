@@ -45,14 +45,14 @@ def rounds(axes) -> None:
                     axis.plot(middle, place, "o", ms=size, color=colour, mec="white", mew=0.4)
                     if share in ("5 %", "none") or (share == "20 %" and colour != GREY):
                         axis.annotate(f"{middle:.0f}", (middle, place), (0, 6), ha="center",
-                                      textcoords="offset points", fontsize=7.5, color=colour)  # fmt: skip
-        axis.set(xscale="log", xlim=(3, 250), ylim=(-0.6, 4.8), title=title, yticks=range(5))
+                                      textcoords="offset points", fontsize=8.5, color=colour)  # fmt: skip
+        axis.set(xscale="log", xlim=(3, 250), ylim=(-0.5, 4.7), title=title, yticks=range(5))
         axis.set_xticks([5, 10, 20, 50, 100, 200], [5, 10, 20, 50, 100, 200])
         axis.minorticks_off()
         axis.grid(axis="x", color="#E5E5E5", lw=0.7)
         axis.set_axisbelow(True)
-        axis.set_yticklabels(list(methods)[::-1] if axis is axes[0] else [])
-        axis.set_xlabel("rounds to L − L* ≤ 1e-6")
+        axis.set_yticklabels(list(methods)[::-1] if axis in axes[::2] else [])
+        axis.set_xlabel("rounds to L − L* ≤ 1e-6" if axis in axes[2:] else "")
 
 
 def subproblem(axes) -> None:
@@ -215,12 +215,12 @@ def noise(axes) -> None:
 
 
 PICTURES = {
-    "rounds": (rounds, (11, 2.9), 4),
-    "subproblem": (subproblem, (9.2, 3.9), 2),
-    "similarity": (similarity, (6.2, 3.9), 1),
-    "correction": (correction, (6.2, 3.9), 1),
-    "inner": (inner, (6.2, 3.9), 1),
-    "noise": (noise, (6.2, 3.9), 1),
+    "rounds": (rounds, (9, 4.7), (2, 2)),
+    "subproblem": (subproblem, (9.2, 3.9), (1, 2)),
+    "similarity": (similarity, (6.2, 3.9), (1, 1)),
+    "correction": (correction, (6.2, 3.9), (1, 1)),
+    "inner": (inner, (6.2, 3.9), (1, 1)),
+    "noise": (noise, (6.2, 3.9), (1, 1)),
 }
 
 
@@ -234,8 +234,8 @@ def draw(folder: Path) -> list[Path]:
     with matplotlib.rc_context(settings):
         for name, (picture, size, panels) in PICTURES.items():
             options = {"figsize": size, "layout": "constrained", "squeeze": False}
-            figure, axes = plt.subplots(1, panels, **options)
-            picture(axes[0])
+            figure, axes = plt.subplots(*panels, **options)
+            picture(axes.ravel())
             written.append(folder / f"{name}.svg")
             figure.savefig(written[-1], metadata={"Date": None})
             plt.close(figure)
