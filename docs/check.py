@@ -156,7 +156,7 @@ def browser() -> Iterator[Any]:
 
 def resize(driver: Any, width: int) -> None:
     """Set the width that pages see; a window cannot be as narrow as a phone."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
@@ -172,7 +172,7 @@ def foreign_requests(driver: Any, address: str) -> list[str]:
     return found
 
 
-def search_finds(driver: Any, address: str, words: str) -> bool:
+def search_finds(driver: Any, address: str, words: str, seconds: float = 20) -> bool:
     """Return whether the search of the site has results for these words."""
     from selenium.common.exceptions import TimeoutException
     from selenium.webdriver.support.ui import WebDriverWait
@@ -180,13 +180,13 @@ def search_finds(driver: Any, address: str, words: str) -> bool:
     driver.get(f"{address}/search.html?q={words.replace(' ', '+')}")
     count = "return document.querySelectorAll('#search-results li').length"
     try:
-        return bool(WebDriverWait(driver, 20).until(lambda d: d.execute_script(count)))
+        return bool(WebDriverWait(driver, seconds).until(lambda d: d.execute_script(count)))
     except TimeoutException:
         return False
 
 
-def browser_problems(folder: Path, pages: list[str]) -> list[str]:
-    """Return what is wrong with these pages in a browser."""
+def browser_problems(folder: Path, pages: list[str], seconds: float = 20) -> list[str]:
+    """Return what is wrong with these pages in a browser; the search may take some seconds."""
     problems = []
     with served(folder) as address, browser() as driver:
         for page in pages:
@@ -202,7 +202,7 @@ def browser_problems(folder: Path, pages: list[str]) -> list[str]:
                 ratio, text = driver.execute_script(CONTRAST)
                 if ratio < LEAST_CONTRAST:
                     problems.append(f"{page}, {theme}: contrast {ratio:.1f} of {text}")
-        if not search_finds(driver, address, "safeguard"):
+        if not search_finds(driver, address, "safeguard", seconds):
             problems.append("search.html: no results for a word that is on many pages")
         problems += [f"loads {url}" for url in foreign_requests(driver, address)]
         for entry in driver.get_log("browser"):

@@ -54,6 +54,7 @@ napoleon_use_param = False
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "proxyprox"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
