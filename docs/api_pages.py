@@ -11,27 +11,27 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # page: (title, what one finds there, {section: names of the top package, or a module})
-PAGES: dict[str, tuple[str, str, dict[str, str | list[str]]]] = {
+PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "minimize": (
         "Everybody: minimise",
         "A problem, one call, an answer with what was paid for it.",
         {
-            "Run it": "minimize Run scipy_method Problem Budget Checkpoint".split(),
-            "What comes back": "Result Status Trace StepRecord Ledger Step Query".split(),
+            "Run it": "minimize Run scipy_method Problem Budget Checkpoint",
+            "What comes back": "Result Status Trace StepRecord Ledger Step Query",
             "Targets and proxies": (
                 "logistic_regression linear_regression softmax_regression poisson_regression "
                 "gamma_regression GLM Quadratic LeastSquares FunctionObjective FunctionProxy "
                 "ValueObjective ValueProxy regularized Zero"
-            ).split(),
-            "Penalties": "L1 ElasticNet Box".split(),
-            "Errors": "OracleError NonFiniteError CheckpointError".split(),
+            ),
+            "Penalties": "L1 ElasticNet Box",
+            "Errors": "OracleError NonFiniteError CheckpointError",
         },
     ),
     "audit": (
         "Will it pay? Audit, plans, theory",
         "Measure a proxy before anything is spent, and the theorems as functions.",
         {
-            "Audit and plan": ["audit", "plan"],
+            "Audit and plan": "audit plan",
             "What they return": "proxyprox.diagnostics",
             "The theorems": "proxyprox.theory",
         },
@@ -68,18 +68,18 @@ PAGES: dict[str, tuple[str, str, dict[str, str | list[str]]]] = {
             "Methods with a proxy": (
                 "ProxyProx ProxyBFGS DANE SVRP PAGE SAGA SPAM StabilizedDANE FedRed AuxMom AuxMVR "
                 "AcceleratedSliding"
-            ).split(),
-            "Methods without one": "SGD Momentum Adagrad Adam".split(),
-            "Corrections": "Plain EMA Mean Storm".split(),
-            "Step sizes": "AutoStep Decay".split(),
+            ),
+            "Methods without one": "SGD Momentum Adagrad Adam",
+            "Corrections": "Plain EMA Mean Storm",
+            "Step sizes": "AutoStep Decay",
             "Inner solvers": (
                 "Auto ClosedForm QuasiNewton Newton NewtonCG LBFGS GradientDescent Nesterov "
                 "StochasticGradient ProximalGradient"
-            ).split(),
+            ),
             "When a subproblem is solved": (
                 "StronglyConvex Convex NonConvex SDane Residual Relative Steps RandomSteps"
-            ).split(),
-            "Averages": "Last Uniform Geometric Adaptive".split(),
+            ),
+            "Averages": "Last Uniform Geometric Adaptive",
         },
     ),
     "extending": (
@@ -89,26 +89,23 @@ PAGES: dict[str, tuple[str, str, dict[str, str | list[str]]]] = {
             "Checks": "proxyprox.testing",
             "Interfaces": (
                 "Objective Proxy Penalty Method Request Answers OuterStep StepSize Subproblem"
-            ).split(),
+            ),
         },
     ),
 }
 
 
-def names(part: str | list[str]) -> list[str]:
-    """Return the full names of a section: none if its module is not there."""
-    if isinstance(part, list):
-        return [f"proxyprox.{name}" for name in part]
+def names(part: str) -> list[str]:
+    """Return the full names of a section; a module that is not there has none."""
+    top = import_module("proxyprox")
+    if not part.startswith("proxyprox."):
+        return [f"proxyprox.{name}" for name in part.split()]
     if find_spec(part) is None:
         return []
-    top = set(import_module("proxyprox").__all__)
-    seen = import_module(part).__all__
-    # A name that the top package has, too, is documented there.
-    return [
-        f"{part}.{name}"
-        for name in seen
-        if name not in top or getattr(import_module("proxyprox"), name) is not getattr(import_module(part), name)
-    ]
+    module = import_module(part)
+    # What the top package has, too, is documented there.
+    own = [n for n in module.__all__ if getattr(top, n, None) is not getattr(module, n)]
+    return [f"{part}.{name}" for name in own]
 
 
 def write(folder: Path) -> None:
@@ -121,7 +118,14 @@ def write(folder: Path) -> None:
             continue
         lines = [title, "=" * len(title), "", text.replace("`", "``"), ""]
         for section, members in found.items():
-            lines += [section, "-" * len(section), "", ".. autosummary::", "   :toctree: generated", ""]
+            lines += [
+                section,
+                "-" * len(section),
+                "",
+                ".. autosummary::",
+                "   :toctree: generated",
+                "",
+            ]
             lines += [*(f"   ~{name}" for name in members), ""]
         pages.append(page)
         listing.append(f":doc:`{page}`\n   {text.replace('`', '``')}")

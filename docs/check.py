@@ -90,7 +90,7 @@ return `${wide} pixels too wide ${first}`;
 
 # The least contrast of visible text in the article; colours as the browser computes them.
 CONTRAST = """
-function parse(c) { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; }
+function parse(c) { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m }
 function light(c) {
     const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -103,8 +103,8 @@ function ground(e) {
     return [255, 255, 255, 1];
 }
 let worst = [99, ""];
-for (const e of document.querySelectorAll("article p, article td, article li, article code, article "
-        + "summary, article h1, article h2, article dt, article pre span")) {
+for (const e of document.querySelectorAll("article p, article td, article li, article code, "
+        + "article summary, article h1, article h2, article dt, article pre span")) {
     if (!e.textContent.trim() || !e.offsetParent) continue;
     const a = light(parse(getComputedStyle(e).color)), b = light(ground(e));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);

@@ -45,7 +45,7 @@ autosummary_generate = True
 autosummary_imported_members = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
@@ -72,7 +72,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "how_it_works": []}
+html_sidebars = {"index": [], "how_it_works": [], "when_not": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -102,7 +102,7 @@ def _mathml(translator, node):
     from latex2mathml.converter import convert
 
     display = "block" if isinstance(node, nodes.math_block) else "inline"
-    formula = convert(node.astext(), display=display)
+    formula = convert(node.astext().replace(r"\arg\min", r"\operatorname{argmin}"), display=display)
     block = f'<div class="math">{formula}</div>' if display == "block" else formula
     translator.body.append(block)
     raise nodes.SkipNode

@@ -14,13 +14,13 @@ import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 OURS, RIVAL, GREY, GREEN = "#0072B2", "#D55E00", "#737373", "#009E73"
 
 
 def rounds(axes) -> None:
-    """Recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
+    """Show recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
     methods = {
         "L-BFGS from 0": ("L-BFGS (50) from 0", GREY),
         "L-BFGS from the sample's minimum": ("L-BFGS (50) from ŵ", GREY),
@@ -28,24 +28,38 @@ def rounds(axes) -> None:
         "proxyprox, the default": ("ours, default", OURS),
         "Newton, d × d Hessians sent": ("Newton from 0", "#CC79A7"),
     }
-    tables = {"mushrooms": "mushrooms, d = 112", "a9a": "a9a, d = 123",
-              "sparse, d = 300": "sparse, d = 300", "text, d = 20,000": "text, d = 20,000"}  # fmt: skip
+    tables = {
+        "mushrooms": "mushrooms, d = 112",
+        "a9a": "a9a, d = 123",
+        "sparse, d = 300": "sparse, d = 300",
+        "text, d = 20,000": "text, d = 20,000",
+    }
     record = Path(__file__).parent / "results" / "rounds" / "rounds.csv"
     with record.open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     for axis, (table, title) in zip(axes, tables.items(), strict=True):
         for place, (method, colour) in enumerate(reversed(methods.values())):
             for size, share in ((3.5, "1 %"), (5.5, "5 %"), (8, "20 %"), (5.5, "none")):
-                seen = [float(line["1e-6"]) for line in lines if line["1e-6"] != "–"
-                        and (line["table"], line["proxy"], line["method"])
-                        == (table, share, method)]  # fmt: skip
+                seen = [
+                    float(line["1e-6"])
+                    for line in lines
+                    if line["1e-6"] != "–"
+                    and (line["table"], line["proxy"], line["method"]) == (table, share, method)
+                ]
                 if seen:
                     middle = np.median(seen)
                     axis.plot([min(seen), max(seen)], [place] * 2, color=colour, alpha=0.5)
                     axis.plot(middle, place, "o", ms=size, color=colour, mec="white", mew=0.4)
                     if share in ("5 %", "none") or (share == "20 %" and colour != GREY):
-                        axis.annotate(f"{middle:.0f}", (middle, place), (0, 6), ha="center",
-                                      textcoords="offset points", fontsize=8.5, color=colour)  # fmt: skip
+                        axis.annotate(
+                            f"{middle:.0f}",
+                            (middle, place),
+                            (0, 6),
+                            ha="center",
+                            textcoords="offset points",
+                            fontsize=8.5,
+                            color=colour,
+                        )
         axis.set(xscale="log", xlim=(3, 250), ylim=(-0.5, 4.7), title=title, yticks=range(5))
         axis.set_xticks([5, 10, 20, 50, 100, 200], [5, 10, 20, 50, 100, 200])
         axis.minorticks_off()
@@ -85,8 +99,13 @@ def subproblem(axes) -> None:
     gap = loss(start) - proxy(start)
     right.plot(w, loss(w), color="black")
     right.plot(w, phi + gap, color=OURS, label="subproblem φ: the proxy, tilted")
-    right.plot(w, loss(start) + slope(start) * (w - start) + (w - start) ** 2 / (2 * 0.35),
-               color=GREY, ls="--", label="what a gradient step sees")  # fmt: skip
+    right.plot(
+        w,
+        loss(start) + slope(start) * (w - start) + (w - start) ** 2 / (2 * 0.35),
+        color=GREY,
+        ls="--",
+        label="what a gradient step sees",
+    )
     right.plot(start, loss(start), "o", color="black")
     right.plot(best, loss(best), "o", color=OURS)
     step = start - 0.35 * slope(start)
@@ -132,8 +151,11 @@ def similarity(axes) -> None:
     axis.loglog(ratios, counts, color=OURS, label="ProxyProx, best η")
     axis.axhline(steps(np.eye(d) - A * 2 / (1 + mu)), color=GREY, label="gradient descent, best η")
     axis.axvline(1, color="#BBBBBB", lw=0.8)
-    axis.set(xlabel="δ/H: how differently target and proxy curve", ylabel="gradients of the target",
-             title="A good proxy is one with a small δ")  # fmt: skip
+    axis.set(
+        xlabel="δ/H: how differently target and proxy curve",
+        ylabel="gradients of the target",
+        title="A good proxy is one with a small δ",
+    )
     axis.legend()
 
 
@@ -146,10 +168,20 @@ def correction(axes) -> None:
     x, y = np.meshgrid(np.linspace(-1.8, 2.0, 200), np.linspace(-1.4, 2.2, 200))
     for matrix, centre, colour in ((A, best, "black"), (P, other, GREEN)):
         z = np.stack([x - centre[0], y - centre[1]], -1)
-        axis.contour(x, y, np.einsum("abi,ij,abj->ab", z, matrix, z), 5, colors=colour,
-                     linewidths=0.7, alpha=0.5)  # fmt: skip
-    paths = {"with the correction": (1.0, OURS), "half of it": (0.5, "#CC79A7"),
-             "without: only the proxy": (0.0, RIVAL)}  # fmt: skip
+        axis.contour(
+            x,
+            y,
+            np.einsum("abi,ij,abj->ab", z, matrix, z),
+            5,
+            colors=colour,
+            linewidths=0.7,
+            alpha=0.5,
+        )
+    paths = {
+        "with the correction": (1.0, OURS),
+        "half of it": (0.5, "#CC79A7"),
+        "without: only the proxy": (0.0, RIVAL),
+    }
     for name, (share, colour) in paths.items():
         w = np.array([-1.5, -1.0])
         path = [w]
@@ -167,7 +199,7 @@ def correction(axes) -> None:
 
 
 def inner(axes) -> None:
-    """What inexact subproblems cost."""
+    """Show what inexact subproblems cost."""
     (axis,) = axes
     rng = np.random.default_rng(1)
     d = 20
@@ -187,13 +219,17 @@ def inner(axes) -> None:
             w = u
         name = "solved" if count == 1000 else f"{count} proxy gradient{'s' * (count > 1)}"
         axis.semilogy(gaps, color=colour, label=name)
-    axis.set(xlabel="gradients of the target", ylabel="L(w) − L*", ylim=(1e-12, None),
-             title="Proxy gradients buy target gradients")  # fmt: skip
+    axis.set(
+        xlabel="gradients of the target",
+        ylabel="L(w) − L*",
+        ylim=(1e-12, None),
+        title="Proxy gradients buy target gradients",
+    )
     axis.legend(title="a step of ProxyProx with")
 
 
 def noise(axes) -> None:
-    """The floor of constant steps with noise, and what removes it."""
+    """Show the floor of constant steps with noise, and what removes it."""
     (axis,) = axes
     rng = np.random.default_rng(2)
     runs, steps, H, sigma = 400, 300, 1.0, 0.3
@@ -209,8 +245,11 @@ def noise(axes) -> None:
         mean += (sigma * rng.normal(size=runs) - mean) / (k + 1)
         w = (w - 10 * mean) / (1 + 10 * H)
     axis.semilogy(gaps, color=OURS, label="η = 10, differences averaged (δ = 0)")
-    axis.set(xlabel="gradients of the target", ylabel="L(w) − L*, mean of 400 runs",
-             title="Noise sets a floor; averaging g − ∇L̂ removes it")  # fmt: skip
+    axis.set(
+        xlabel="gradients of the target",
+        ylabel="L(w) − L*, mean of 400 runs",
+        title="Noise sets a floor; averaging g − ∇L̂ removes it",
+    )
     axis.legend()
 
 
@@ -229,8 +268,13 @@ def draw(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     # Text as paths, no dates and fixed names: the same picture on every machine.
-    settings = {"svg.hashsalt": "proxyprox", "font.size": 9.5, "axes.titlesize": 10.5,
-                "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
+    settings = {
+        "svg.hashsalt": "proxyprox",
+        "font.size": 9.5,
+        "axes.titlesize": 10.5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
     with matplotlib.rc_context(settings):
         for name, (picture, size, panels) in PICTURES.items():
             options = {"figsize": size, "layout": "constrained", "squeeze": False}

@@ -20,7 +20,9 @@ ROWS, COLUMNS = 100_000, 40
 # Here a small table in 20 blocks, on Dask's threads. With a ``distributed.Client`` the same lines
 # run on the cluster behind it; a folder of Parquet is read by ``read_parquet``.
 rng = np.random.default_rng(0)
-X = rng.normal(size=(ROWS, COLUMNS)) @ (rng.normal(size=(COLUMNS,) * 2) * np.geomspace(1, 0.03, COLUMNS))
+X = rng.normal(size=(ROWS, COLUMNS)) @ (
+    rng.normal(size=(COLUMNS,) * 2) * np.geomspace(1, 0.03, COLUMNS)
+)
 y = rng.random(ROWS) < 1 / (1 + np.exp(-X @ rng.normal(size=COLUMNS) / 8))
 
 target = logistic_regression(da.from_array(X, chunks=(ROWS // 20, COLUMNS)), y, l2=1e-6)

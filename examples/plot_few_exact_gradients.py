@@ -87,6 +87,6 @@ plt.show()
 
 # %%
 # The sample gives the start and the metric; each round then corrects one direction of it. Whoever
-# builds that metric for L-BFGS by hand does nearly as well. Newton's method needs the fewest rounds where the other side can
-# send a Hessian each time.
-# :doc:`/few_exact_gradients` has the measurements on real tables.
+# builds that metric for L-BFGS by hand does nearly as well. Newton's method needs the fewest rounds
+# where the other side can send a Hessian each time. :doc:`/few_exact_gradients` has the
+# measurements on real tables.

@@ -49,10 +49,10 @@ def buy(X, y, criterion, seed):
 # margin, without weights.
 def scikit_learn(X, y, seed, margin):
     """Yield a fit after each batch."""
-    rng, known = np.random.default_rng(seed), []
+    rng, known, fit = np.random.default_rng(seed), [], None
     while len(known) < LABELS:
         rest = np.setdiff1d(np.arange(len(X)), known)
-        if margin and len(known) and len(set(y[known])) == 2:
+        if margin and fit is not None:
             rest = rest[np.argsort(abs(fit.decision_function(X[rest])))[:60]]
         known += rng.choice(rest, 60, replace=False).tolist()
         if len(set(y[known])) == 2:

@@ -54,9 +54,7 @@ def mixed(X_few, y_few, X, answers):
     shares = [0.03, 0.1, 0.3, 0.6, 0.9]
     losses = []
     for share in shares:
-        fits = [
-            weighted(X, y_few[folds != f], X_few[folds != f], answers, share) for f in range(3)
-        ]
+        fits = [weighted(X, y_few[folds != f], X_few[folds != f], answers, share) for f in range(3)]
         parts = [
             log_loss(y_few[folds == f], fit.predict_proba(X_few[folds == f])[:, 1], labels=[0, 1])
             for f, fit in enumerate(fits)

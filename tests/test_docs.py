@@ -56,7 +56,9 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, *(ROOT / "docs" / "results").rglob("*.md")], ids=lambda p: str(p.relative_to(ROOT))
+    "page",
+    [*PAGES, *(ROOT / "docs" / "results").rglob("*.md")],
+    ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
@@ -112,7 +114,7 @@ def load(name: str) -> types.ModuleType:
 def test_every_public_name_has_a_page() -> None:
     pages = load("api_pages")
     parts = [part for _, _, sections in pages.PAGES.values() for part in sections.values()]
-    listed = [name for part in parts if isinstance(part, list) for name in part]
+    listed = [name for part in parts if "." not in part for name in part.split()]
     assert sorted(listed) == sorted(proxyprox.__all__)
 
 
@@ -129,7 +131,7 @@ def test_the_pictures_are_of_the_record(tmp_path: Path) -> None:
 
 
 SITE = {
-    "index.html": '<html data-theme="light"><body><article><a href="other.html#here">x</a>{}</article>',
+    "index.html": '<html><body><article><a href="other.html#here">x</a>{}</article>',
     "other.html": "<html><body><article><h1 id='here'>Here</h1></article>",
 }
 
