@@ -84,6 +84,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "parallel": True,  # as many as sphinx has processes
     "show_signature": False,
     # Its page loads scripts from other hosts.
     "write_computation_times": False,
