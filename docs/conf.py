@@ -104,7 +104,7 @@ def _mathml(translator, node):
 
     display = "block" if isinstance(node, nodes.math_block) else "inline"
     formula = convert(node.astext().replace(r"\arg\min", r"\operatorname{argmin}"), display=display)
-    block = f'<div class="math">{formula}</div>' if display == "block" else formula
+    block = f'<div class="formula">{formula}</div>' if display == "block" else formula
     translator.body.append(block)
     raise nodes.SkipNode
 
