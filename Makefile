@@ -8,7 +8,7 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test test_dask figure1 figure2 labels other_data lint format bench clean help
+.PHONY: demo test test_dask docs figure1 figure2 labels other_data lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,11 @@ labels: $(VENV)/.experiments   ## our estimators against scikit-learn's on the s
 other_data: $(VENV)/.experiments  ## little right data and much other data, rivals tuned alike: ten minutes
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.other_data $(OPTIONS)
 
+docs: $(VENV)/.docs    ## build the site into docs/_build/html, run its examples, check its links
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
+	$(BIN)/python docs/check.py docs/_build/html
+
 lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +52,7 @@ bench: $(VENV)/.test   ## measure speed; prints a table and writes benchmarks/re
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
 
 clean:                 ## remove the virtual environment and everything generated
-	rm -rf $(VENV) runs benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs benchmarks/results docs/_build docs/api docs/auto_examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -74,6 +79,10 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.dask: $(VENV)/.test
 	$(PIP) install -c constraints.txt -e '.[test,dask]'
 	@touch $@
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments $(VENV)/.torch
 
 $(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e '.[report,data,lint]'

@@ -1,13 +1,19 @@
-"""Every Python snippet of the README and of the pages runs, in the order in which it is read."""
+"""Every Python snippet of the README and of the pages runs, and every link leads somewhere."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import os
 import re
+import shutil
 import sys
 import types
 from pathlib import Path
 
 import pytest
+
+import proxyprox
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -38,8 +44,131 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec(compile(code, str(page), "exec", dont_inherit=True), vars(module))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and the site write it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *(ROOT / "docs" / "results").rglob("*.md")],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
 def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
-    missing = [li for li in links if "://" not in li and not (page.parent / li).exists()]
-    assert not missing
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        place, _, anchor = link.partition("#")
+        goal = page.parent / place if place else page
+        if "://" in link:
+            continue
+        if not goal.exists() or (anchor and goal.suffix == ".md" and anchor not in anchors(goal)):
+            wrong.append(link)
+    assert not wrong
+
+
+# -- the site: `make docs` builds and checks all of it; these are its cheap parts ----------------
+
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_are_pages(script: Path) -> None:
+    """A title and a sentence first, numbers that the build can afford, a picture at the end."""
+    code = script.read_text(encoding="utf-8")
+    tree = ast.parse(code)
+    title, line, *text = (ast.get_docstring(tree) or "").splitlines()
+    assert set(line) == {"="}
+    assert len(line) == len(title)
+    assert len(" ".join(text).split()) > 10
+    assert "plt.show()" in code
+    assert ".set_xlabel(" in code or "xlabel" in code
+
+
+def test_a_cheap_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.setattr(plt, "show", lambda: None)
+    script = ROOT / "examples" / "plot_few_exact_gradients.py"
+    code = script.read_text(encoding="utf-8").replace("ROWS = 20_000", "ROWS = 2000")
+    exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
+    assert plt.gca().get_xlabel()
+    plt.close("all")
+
+
+def load(name: str) -> types.ModuleType:
+    """Import a script of the documentation."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_has_a_page() -> None:
+    pages = load("api_pages")
+    parts = [part for _, _, sections in pages.PAGES.values() for part in sections.values()]
+    listed = [name for part in parts if "." not in part for name in part.split()]
+    assert sorted(listed) == sorted(proxyprox.__all__)
+
+
+def test_the_pictures_are_of_the_record(tmp_path: Path) -> None:
+    """The README's picture shows what is recorded: the file that is there has all its numbers."""
+    pytest.importorskip("matplotlib")
+    pictures = load("pictures")
+    for name in pictures.PICTURES:
+        assert (ROOT / "docs" / "pictures" / f"{name}.svg").stat().st_size < 200_000
+    monkey = {"rounds": pictures.PICTURES["rounds"]}
+    pictures.PICTURES = monkey
+    (drawn,) = pictures.draw(tmp_path)
+    assert drawn.stat().st_size > 10_000
+
+
+SITE = {
+    "index.html": '<html><body><article><a href="other.html#here">x</a>{}</article>',
+    "other.html": "<html><body><article><h1 id='here'>Here</h1></article>",
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    for name, text in SITE.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_check_names_broken_links(site: Path) -> None:
+    check = load("check")
+    assert check.broken_links(site) == []
+    bad = '<a href="none.html">x</a><a href="other.html#no">x</a><script src="https://a.b/c.js">'
+    (site / "index.html").write_text(SITE["index.html"].format(bad), encoding="utf-8")
+    missing, anchor, loads = check.broken_links(site)
+    assert "https://a.b/c.js" in missing + anchor + loads
+    assert any("none.html" in text for text in (missing, anchor, loads))
+    assert any("#no" in text for text in (missing, anchor, loads))
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")), reason="no Chromium"
+)
+def test_check_sees_what_a_reader_sees(site: Path) -> None:
+    """Of a small site, or with PROXYPROX_SITE=docs/_build/html of the whole one."""
+    pytest.importorskip("selenium")
+    check = load("check")
+    if built := os.environ.get("PROXYPROX_SITE"):
+        assert check.main(Path(built).resolve()) == 0
+    bad = '<div style="width: 900px">wide</div><p style="color: #eee">pale</p>'
+    (site / "index.html").write_text(SITE["index.html"].format(bad), encoding="utf-8")
+    problems = check.browser_problems(site, ["index.html", "other.html"], seconds=0.1)
+    assert any("400 pixels" in text and "too wide" in text for text in problems)
+    assert any("contrast" in text for text in problems)
+    assert any("search" in text for text in problems)
+    assert not any("1300 pixels" in text for text in problems)
+    assert not any(text.startswith("other.html") for text in problems)

@@ -1,0 +1,142 @@
+"""Write the pages of the API reference: which public names belong to which kind of user.
+
+The names of the top package are grouped here; those of its applications come from their
+``__all__``, so that a new name has a page at the next build.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+# page: (title, what one finds there, {section: names of the top package, or a module})
+PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "minimize": (
+        "Everybody: minimise",
+        "A problem, one call, an answer with what was paid for it.",
+        {
+            "Run it": "minimize Run scipy_method Problem Budget Checkpoint",
+            "What comes back": "Result Status Trace StepRecord Ledger Step Query",
+            "Targets and proxies": (
+                "logistic_regression linear_regression softmax_regression poisson_regression "
+                "gamma_regression GLM Quadratic LeastSquares FunctionObjective FunctionProxy "
+                "ValueObjective ValueProxy regularized Zero"
+            ),
+            "Penalties": "L1 ElasticNet Box",
+            "Errors": "OracleError NonFiniteError CheckpointError",
+        },
+    ),
+    "audit": (
+        "Will it pay? Audit, plans, theory",
+        "Measure a proxy before anything is spent, and the theorems as functions.",
+        {
+            "Audit and plan": "audit plan",
+            "What they return": "proxyprox.diagnostics",
+            "The theorems": "proxyprox.theory",
+        },
+    ),
+    "labels": (
+        "Few labels: scikit-learn estimators",
+        "Estimators that take unlabelled rows, a teacher's answers or old data beside your labels.",
+        {"Estimators and label buying": "proxyprox.sklearn"},
+    ),
+    "networks": (
+        "Networks: PyTorch",
+        "Optimisers for an ordinary training loop.",
+        {"Optimisers and proxies": "proxyprox.torch"},
+    ),
+    "private": (
+        "Private data",
+        "Estimators and the mechanism with differential privacy.",
+        {"Estimators, mechanism, budget, attack": "proxyprox.private"},
+    ),
+    "simulation": (
+        "Simulators",
+        "Targets that are rollouts of a simulator.",
+        {"Objectives and proxies": "proxyprox.simulation"},
+    ),
+    "clusters": (
+        "Clusters: Dask",
+        "Targets whose gradient is a pass over partitions.",
+        {"Targets": "proxyprox.dask"},
+    ),
+    "parts": (
+        "The parts of a method",
+        "What `minimize` is put together from, to choose or to replace.",
+        {
+            "Methods with a proxy": (
+                "ProxyProx ProxyBFGS DANE SVRP PAGE SAGA SPAM StabilizedDANE FedRed AuxMom AuxMVR "
+                "AcceleratedSliding"
+            ),
+            "Methods without one": "SGD Momentum Adagrad Adam",
+            "Corrections": "Plain EMA Mean Storm",
+            "Step sizes": "AutoStep Decay",
+            "Inner solvers": (
+                "Auto ClosedForm QuasiNewton Newton NewtonCG LBFGS GradientDescent Nesterov "
+                "StochasticGradient ProximalGradient"
+            ),
+            "When a subproblem is solved": (
+                "StronglyConvex Convex NonConvex SDane Residual Relative Steps RandomSteps"
+            ),
+            "Averages": "Last Uniform Geometric Adaptive",
+        },
+    ),
+    "extending": (
+        "Extending: interfaces and checks",
+        "What a class of your own subclasses or offers, and the functions that check it.",
+        {
+            "Checks": "proxyprox.testing",
+            "Interfaces": (
+                "Objective Proxy Penalty Method Request Answers OuterStep StepSize Subproblem"
+            ),
+        },
+    ),
+}
+
+
+def names(part: str) -> list[str]:
+    """Return the full names of a section; a module that is not there has none."""
+    top = import_module("proxyprox")
+    if not part.startswith("proxyprox."):
+        return [f"proxyprox.{name}" for name in part.split()]
+    if find_spec(part) is None:
+        return []
+    module = import_module(part)
+    # What the top package has, too, is documented there.
+    own = [n for n in module.__all__ if getattr(top, n, None) is not getattr(module, n)]
+    return [f"{part}.{name}" for name in own]
+
+
+def write(folder: Path) -> None:
+    """Write one page for each kind of user, and their list."""
+    folder.mkdir(exist_ok=True)
+    pages, listing = [], []
+    for page, (title, text, sections) in PAGES.items():
+        found = {section: names(part) for section, part in sections.items()}
+        if not any(found.values()):
+            continue
+        lines = [title, "=" * len(title), "", text.replace("`", "``"), ""]
+        for section, members in found.items():
+            lines += [
+                section,
+                "-" * len(section),
+                "",
+                ".. autosummary::",
+                "   :toctree: generated",
+                "",
+            ]
+            lines += [*(f"   ~{name}" for name in members), ""]
+        pages.append(page)
+        listing.append(f":doc:`{page}`\n   {text.replace('`', '``')}")
+        _replace(folder / f"{page}.rst", "\n".join(lines))
+    toctree = "\n".join([".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages)])
+    intro = "Every public name, with its docstring and a runnable example, by kind of user."
+    text = "\n\n".join(["API reference\n=============", intro, *listing, toctree, ""])
+    _replace(folder / "index.rst", text)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write only what changed: an unchanged page is not built again."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
