@@ -299,7 +299,7 @@ def draw(lines: Sequence[Mapping[str, Any]], path: Path) -> None:
         levels = {r["method"]: r["loss"] for r in own if r["epsilon"] is None}
         if len(levels) == 2:
             gap = levels[PUBLIC] - levels[CEILING]
-            panel.set_ylim(levels[CEILING] - 0.1 * gap, levels[PUBLIC] + gap)
+            panel.set_ylim(levels[CEILING] - 0.1 * gap, levels[PUBLIC] + 0.4 * gap)
         data, family, private, shift, public = case
         panel.set(xscale="log", xlabel="ε", ylabel="test loss")
         panel.set_xticks(sorted({r["epsilon"] for r in own if r["epsilon"]}))

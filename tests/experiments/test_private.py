@@ -46,11 +46,22 @@ def test_the_command_writes_paired_lines(tmp_path: Path, family: str) -> None:
     assert ours["minus_public"] == pytest.approx(ours["loss"] - lines[0]["loss"])
     again = CliRunner().invoke(application(private.private_rows), words)
     assert again.exit_code == 0, again.output
-    assert json.loads((tmp_path / "summary.json").read_text())["lines"] == lines  # nothing was rerun
+    assert (
+        json.loads((tmp_path / "summary.json").read_text())["lines"] == lines
+    )  # nothing was rerun
 
 
 def test_splits_are_written_for_other_libraries(tmp_path: Path) -> None:
-    words = ["--splits", "1", "--private", "600", "--public", "100", "--write-splits", str(tmp_path)]
+    words = [
+        "--splits",
+        "1",
+        "--private",
+        "600",
+        "--public",
+        "100",
+        "--write-splits",
+        str(tmp_path),
+    ]
     done = CliRunner().invoke(application(private.private_rows), words)
     assert done.exit_code == 0, done.output
     with np.load(tmp_path / "600-10.npz") as parts:

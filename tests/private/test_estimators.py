@@ -66,9 +66,10 @@ def test_less_noise_allows_more_steps_and_a_wider_clip(parts):
 
 def test_rows_of_another_length_and_numbers_beyond_floats_count_as_absent(parts):
     def fit(X, y):
+        public = {name: parts[name] for name in ("X_public", "y_public")}
         with pytest.warns(NotPrivateWarning):
-            model = logistic(seed=1)
-            return model.fit(X, y, X_public=parts["X_public"], y_public=parts["y_public"]).coef_
+            model = logistic(seed=1).fit(X, y, **public)
+        return model.coef_
 
     X, y = parts["X"].tolist(), parts["y"].tolist()
     before = fit(X, y)

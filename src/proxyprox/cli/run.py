@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial

@@ -424,7 +424,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
         and the longest public row length one. By default cross-validation picks one for the public
         loss alone: the private rows, as far as they are believed, take it back.
     same_support : bool, optional
-        True asserts that public rows are of the private rows' population, which saves the tenth
+        True asserts that public rows are of the private rows' population, which saves the twentieth
         of the budget that is spent on finding out where they are not. False expects them not
         to be. By default they may differ, but constant public columns are refused.
     fit_intercept : bool
