@@ -21,7 +21,7 @@ from proxyprox.simulation.rollouts import (
     Task,
     Trajectory,
 )
-from proxyprox.simulation.systems import adjoint_gradient, stack_paths
+from proxyprox.simulation.systems import stack_paths
 
 
 class Estimator(Protocol):
@@ -37,7 +37,11 @@ class Estimator(Protocol):
         """Return what the robot is asked; one seed for each rollout."""
 
     def gradient(
-        self, task: Task, w: Array, requests: Sequence[RolloutRequest], answers: Sequence[Trajectory]
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
     ) -> Array:
         """Return the gradient of the mean cost."""
 
@@ -101,7 +105,11 @@ class Antithetic:
         ]
 
     def gradient(
-        self, task: Task, w: Array, requests: Sequence[RolloutRequest], answers: Sequence[Trajectory]
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
     ) -> Array:
         """Return the mean over directions."""
         costs = np.array([task.total(one) for one in answers]).reshape(-1, 2)
@@ -144,7 +152,11 @@ class ScoreFunction:
         return [RolloutRequest(task, w, int(seed), std=self.std) for seed in seeds]
 
     def gradient(
-        self, task: Task, w: Array, requests: Sequence[RolloutRequest], answers: Sequence[Trajectory]
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
     ) -> Array:
         """Return the mean over rollouts."""
         ahead = np.stack([task.padded_costs(one)[::-1].cumsum()[::-1] for one in answers])
@@ -153,9 +165,8 @@ class ScoreFunction:
         for request, one, weights in zip(requests, answers, ahead - others, strict=True):
             taken = len(one.actions)
             noise = request.exploration[:taken] / self.std**2
-            total += task.policy.pullback(
-                w, one.observations[:-1], np.arange(taken), noise * weights[:taken, None]
-            )[0]
+            slopes, _ = task.policy.jacobians(w, one.observations[:-1], np.arange(taken))
+            total += np.einsum("tij,ti->j", slopes, noise * weights[:taken, None])
         return total / len(answers)
 
 
@@ -199,14 +210,18 @@ class TrajectoryAdjoint:
         return [RolloutRequest(task, w, int(seed)) for seed in seeds]
 
     def gradient(
-        self, task: Task, w: Array, requests: Sequence[RolloutRequest], answers: Sequence[Trajectory]
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
     ) -> Array:
         """Return the mean over rollouts; steps that were never taken have no gradient."""
         full = [self.with_states(one) for one in answers]
         total = np.zeros(task.dim)
         for states, actions in stack_paths(full):
             whole = actions.shape[1] == task.horizon
-            total += self.simulator.path_gradient(w, states, actions, whole=whole)
+            total += self.simulator.linearise(w, states, actions, whole=whole).gradient()
         return total / len(answers)
 
     def with_states(self, one: Trajectory) -> Trajectory:
@@ -422,29 +437,32 @@ class RolloutObjective:
 
     def _make(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
         """Return the rollouts of requests, new ones from the robot."""
-        new = [request for request in requests if self.journal.find(request) is None]
+        found = {request.id: self.journal.find(request) for request in requests}
+        new = [request for request in requests if found[request.id] is None]
         if new and self.robot is None:
             raise RobotError(
                 "robot=None: there is nothing to ask. Answer the outstanding requests by record(), "
                 "or give RolloutObjective a robot."
             )
-        if hasattr(self.robot, "batch") and len(new) > 1:
-            for request in new:
+        together = hasattr(self.robot, "batch")
+        for group in [new] if together and new else [[request] for request in new]:
+            for request in group:
                 self.start(request)
-            made = self._call(lambda: self.robot.batch(new))
-            for request, one in zip(new, made, strict=True):
-                self.journal.answer(request, self.task.checked(one))
-        else:
-            for request in new:
-                self.start(request)
-                one = self._call(lambda request=request: self.robot(request))  # type: ignore[misc]
-                self.journal.answer(request, self.task.checked(one))
-        found = [self.journal.find(request) for request in requests]
-        return [one for one in found if one is not None]
+            made = self._call(self.robot.batch if together else self._ask_robot, group)
+            if len(made) != len(group):
+                got = Words(f"{len(made)} rollouts")
+                raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
+            for request, one in zip(group, made, strict=True):
+                found[request.id] = self.task.checked(one)
+                self.journal.answer(request, found[request.id])
+        return [one for request in requests if (one := found[request.id]) is not None]
 
-    def _call(self, ask: Callable[[], Any]) -> Any:
+    def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:
+        return [self.robot(request) for request in group]
+
+    def _call(self, ask: Callable[..., Any], group: Sequence[RolloutRequest]) -> Any:
         try:
-            return ask()
+            return ask(group)
         except RolloutError:
             raise
         except Exception as error:
@@ -471,7 +489,9 @@ class RolloutObjective:
         )
         costs = np.array([self.task.total(one) for one in answers])
         error = float(costs.std(ddof=1) / math.sqrt(len(costs))) if len(costs) > 1 else math.nan
-        return Evaluation(float(costs.mean()), error, float(np.mean([bool(a.aborted) for a in answers])))
+        return Evaluation(
+            float(costs.mean()), error, float(np.mean([bool(a.aborted) for a in answers]))
+        )
 
     # -- what was spent -----------------------------------------------------------------------
 

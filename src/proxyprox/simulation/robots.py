@@ -134,7 +134,9 @@ class GymnasiumRobot:
         shape = getattr(getattr(env, "action_space", None), "shape", None)
         if not shape or len(shape) != 1:
             allowed = "an environment with a box of actions"
-            raise TypeError(message("env.action_space", getattr(env, "action_space", None), allowed))
+            raise TypeError(
+                message("env.action_space", getattr(env, "action_space", None), allowed)
+            )
         self._shape = tuple(shape)
         plain = getattr(env, "unwrapped", env)
         data = getattr(plain, "data", None)

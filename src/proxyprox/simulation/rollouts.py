@@ -36,7 +36,7 @@ class RolloutBudgetError(RolloutError):
 # -- derivatives by differences -------------------------------------------------------------------
 
 
-def differences(function: Callable[[Array], Array], x: Array) -> Array:
+def differences(function: Callable[[Array], Array], x: Array, step: float = STEP) -> Array:
     """Return ``∂function_i/∂x_i`` of rows, by central differences in one call for all of them.
 
     Parameters
@@ -45,6 +45,8 @@ def differences(function: Callable[[Array], Array], x: Array) -> Array:
         Takes rows of shape (2 k n, k), block after block of n; returns as many numbers or rows.
     x : array of shape (n, k)
         Where.
+    step : float
+        Half the width of a difference, as a share of the entry's size.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def differences(function: Callable[[Array], Array], x: Array) -> Array:
         The derivatives, with those of ``function``'s own axes in the middle.
     """
     n, k = x.shape
-    steps = STEP * np.maximum(1.0, np.abs(x))
+    steps = step * np.maximum(1.0, np.abs(x))
     shifted = np.repeat(x[None], 2 * k, axis=0)
     for j in range(k):
         shifted[2 * j, :, j] += steps[:, j]
@@ -83,9 +85,9 @@ class Policy:
     --------
     >>> import numpy as np
     >>> policy = Policy(lambda w, x, t: np.tanh((w * x).sum(axis=1, keepdims=True)), 2, 1)
-    >>> slope, _ = policy.pullback(np.zeros(2), np.array([[1.0, 3.0]]), np.zeros(1), np.ones((1, 1)))
-    >>> slope.round(6)
-    array([1., 3.])
+    >>> slopes, _ = policy.jacobians(np.zeros(2), np.array([[1.0, 3.0]]), np.zeros(1))
+    >>> slopes.round(6)
+    array([[[1., 3.]]])
     """
 
     def __init__(self, function: Callable[..., Array], dim: int, actions: int) -> None:
@@ -97,24 +99,22 @@ class Policy:
         """Return the actions of rows: w has a row for each, or one for all."""
         return np.asarray(self._function(w, observations, t), dtype=np.float64)
 
-    def pullback(self, w: Array, observations: Array, t: Array, v: Array) -> tuple[Array, Array]:
-        """Return ``Σ_i v_iᵀ ∂a_i/∂w`` and the rows ``v_iᵀ ∂a_i/∂observation_i``."""
+    def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
+        """Return ``∂a_i/∂w`` and ``∂a_i/∂observation_i`` of rows, by central differences."""
         n = len(observations)
 
         def along(points: Array) -> Array:
-            rows = np.repeat(points, n, axis=0)
             many = len(points)
-            moved = self.act(rows, np.tile(observations, (many, 1)), np.tile(t, many))
-            return (moved.reshape(many, n, -1) * v).sum(axis=(1, 2))
+            seen, steps = np.tile(observations, (many, 1)), np.tile(t, many)
+            return self.act(np.repeat(points, n, axis=0), seen, steps).reshape(many, n, -1)
 
-        return differences(along, w[None])[0], self.pull_observations(w, observations, t, v)
+        return differences(along, w[None])[0], self.observation_jacobian(w, observations, t)
 
-    def pull_observations(self, w: Array, observations: Array, t: Array, v: Array) -> Array:
-        """Return the rows ``v_iᵀ ∂a_i/∂observation_i``."""
+    def observation_jacobian(self, w: Array, observations: Array, t: Array) -> Array:
+        """Return ``∂a_i/∂observation_i`` of rows."""
 
         def along(rows: Array) -> Array:
-            many = len(rows) // len(observations)
-            return (self.act(w[None], rows, np.tile(t, many)) * np.tile(v, (many, 1))).sum(axis=1)
+            return self.act(w[None], rows, np.tile(t, len(rows) // len(observations)))
 
         return differences(along, observations)
 
@@ -157,10 +157,11 @@ class LinearPolicy(Policy):
         made = rows @ W[0].T if len(W) == 1 else np.einsum("nij,nj->ni", W, rows)
         return made if self._base is None else made + self._base(observations, t)
 
-    def pullback(self, w: Array, observations: Array, t: Array, v: Array) -> tuple[Array, Array]:
+    def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
         """Return both derivatives, that of w in closed form."""
-        slope = v.T @ self._features(observations, t)
-        return slope.ravel(), self.pull_observations(w, observations, t, v)
+        slopes = np.einsum("ij,nk->nijk", np.eye(self.actions), self._features(observations, t))
+        own = slopes.reshape(len(observations), self.actions, self.dim)
+        return own, self.observation_jacobian(w, observations, t)
 
 
 class NetworkPolicy(Policy):
@@ -221,21 +222,18 @@ class NetworkPolicy(Policy):
     def _evaluate(self, w: Array, observations: Array, t: Array) -> Array:
         return self.scale * self._forward(w, observations)[-1]
 
-    def pullback(self, w: Array, observations: Array, t: Array, v: Array) -> tuple[Array, Array]:
+    def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
         """Return both derivatives by back-propagation."""
         kept, layers = self._forward(w[None], observations), self._layers(w[None])
-        slopes: list[Array] = []
-        back = self.scale * v
+        n, slopes = len(observations), []
+        back = np.tile(self.scale * np.eye(self.actions), (n, 1, 1))
         for depth in reversed(range(len(layers))):
             if depth < len(layers) - 1:
-                back = back * (1 - kept[depth + 1] ** 2)
-            slopes.insert(0, np.hstack([back.T @ kept[depth], back.sum(axis=0)[:, None]]).ravel())
+                back = back * (1 - kept[depth + 1] ** 2)[:, None]
+            inputs = np.hstack([kept[depth], np.ones((n, 1))])
+            slopes.insert(0, (back[..., None] * inputs[:, None, None]).reshape(n, self.actions, -1))
             back = back @ layers[depth][0, :, :-1]
-        return np.concatenate(slopes), back
-
-    def pull_observations(self, w: Array, observations: Array, t: Array, v: Array) -> Array:
-        """Return the rows ``v_iᵀ ∂a_i/∂observation_i``."""
-        return self.pullback(w, observations, t, v)[1]
+        return np.concatenate(slopes, axis=2), back
 
 
 # -- the task -------------------------------------------------------------------------------------

@@ -14,16 +14,20 @@ import scipy.stats
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
+from proxyprox.inner import LBFGS, Newton
+from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
 from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
     ROWS,
+    Linearised,
     Paths,
     System,
-    adjoint_gradient,
     closed_loops,
     draw_starts,
+    linearise,
 )
+from proxyprox.stopping import Relative, Steps
 
 # Steps in a row whose errors are taken as one when intervals are computed.
 BLOCK = 5
@@ -63,6 +67,7 @@ class SimulatorProxy:
     """
 
     convex: ClassVar[bool] = False
+    exact_curvature: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -84,12 +89,16 @@ class SimulatorProxy:
         self.task, self.system, self.dim = task, system, task.dim
         self.by = check.one_of("gradient", gradient, ("adjoint", "differences"))
         table = None if callable(resets) else np.atleast_2d(np.asarray(resets, dtype=np.float64))
-        number = check.whole("count", count if count is not None else len(table) if table is not None else 16)
+        number = check.whole(
+            "count", count if count is not None else len(table) if table is not None else 16
+        )
         rng = np.random.default_rng(check.whole("seed", seed, 0))
-        self.starts = draw_starts(resets if table is None else table, rng, number, system.state_size)
+        self.starts = draw_starts(
+            resets if table is None else table, rng, number, system.state_size
+        )
         self.simulated = (0, 0)
         self._paths: tuple[bytes, Paths] | None = None
-        self._last: tuple[bytes, Array] | None = None
+        self._last: tuple[bytes, Linearised | None] | None = None
 
     def with_system(self, system: System) -> SimulatorProxy:
         """Return the proxy of another system: same task, same resets."""
@@ -124,24 +133,36 @@ class SimulatorProxy:
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean cost; NaN where a simulation failed."""
         point = np.asarray(w, dtype=np.float64)
-        if self._last is not None and self._last[0] == point.tobytes():
-            return self._last[1].copy()
         if self.by == "differences":
-            found = self._by_differences(point)
-        else:
-            paths = self.paths(w)
-            if not np.isfinite(paths.totals).all():
-                return np.full(self.dim, np.nan)
-            found = self.path_gradient(point, paths.states, paths.actions) / len(self.starts)
-        self._last = point.tobytes(), found
-        return found.copy()
+            return self._by_differences(point)
+        along = self._linearised(point)
+        return np.full(self.dim, np.nan) if along is None else along.gradient() / len(self.starts)
 
-    def path_gradient(self, w: Vector, states: Array, actions: Array, *, whole: bool = True) -> Array:
-        """Return the gradient of the summed cost of paths, with this simulator's Jacobians."""
+    def hessian(self, w: Vector) -> Array:
+        """Return the Gauss–Newton Hessian of the mean cost: that of the cost along the paths."""
+        along = self._linearised(np.asarray(w, dtype=np.float64))
+        if along is None:
+            return np.full((self.dim, self.dim), np.nan)
+        return along.gauss_newton() / len(self.starts)
+
+    def _linearised(self, w: Array) -> Linearised | None:
+        """Return the derivatives along the paths of w, those of the last point kept."""
+        if self._last is None or self._last[0] != w.tobytes():
+            paths = self.paths(w)
+            found = None
+            if np.isfinite(paths.totals).all():
+                found = self.linearise(w, paths.states, paths.actions)
+            self._last = w.tobytes(), found
+        return self._last[1]
+
+    def linearise(
+        self, w: Vector, states: Array, actions: Array, *, whole: bool = True
+    ) -> Linearised:
+        """Return the derivatives along any paths, with this simulator's Jacobians."""
         size, width = states.shape[2], actions.shape[2]
         self._count(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
         with np.errstate(all="ignore"):
-            return adjoint_gradient(self.task, self.system, w, states, actions, whole=whole)
+            return linearise(self.task, self.system, w, states, actions, whole=whole)
 
     def _by_differences(self, w: Array) -> Array:
         """Return central differences, rollouts of many perturbations side by side."""
@@ -154,50 +175,29 @@ class SimulatorProxy:
         totals, each = np.empty(2 * self.dim), max(1, ROWS // n)
         for at in range(0, 2 * self.dim, each):
             part = W[at : at + each]
-            paths = self._simulate(
-                np.repeat(part, n, axis=0), np.tile(self.starts, (len(part), 1))
-            )
+            paths = self._simulate(np.repeat(part, n, axis=0), np.tile(self.starts, (len(part), 1)))
             totals[at : at + each] = paths.totals.reshape(len(part), n).mean(axis=1)
         with np.errstate(invalid="ignore"):
             found = (totals[: self.dim] - totals[self.dim :]) / (2 * steps)
         return found if np.isfinite(totals).all() else np.full(self.dim, np.nan)
 
-    def minimum(self, w0: Vector | None = None, iterations: int = 200) -> Vector:
-        """Return the simulator's best policy that L-BFGS finds from w0, zeros by default."""
+    def minimum(self, w0: Vector | None = None, steps: int = 40) -> Vector:
+        """Return the simulator's best policy that the inner solver finds from w0 (zeros)."""
         start = self.zeros() if w0 is None else check.vector("w0", w0, self.dim)
         if not math.isfinite(self.value(start)):
             remedy = "Give w0, a policy that the simulator survives."
             raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
-        best = [self.value(start), np.array(start)]
+        phi = Subproblem(self, 0 * start, start, math.inf)
+        stop, rng = Steps(check.whole("steps", steps)) | Relative(1e-6), np.random.default_rng(0)
+        solver = Newton() if self.by == "adjoint" else LBFGS()
+        try:
+            return solver.solve(phi, start, stop, {}, rng).w
+        except NonFiniteError as error:
+            raise RolloutError(f"The simulator's best policy was not found: {error}.") from error
 
-        def both(w: Array) -> tuple[float, Array]:
-            value = self.value(w)
-            if not math.isfinite(value):
-                # SciPy's line search turns back from a large number, and breaks off at infinity.
-                return 1e6 * (1 + abs(best[0])), np.zeros(self.dim)
-            if value < best[0]:
-                best[:] = [value, w.copy()]
-            return value, self.gradient(w)
-
-        scipy.optimize.minimize(
-            both, start, jac=True, method="L-BFGS-B",
-            options={"maxiter": check.whole("iterations", iterations), "maxcor": 20},
-        )  # fmt: skip
-        found: Vector = best[1]
-        return found
-
-    def top_curvature(self, w: Vector, products: int = 6) -> float:
-        """Return about the largest eigenvalue of the Hessian, by power iteration."""
-        v = np.random.default_rng(0).standard_normal(self.dim)
-        v /= np.linalg.norm(v)
-        step, found = 1e-3 * max(1.0, float(np.linalg.norm(w))) / math.sqrt(self.dim), 0.0
-        for _ in range(products):
-            product = (self.gradient(w + step * v) - self.gradient(w - step * v)) / (2 * step)
-            found = float(np.linalg.norm(product))
-            if not math.isfinite(found) or found == 0:
-                break
-            v = product / found
-        return found
+    def top_curvature(self, w: Vector) -> float:
+        """Return the largest eigenvalue of the Gauss–Newton Hessian."""
+        return float(np.linalg.eigvalsh(self.hessian(w))[-1])
 
     # -- identification -----------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from proxyprox.simulation.rollouts import Array, Task, differences
 
 # Rows that are stepped in one call; more only take memory.
 ROWS = 1 << 14
+# Steps of the outer differences of a second derivative.
+CURVATURE_STEP = 1e-3
 # Larger entries are an instability to MuJoCo, too.
 HUGE = 1e10
 
@@ -298,24 +300,68 @@ def closed_loops(
     return Paths(states, actions, costs, np.where(failed, np.inf, totals))
 
 
-def adjoint_gradient(
+class Linearised(NamedTuple):
+    """First derivatives along rollouts of one length, and the second ones of the cost.
+
+    ``A, B`` are the system's, ``K, J`` those of the action by state and parameters, ``slopes`` and
+    ``curvature`` those of a step's cost by state and action; ``last`` those of the final cost.
+    """
+
+    A: Array
+    B: Array
+    K: Array
+    J: Array
+    slopes: Array
+    curvature: Callable[[], tuple[Array, Array]]
+    last: Array
+
+    def gradient(self) -> Array:
+        r"""Return the gradient of the summed cost by the adjoint equations.
+
+        .. math:: \lambda_t = c_x + A_t^\top\lambda_{t+1} + K_t^\top q_t,\quad
+                  q_t = c_u + B_t^\top\lambda_{t+1},\quad \nabla = \sum_t J_t^\top q_t
+        """
+        n, T, size = self.A.shape[:3]
+        costate, pulls = self.last, np.empty((n, T, self.B.shape[3]))
+        for t in reversed(range(T)):
+            slope = self.slopes[:, t]
+            pulls[:, t] = slope[:, size:] + _pull(self.B[:, t], costate)
+            costate = (
+                slope[:, :size] + _pull(self.A[:, t], costate) + _pull(self.K[:, t], pulls[:, t])
+            )
+        return np.einsum("ntij,nti->j", self.J, pulls)
+
+    def gauss_newton(self) -> Array:
+        """Return the Hessian of the summed cost without the curvature of system and policy."""
+        n, T, size = self.A.shape[:3]
+        steps, last = self.curvature()
+        moved, total = np.zeros((n, size, self.J.shape[3])), 0.0
+        for t in range(T):
+            acted = self.K[:, t] @ moved + self.J[:, t]
+            both = np.concatenate([moved, acted], axis=1)
+            total = total + np.einsum("nia,nij,njb->ab", both, steps[:, t], both, optimize=True)
+            moved = self.A[:, t] @ moved + self.B[:, t] @ acted
+        return np.asarray(total + np.einsum("nia,nij,njb->ab", moved, last, moved, optimize=True))
+
+
+def _pull(matrices: Array, vectors: Array) -> Array:
+    return np.einsum("nij,ni->nj", matrices, vectors)
+
+
+def linearise(
     task: Task, system: System, w: Array, states: Array, actions: Array, *, whole: bool = True
-) -> Array:
-    r"""Return the gradient of the sum of some rollouts' costs, with the system's Jacobians.
+) -> Linearised:
+    """Differentiate rollouts with the system's Jacobians.
 
-    .. math:: \lambda_t = c_x + A_t^\top\lambda_{t+1} + K_t^\top q_t,\quad
-              q_t = c_u + B_t^\top\lambda_{t+1},\quad
-              \nabla = \sum_t \Big(\frac{\partial a_t}{\partial w}\Big)^\top q_t
-
-    Where the system made the states this is exact but for differences; on a robot's states it is
-    biased by ``(J_robot − J_simulator)ᵀ``.
+    Where the system made the states, gradients are exact but for differences; on a robot's states
+    they are biased by ``(J_robot − J_system)ᵀ``.
 
     Parameters
     ----------
     task : Task
         The policy and the cost.
     system : System
-        Whose Jacobians A and B are taken.
+        Whose Jacobians are taken.
     w : array of shape (d,)
         Parameters.
     states, actions : arrays of shape (n, T + 1, ·) and (n, T, ·)
@@ -328,38 +374,39 @@ def adjoint_gradient(
     x, u = states[:, :-1].reshape(n * T, size), actions.reshape(n * T, width)
     t = np.tile(np.arange(T), n)
     A, B = system.jacobians(x, u)
-    both = np.hstack([x, u])
+    both, ends = np.hstack([x, u]), states[:, -1]
 
     def cost(rows: Array) -> Array:
-        many = len(rows) // len(both)
-        return task.step_costs(rows[:, :size], rows[:, size:], np.tile(t, many))
+        steps = np.tile(t, len(rows) // len(both))
+        return task.step_costs(rows[:, :size], rows[:, size:], steps)
 
-    slopes = differences(cost, both)
+    final = task.final if task.final is not None and whole else None
+
+    def curvature() -> tuple[Array, Array]:
+        last = np.zeros((n, size, size)) if final is None else _convex_hessians(final, ends)
+        return _convex_hessians(cost, both).reshape(n, T, size + width, -1), last
+
     seen = task.observations(x)
-    free = ~task.limits.saturated(task.policy.act(w[None], seen, t))
-    K = np.stack(
-        [
-            task.policy.pull_observations(w, seen, t, np.where(free, unit, 0.0))
-            for unit in np.eye(width)
-        ],
-        axis=1,
-    )
+    J, K = task.policy.jacobians(w, seen, t)
     if task.observe is not None:
         K = K @ differences(task.observations, x)
-    A, K = A.reshape(n, T, size, size), K.reshape(n, T, width, size)
-    B, slopes = B.reshape(n, T, size, width), slopes.reshape(n, T, -1)
-    costate = np.zeros((n, size))
-    if task.final is not None and whole:
-        costate = differences(task.final, states[:, -1])
-    pulls = np.empty((n, T, width))
-    for step in reversed(range(T)):
-        pulls[:, step] = slopes[:, step, size:] + np.einsum("nij,ni->nj", B[:, step], costate)
-        costate = (
-            slopes[:, step, :size]
-            + np.einsum("nij,ni->nj", A[:, step], costate)
-            + np.einsum("nij,ni->nj", K[:, step], pulls[:, step])
-        )
-    return task.policy.pullback(w, seen, t, np.where(free, pulls.reshape(n * T, width), 0.0))[0]
+    # A clipped action depends on nothing.
+    free = ~task.limits.saturated(task.policy.act(w[None], seen, t))[:, :, None]
+    return Linearised(
+        A.reshape(n, T, size, size), B.reshape(n, T, size, width),
+        np.where(free, K, 0.0).reshape(n, T, width, size),
+        np.where(free, J, 0.0).reshape(n, T, width, -1),
+        differences(cost, both).reshape(n, T, -1), curvature,
+        np.zeros((n, size)) if final is None else differences(final, ends),
+    )  # fmt: skip
+
+
+def _convex_hessians(function: Callable[[Array], Array], x: Array) -> Array:
+    """Return the Hessians of rows, their negative eigenvalues left out."""
+    # Two differences of one length lose all digits: the outer one is wider.
+    hessians = differences(lambda rows: differences(function, rows), x, CURVATURE_STEP)
+    values, vectors = np.linalg.eigh((hessians + np.swapaxes(hessians, 1, 2)) / 2)
+    return (vectors * np.maximum(values, 0.0)[:, None]) @ np.swapaxes(vectors, 1, 2)
 
 
 def draw_starts(resets: Any, rng: np.random.Generator, n: int, size: int) -> Array:

@@ -14,7 +14,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, all_finite, norm
 from proxyprox._util.validation import message
 from proxyprox.checkpoint import Checkpoint
-from proxyprox.inner import LBFGS
+from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, minimize
@@ -27,7 +27,12 @@ from proxyprox.simulation.rollouts import RolloutBudgetError
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
-from proxyprox.stopping import Steps
+from proxyprox.stopping import Relative, Steps
+
+# Shorter steps that are tried where the simulator fails on the way.
+ATTEMPTS = 6
+# Inner solves, one after another, that lead to the proxy's own minimum.
+RETRAINING = 4
 
 
 @dataclass(frozen=True)
@@ -122,22 +127,23 @@ class GuardedProxyProx(Method):
             )  # fmt: skip
         else:
             state = replace(state, factor=state.factor / 4, rejected=state.rejected + 1)
-        retrain = self.retrain and first
-        trial, factor = self._next(state, step, 0 * gradient if retrain else None)
+        trial, factor = self._next(state, step, retrain=self.retrain and first)
         return replace(state, w=trial, k=state.k + 1, factor=factor)
 
-    def _next(self, state: GuardedState, step: OuterStep, linear: Any) -> tuple[Vector, float]:
+    def _next(self, state: GuardedState, step: OuterStep, *, retrain: bool) -> tuple[Vector, float]:
         """Return the next trial point; a subproblem that is not finite gets a shorter step."""
         factor, centre = state.factor, state.centre
-        free = linear is not None
-        if linear is None:
-            linear = state.gradient - step.proxy.gradient(centre)
-        for _ in range(6):
+        for _ in range(ATTEMPTS):
             try:
-                w = step.solve(linear, centre, math.inf if free else step.eta * factor)
+                if retrain:
+                    w = centre
+                    for _ in range(RETRAINING):
+                        w = step.solve(0 * w, w, math.inf)
+                else:
+                    linear = state.gradient - step.proxy.gradient(centre)
+                    w = step.solve(linear, centre, step.eta * factor)
             except NonFiniteError:
-                factor, free = factor / 4, False
-                linear = state.gradient - step.proxy.gradient(centre)
+                factor, retrain = factor / 4, False
                 continue
             away = norm(w - centre)
             if self.change is not None and away > self.change:
@@ -202,7 +208,7 @@ def tune(
     change: float | None = None,
     tolerance: float = 0.1,
     guard: bool = True,
-    inner_steps: int = 15,
+    inner_steps: int = 5,
     rng: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Step], Any] | None = None,
@@ -232,7 +238,7 @@ def tune(
     guard : bool
         Whether steps are accepted and rejected by observed costs.
     inner_steps : int
-        L-BFGS steps in the simulator for each real step.
+        Steps of the inner solver, Gauss and Newton's, in the simulator for each real step.
     rng : int
         Seed of the resets.
     checkpoint : path-like, optional
@@ -277,7 +283,9 @@ def tune(
         if isinstance(target.estimator, TrajectoryAdjoint):
             target = target.with_estimator(replace(target.estimator, simulator=proxy))
     if eta is None:
-        top = float(target.journal.remember(f"eta {seed}", lambda: np.array(proxy.top_curvature(start))))
+        top = float(
+            target.journal.remember(f"eta {seed}", lambda: np.array(proxy.top_curvature(start)))
+        )
         eta = ETA / top if math.isfinite(top) and top > 0 else 1.0
     method: Any = GuardedProxyProx(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
@@ -285,7 +293,7 @@ def tune(
     saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
     try:
         result = minimize(
-            Problem(target, proxy), start, method=method, inner=LBFGS(), stop=Steps(inner_steps),
+            Problem(target, proxy), start, method=method, inner=Newton(), stop=Steps(inner_steps) | Relative(1e-2),
             budget=Budget(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
         )  # fmt: skip
     except OracleError as error:
