@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ import typer
 import proxyprox as pp
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import say
+from proxyprox.cli.console import say, stderr, stdout
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.report.summary import write_json
 from proxyprox.simulation import (
@@ -172,14 +173,14 @@ GAPS = {
 ALL_GAPS = ",".join(GAPS)
 RATES = {
     "SGD": (0.3, 0.7, 1.0, 1.5), "Adam": (0.03, 0.1, 0.3, 1.0),
-    "SGD, ES": (0.05, 0.15, 0.5, 1.5), "Adam, ES": (0.03, 0.1, 0.3, 1.0),
-    "CMA-ES": (0.1, 0.4),
+    "SGD, ES": (0.15, 0.5), "Adam, ES": (0.1, 0.3),
+    "CMA-ES": (0.1, 0.3),
 }  # fmt: skip
 PAIRS, SIGMA = 20, 0.4
 # Rollouts of the rivals with the same gradients, and of those with costs alone.
-SAME, MANY = {"mild": 24, "medium": 36, "severe": 42}, 1000
+SAME, MANY = {"mild": 24, "medium": 36, "severe": 42}, 600
 RANGES = {"payload": (1.0, 6.0), "gear": (0.6, 1.1), "damping": (0.1, 0.6)}
-HELD_OUT = 24
+HELD_OUT = 16
 # What a policy costs that the real arm does not survive.
 FAILED = 1e9
 
@@ -350,7 +351,7 @@ class Job:
 
 
 def plan(gaps: Sequence[str], seeds: int, tiny: bool) -> Iterator[Job]:
-    """Yield every run, those of the table's main rows first; the long rivals take one seed."""
+    """Yield every run, ours first; each setting of a rival takes one seed."""
     numbers = range(100, 100 + seeds)
     short = 1 if tiny else None
     for gap, seed in product(gaps, numbers):
@@ -359,7 +360,7 @@ def plan(gaps: Sequence[str], seeds: int, tiny: bool) -> Iterator[Job]:
     for gap in gaps:
         yield Job(gap, "optimum", 0.0, 100, tiny)
         yield Job(gap, "randomised", 0.0, 100, tiny)
-    for gap, seed, kind in product(gaps, numbers, ("SGD", "Adam")):
+    for gap, seed, kind in product(gaps, numbers[:1], ("SGD", "Adam")):
         for rate in RATES[kind][:short]:
             yield Job(gap, kind, rate, seed, tiny)
             if gap.endswith("severe"):
@@ -520,19 +521,19 @@ def arm(
         job for job in plan(gaps, seeds, tiny)
         if (job.gap, job.method, job.setting, job.seed) not in done
     ]  # fmt: skip
-    with ProcessPoolExecutor(workers) as pool, file.open("a") as out:
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool, file.open("a") as out:
         for k, future in enumerate(as_completed([pool.submit(run_job, job) for job in todo])):
             for record in future.result():
                 records.append(record)
                 out.write(json.dumps(record) + "\n")
             out.flush()
-            say(f"{k + 1} of {len(todo)} runs")
+            say(stderr(), f"{k + 1} of {len(todo)} runs")
     lines = summarise(records)
     plain = [{k: None if v == float("inf") else v for k, v in line.items()} for line in lines]
     write_json(output / "summary.json", {"lines": plain})
     (output / "table.md").write_text(write_table(lines) + "\n")
     draw_costs(records, output / "costs.png")
-    say(write_table(lines))
+    say(stdout(), write_table(lines))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from cart_world import World
 
 from proxyprox.simulation import RolloutRequest, Trajectory
-from tests.simulation.conftest import World
 
 
 class RemoteRobot:

@@ -21,7 +21,7 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     estimate_velocities,
 )
-from tests.simulation.conftest import World, cart, cost, features, final, resets
+from tests.simulation.cart_world import World, cart, cost, features, final, resets
 
 
 def slow_gradient(function, w, step=1e-5):

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +35,7 @@ from proxyprox.simulation import (
     gymnasium_resets,
     tune,
 )
-from tests.simulation.conftest import Counted, World, cart, cost, resets
+from tests.simulation.cart_world import Counted, World, cart, cost, resets
 
 W = np.array([-0.6, -0.5, 0.1])
 
@@ -53,13 +56,18 @@ def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
     assert "BIASED" in str(tuned)
 
 
-def test_tuning_closes_the_gap_and_starts_are_not_worsened(world):
-    target = world.target()
-    before = target.evaluate(world.proxy.minimum(), 40).mean
-    tuned = tune(target, world.proxy, rollouts=12)
-    right = SimulatorProxy(world.task, cart(0.7, 0.4), resets, count=40)
-    best = target.evaluate(right.minimum(), 40).mean
-    assert target.evaluate(tuned.w, 40).mean < best + 0.3 * (before - best)
+def test_tuning_closes_most_of_the_gap():
+    start = np.array([[1.0, 0.0]])
+    task = Task(LinearPolicy(lambda x, t: np.eye(5)[t // 4], 5, 1), 20, cost)
+    proxy = SimulatorProxy(task, cart(), start)
+    robot = SimulatedRobot(cart(0.6, 0.3), start)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(proxy, rollouts=1))
+    before = target.evaluate(proxy.minimum(), 1).mean
+    tuned = tune(target, proxy, rollouts=8)
+    best = SimulatorProxy(task, cart(0.6, 0.3), start)
+    best = best.value(best.minimum())
+    assert target.evaluate(tuned.w, 1).mean < best + 0.1 * (before - best)
+    assert tuned.ledger.rollouts == 8
 
 
 def test_identification_finds_the_robot_and_pays_nothing_more(world):
@@ -116,8 +124,8 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from proxyprox.simulation import RolloutObjective, TrajectoryAdjoint, tune
-from tests.simulation.conftest import World
-from tests.simulation.robot_process import RemoteRobot
+from cart_world import World
+from robot_process import RemoteRobot
 folder = Path(sys.argv[1])
 world = World()
 robot = RemoteRobot(folder)
@@ -128,24 +136,24 @@ print(tuned.w.tolist(), tuned.ledger.rollouts, tuned.ledger.unanswered)
 
 
 def test_a_killed_run_resumes_without_a_new_rollout_of_a_robot_in_another_process(tmp_path):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])}
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.simulation.robot_process", str(tmp_path)], env=env
-    )
+    here = str(Path(__file__).parent)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    server = subprocess.Popen([sys.executable, "-m", "robot_process", str(tmp_path)], env=env)
     try:
         done = None
-        for attempt in range(4):
+        for attempt in range(3):
             log = tmp_path / "rollouts"
             before = len(log.read_text().split()) if log.exists() else 0
             child = subprocess.Popen(
                 [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
                 env=env, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
-            while attempt < 3 and child.poll() is None:
+            while attempt < 2 and child.poll() is None:
                 made = len(log.read_text().split()) if log.exists() else 0
                 if made >= before + 2:
                     child.send_signal(signal.SIGKILL)
                     break
+                time.sleep(0.01)
             done = child.communicate()[0]
             if done:
                 break
@@ -155,7 +163,7 @@ def test_a_killed_run_resumes_without_a_new_rollout_of_a_robot_in_another_proces
     names = (tmp_path / "rollouts").read_text().split()
     lost = len(names) - len(set(names))
     # The robot was asked again only for what no answer of had come back when the run was killed.
-    assert lost <= 3
+    assert lost <= 2
     assert len(set(names)) == 10
     world = World()
     whole = tune(world.target(), world.proxy, rollouts=10)
@@ -183,8 +191,8 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
     step = run.tell(observations=answers)
     assert step.value == pytest.approx(np.mean([world.task.total(one) for one in answers]))
     assert target.ledger.rollouts == 3
+    run.ask()
     with pytest.raises(RolloutError, match="observations"):
-        run.ask()
         run.tell(observations=answers[:2])
     assert run.steps == 1
 
@@ -220,7 +228,7 @@ def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
     batch = np.array([1, 2])
     value, gradient = target.value_and_gradient(push, batch)
     answers = target.collect(push, batch)
-    short = len(answers[0].actions)
+    short = max(len(one.actions) for one in answers)
     assert short < 20
     assert answers[0].aborted
     assert np.abs(answers[0].actions).max() <= 2
@@ -268,7 +276,7 @@ def test_no_step_is_longer_than_the_change_that_is_allowed(world):
 
     tune(world.target(), world.proxy, seen[0], rollouts=8, change=0.2, callback=note)
     # From the accepted point, which is the one before where nothing was turned back.
-    assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in zip(seen, seen[1:], strict=False))
+    assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
 
 
 def test_a_batch_cannot_be_asked_twice_of_a_robot_that_repeats_nothing(world):

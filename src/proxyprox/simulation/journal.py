@@ -105,10 +105,11 @@ class RolloutBudget:
     def require(self, ledger: RolloutLedger, ahead: dict[str, int]) -> None:
         """Refuse what would exceed a limit."""
         for name, limit in vars(self).items():
-            used, coming = getattr(ledger, name), ahead.get(name, 0)
             measuring = "evaluations" in ahead and name in ("rollouts", "steps", "seconds")
-            spent = used + coming > limit if coming else limit is not None and used >= limit
-            if limit is not None and spent and not measuring:
+            if limit is None or measuring:
+                continue
+            used, coming = getattr(ledger, name), ahead.get(name, 0)
+            if used + coming > limit or (not coming and used >= limit):
                 raise RolloutBudgetError(
                     f"The budget of {name} is spent: {used:g} of {limit:g}, and the next rollout "
                     f"takes {coming or 'more'}. Nothing was started."
@@ -144,7 +145,7 @@ class RolloutJournal:
         if known != task:
             self.close()
             raise RolloutError(
-                f"journal {self.path} is of another task ({known}, not {task}). Choose another file."
+                f"journal {self.path} is of another task ({known}, not {task}). Choose another."
             )
 
     def close(self) -> None:
