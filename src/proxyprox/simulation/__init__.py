@@ -5,7 +5,8 @@
 ...     FunctionSystem, LinearPolicy, RolloutObjective, SimulatedRobot, SimulatorProxy, Task,
 ...     TrajectoryAdjoint, tune,
 ... )
->>> task = Task(LinearPolicy(lambda x, t: x, 2, 1), 30, lambda x, u, t: (x**2).sum(axis=1) + u[:, 0]**2)
+>>> policy = LinearPolicy(lambda x, t: x, 2, 1)
+>>> task = Task(policy, 30, lambda x, u, t: (x**2).sum(axis=1) + (u**2).sum(axis=1))
 >>> def cart(force):
 ...     return FunctionSystem(lambda x, u: x + 0.1 * np.hstack([x[:, 1:], force * u]), 2, 1, dt=0.1)
 >>> def resets(rng, n):

@@ -174,8 +174,8 @@ class ScoreFunction:
 class TrajectoryAdjoint:
     """Real states and actions, the simulator's Jacobians: a gradient from a single rollout.
 
-    Biased by ``(J_robot − J_simulator)ᵀ``, which is zero where the simulator is right. No theorem of
-    the paper covers it; results say ``biased``. It needs the full state of the robot.
+    Biased by ``(J_robot − J_simulator)ᵀ``, which is zero where the simulator is right. No theorem
+    of the paper covers it; results say ``biased``. It needs the full state of the robot.
 
     Parameters
     ----------
@@ -276,7 +276,8 @@ class RolloutObjective:
     >>> import proxyprox as pp
     >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, SimulatedRobot
     >>> from proxyprox.simulation import SimulatorProxy, Task
-    >>> task = Task(LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
     >>> start = np.ones((1, 1))
     >>> simulator = SimulatorProxy(task, FunctionSystem(lambda x, u: x + u, 1, 1), start)
     >>> robot = SimulatedRobot(FunctionSystem(lambda x, u: x + 0.8 * u, 1, 1), start)
@@ -453,8 +454,8 @@ class RolloutObjective:
                 got = Words(f"{len(made)} rollouts")
                 raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
             for request, one in zip(group, made, strict=True):
-                found[request.id] = self.task.checked(one)
-                self.journal.answer(request, found[request.id])
+                found[request.id] = kept = self.task.checked(one)
+                self.journal.answer(request, kept)
         return [one for request in requests if (one := found[request.id]) is not None]
 
     def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:

@@ -225,7 +225,8 @@ class NetworkPolicy(Policy):
     def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
         """Return both derivatives by back-propagation."""
         kept, layers = self._forward(w[None], observations), self._layers(w[None])
-        n, slopes = len(observations), []
+        n = len(observations)
+        slopes: list[Array] = []
         back = np.tile(self.scale * np.eye(self.actions), (n, 1, 1))
         for depth in reversed(range(len(layers))):
             if depth < len(layers) - 1:
@@ -461,9 +462,9 @@ class Trajectory:
     """
 
     actions: Array
-    states: Array | None = None
-    observations: Array | None = None
-    costs: Array | None = None
+    states: Array = None
+    observations: Array = None
+    costs: Array = None
     final: float = 0.0
     aborted: str = ""
     seconds: float = 0.0

@@ -60,7 +60,8 @@ class SimulatorProxy:
     --------
     >>> import numpy as np
     >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, Task
-    >>> task = Task(LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
     >>> proxy = SimulatorProxy(task, FunctionSystem(lambda x, u: x + u, 1, 1), np.ones((1, 1)))
     >>> proxy.minimum().round(2)
     array([-0.62])
@@ -316,8 +317,8 @@ class Identification:
 
     def __str__(self) -> str:
         lines = [
-            f"{name} = {value:.4g} in [{self.intervals[name][0]:.4g}, {self.intervals[name][1]:.4g}]"
-            for name, value in self.estimates.items()
+            f"{name} = {self.estimates[name]:.4g} in [{low:.4g}, {high:.4g}]"
+            for name, (low, high) in self.intervals.items()
         ]
         return "; ".join([*lines, f"{self.unexplained:.1%} of the prediction error is left"])
 

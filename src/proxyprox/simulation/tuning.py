@@ -256,7 +256,8 @@ def tune(
     >>> import numpy as np
     >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, Parameter, SimulatedRobot
     >>> from proxyprox.simulation import RolloutObjective, SimulatorProxy, Task, TrajectoryAdjoint
-    >>> task = Task(LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
     >>> def cart(gain):
     ...     parameters = {"gain": Parameter(gain, 0.1, 3.0)}
     ...     step = lambda x, u, gain: x + gain * u
@@ -291,9 +292,10 @@ def tune(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
     )
     saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
+    stop = Steps(inner_steps) | Relative(1e-2)
     try:
         result = minimize(
-            Problem(target, proxy), start, method=method, inner=Newton(), stop=Steps(inner_steps) | Relative(1e-2),
+            Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
             budget=Budget(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
         )  # fmt: skip
     except OracleError as error:
