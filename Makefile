@@ -8,7 +8,7 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test test_dask figure1 figure2 labels other_data lint format bench clean help
+.PHONY: demo test test_dask figure1 figure2 labels other_data arm lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ labels: $(VENV)/.experiments   ## our estimators against scikit-learn's on the s
 
 other_data: $(VENV)/.experiments  ## little right data and much other data, rivals tuned alike: ten minutes
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.other_data $(OPTIONS)
+
+arm: $(VENV)/.test             ## few rollouts of a two-link arm beside tuned rivals: twenty minutes of processor time
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.arm $(OPTIONS)
 
 lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
