@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from cart_world import World
 
 from proxyprox.simulation import RolloutRequest, Trajectory
 
@@ -34,6 +33,8 @@ class RemoteRobot:
 
 def serve(folder):
     """Answer requests until a file says stop, and note every rollout that is made."""
+    from cart_world import World  # beside this file, where it is a program
+
     world = World()
     for _ in range(20_000):
         if (folder / "stop").exists():

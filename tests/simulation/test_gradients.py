@@ -144,11 +144,11 @@ def test_score_functions_are_unbiased_for_the_noisy_policy():
     std, w = 0.5, np.array([-0.6, -0.5, 0.1])
     world.robot = world.robot.robot
     target = world.target(ScoreFunction(rollouts=100, std=std))
-    mean, error = mean_and_error(target, w, 20)
+    mean, error = mean_and_error(target, w, 8)
     # With the noise of the actions given, the cost is differentiable.
     rng = np.random.default_rng(9)
-    seeds = rng.integers(1 << 62, size=3000)
-    fixed = world.target(ScoreFunction(rollouts=3000, std=std))
+    seeds = rng.integers(1 << 62, size=1000)
+    fixed = world.target(ScoreFunction(rollouts=1000, std=std))
 
     def value(v):
         answers = world.robot.batch(fixed.requests(v, seeds))
