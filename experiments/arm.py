@@ -467,7 +467,7 @@ def draw_strip(gap: str, w: Array, path: Path, frames: int = 7) -> None:
                 x = np.concatenate([[0], 0.4 * np.cos(angles).cumsum()])
                 z = np.concatenate([[0], -0.4 * np.sin(angles).cumsum()])
                 panel.plot(x, z, "-o", color=style, lw=3, ms=4)
-            panel.set(xlim=(-0.5, 0.9), ylim=(-0.85, 0.7), xticks=[], yticks=[], aspect="equal")
+            panel.set(xlim=(-0.5, 0.9), ylim=(-0.85, 0.85), xticks=[], yticks=[], aspect="equal")
             if row == 0:
                 panel.set_title(f"{t * DT:.2f} s", fontsize=8)
         panels[row][0].set_ylabel(name)
