@@ -8,7 +8,7 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test test_dask docs figure1 figure2 labels other_data lint format bench clean help
+.PHONY: demo test test_dask docs figure1 figure2 labels other_data arm lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ docs: $(VENV)/.docs    ## build the site into docs/_build/html, run its examples
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html
+
+arm: $(VENV)/.test             ## few rollouts of a two-link arm beside tuned rivals: twenty minutes of processor time
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.arm $(OPTIONS)
 
 lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .

@@ -24,7 +24,10 @@ TORCH = [
     "tests/experiments/test_cuda_graphs.py", "experiments/cuda_graphs.py", "experiments/cifar10",
 ]  # fmt: skip
 DASK = ["tests/dask", "src/proxyprox/dask"]
+# Only what needs gymnasium or MuJoCo to be imported; tests of them skip themselves.
+SIM = ["src/proxyprox/simulation/robots.py"]
 collect_ignore = ([] if find_spec("torch") else TORCH) + ([] if find_spec("distributed") else DASK)
+collect_ignore += [] if find_spec("gymnasium") else SIM
 
 
 def pytest_configure(config):

@@ -34,7 +34,7 @@ LAYERS = [
     ["minimization"],
     ["scipy", "testing"],
     ["sklearn", "diagnostics", "torch", "dask"],
-    ["private"],
+    ["private", "simulation"],
     ["_public"],
     ["report"],
     ["study"],

@@ -312,6 +312,14 @@ def check_answers(
     )
 
 
+def observed_value(objective: Any, query: Query, observations: Any) -> float | None:
+    """Return the loss at the first point by what was observed, if the objective can tell it."""
+    if not (query.value and has(objective, "value_from")):
+        return None
+    batch = query.batch_for_user(query.batch)
+    return scalar(VALUE, isolate(objective).value_from(query.points[0], batch, observations))
+
+
 def check_value(value: Any, *, finite: bool) -> float | None:
     """Return the value told for a query, checked; NaN and infinities may be refused."""
     if value is None:

@@ -258,6 +258,9 @@ class Result:
         Whether these gradients show that the loss fell.
     first_gradient : float
         The norm of the first of them; NaN before the first step.
+    biased : bool
+        Whether the target says that its gradients are not unbiased, as with a simulator's Jacobians
+        on real trajectories: the theory then does not hold.
     """
 
     w: Vector
@@ -276,6 +279,7 @@ class Result:
     fell: bool = False
     first_gradient: float = math.nan
     method: str = ""
+    biased: bool = False
 
     @property
     def success(self) -> bool:

@@ -294,7 +294,8 @@ class Run(Undoable):
             list of such pairs, one for each of the query's points, tells how it changes.
         value : float, optional
             The loss at the query's first point, without the penalty, where it is known: methods
-            that ask for it (``query.value``) reject bad steps by it.
+            that ask for it (``query.value``) reject bad steps by it. Of observations it is the
+            objective's ``value_from``, where it has one.
 
         Returns
         -------
@@ -319,6 +320,8 @@ class Run(Undoable):
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
         query = self._pending
         told = oracles.check_answers(self.problem.objective, query, gradients, observations)
+        if value is None and observations is not None:
+            value = oracles.observed_value(self.problem.objective, query, observations)
         level, gaps = oracles.noise(query, halves) if self.step_size.measures else (None, ())
         value = oracles.check_value(value, finite=not self.method.backtracks)
         answers = Answers(told, query.batch, level, gaps, value)
@@ -468,6 +471,7 @@ class Run(Undoable):
             fell=self._path.fell(),
             first_gradient=float(self._path.first[0, 0]) if len(self._path.first) else math.nan,
             method=f"{self.method!r}{self._why_method}",
+            biased=bool(getattr(self.problem.objective, "biased", False)),
         )
 
     # -- saving -----------------------------------------------------------------------------

@@ -37,6 +37,8 @@ capability              meaning
                         ``load_state_dict(state)`` to go on from there
 ``gradient_source``     where gradients come from that are not the user's own, in a few words
 ``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
+``value_from(w, batch, observations)``  turn them into the loss at w
+``biased``              True where gradients are known to be wrong on average; results say so
 ======================  ==================================================================
 """
 

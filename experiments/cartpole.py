@@ -1,0 +1,130 @@
+"""gymnasium's InvertedPendulum with another pole as the robot: linear gains, and a small network.
+
+The simulator is the environment's own model; the robot is the same environment with a longer and
+heavier pole, a weaker motor and more friction. Both are stepped by gymnasium alone where they are
+the robot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import proxyprox as pp
+from experiments.shared import guarded, start
+from proxyprox._util.extras import require
+from proxyprox.cli.console import say, stdout
+from proxyprox.report.summary import write_json
+from proxyprox.simulation import (
+    Antithetic,
+    GymnasiumRobot,
+    Limits,
+    LinearPolicy,
+    MuJoCoSystem,
+    NetworkPolicy,
+    Policy,
+    RolloutObjective,
+    SimulatorProxy,
+    Task,
+    TrajectoryAdjoint,
+    gymnasium_resets,
+    tune,
+)
+
+Array = Any
+HORIZON = 60
+GAINS = np.array([0.7, 8.0, 0.9, 1.5])
+
+
+def cost(x: Array, u: Array, t: Array) -> Array:
+    """Return the cost of a step: cart and pole away from the middle, speeds and force."""
+    return (
+        x[:, 0] ** 2 + 5 * x[:, 1] ** 2 + 0.05 * (x[:, 2:] ** 2).sum(axis=1) + 0.01 * u[:, 0] ** 2
+    )
+
+
+def features(x: Array, t: Array) -> Array:
+    """Return the state: the gains are of it."""
+    return x
+
+
+class Residual(NetworkPolicy):
+    """A small network beside fixed gains, so that it does not begin with a fall."""
+
+    def act(self, w: Array, observations: Array, t: Array) -> Array:
+        """Return the gains' action and the network's."""
+        return super().act(w, observations, t) + observations @ GAINS[:, None]
+
+    def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
+        """Return both derivatives; the gains add theirs."""
+        by_w, by_x = super().jacobians(w, observations, t)
+        return by_w, by_x + GAINS
+
+
+def make_env(gap: bool) -> Any:
+    """Return the environment, its model changed for the robot."""
+    gymnasium = require("gymnasium", extra="sim", purpose="the cart and pole")
+    env = gymnasium.make("InvertedPendulum-v5", reset_noise_scale=0.05)
+    if gap:
+        model = env.unwrapped.model
+        model.body_mass[2] *= 1.6
+        model.body_inertia[2] *= 2.2
+        model.actuator_gear[:, 0] *= 0.7
+        model.dof_damping[:] += 0.5
+    return env
+
+
+def run(kind: str, rollouts: int, estimator: str, seed: int) -> dict[str, Any]:
+    """Return the costs before and after, and what was paid."""
+    network = Residual((4, 8, 1))
+    policy: Policy = LinearPolicy(features, 4, 1) if kind == "linear" else network
+    first = GAINS if kind == "linear" else network.start(seed)
+    task = Task(policy, HORIZON, cost, limits=Limits(action=(-3, 3), worst=3.0))
+    with make_env(False) as env, make_env(True) as real:
+        system = MuJoCoSystem(env.unwrapped.model, frame_skip=env.unwrapped.frame_skip)
+        proxy = SimulatorProxy(task, system, gymnasium_resets(env, 8))
+        start = proxy.minimum(first, steps=15)
+        robot = GymnasiumRobot(real, repeatable=True)
+        ours = estimator == "adjoint"
+        choice: Any = TrajectoryAdjoint(proxy, rollouts=2) if ours else Antithetic(4, 0.1)
+        target = RolloutObjective(task, robot, choice)
+        if ours:
+            w = tune(target, proxy, start, rollouts=rollouts, rng=seed).w
+        else:
+            budget = pp.Budget(target_samples=rollouts)
+            w = pp.minimize(
+                pp.Problem(target), start, method=pp.Adam(0.1), budget=budget, rng=seed
+            ).w
+        costs = {name: target.evaluate(at, 20) for name, at in (("before", start), ("after", w))}
+        return {
+            "policy": kind, "estimator": estimator, "seed": seed, "parameters": task.dim,
+            **{name: found.mean for name, found in costs.items()},
+            "aborted": {name: found.aborted for name, found in costs.items()},
+            "ledger": target.ledger.as_dict(),
+        }  # fmt: skip
+
+
+@guarded
+def cartpole(
+    rollouts: Annotated[int, typer.Option(min=8, help="Real rollouts of each run.")] = 16,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds.")] = 2,
+    output: Annotated[Path, typer.Option(help="Folder of the summary.")] = Path("runs/cartpole"),
+) -> None:
+    """Tune gains and a small network on a gymnasium cart-pole with other physics."""
+    output.mkdir(parents=True, exist_ok=True)
+    records = []
+    for kind in ("linear", "network"):
+        for estimator in ("adjoint", "ES, Adam"):
+            for seed in range(seeds):
+                found = run(kind, rollouts, estimator, seed)
+                records.append(found)
+                text = f"{kind:8} {estimator:9} {found['before']:.3f} → {found['after']:.3f}"
+                say(stdout(), f"{text} after {found['ledger']['rollouts']} rollouts")
+    write_json(output / "summary.json", {"records": records})
+
+
+if __name__ == "__main__":
+    start(cartpole)

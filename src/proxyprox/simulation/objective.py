@@ -1,0 +1,533 @@
+"""The robot as an objective: gradients of a policy's cost from few real rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import Words, message
+from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
+from proxyprox.simulation.rollouts import (
+    Array,
+    RobotError,
+    RolloutError,
+    RolloutRequest,
+    Task,
+    Trajectory,
+)
+from proxyprox.simulation.systems import stack_paths
+
+
+class Estimator(Protocol):
+    """How rollouts become a gradient."""
+
+    biased: bool
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts of one gradient."""
+
+    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
+        """Return what the robot is asked; one seed for each rollout."""
+
+    def gradient(
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
+    ) -> Array:
+        """Return the gradient of the mean cost."""
+
+
+@dataclass(frozen=True)
+class Antithetic:
+    """Evolution strategies: ``(c(w + σε) − c(w − σε)) ε / (2σ)``, averaged over directions.
+
+    Unbiased for the smoothed cost ``E c(w + σε)``. It needs costs alone, and many of them.
+
+    Parameters
+    ----------
+    pairs : int
+        Directions of a gradient; each takes two rollouts.
+    sigma : float
+        Length of the perturbation of a parameter.
+    orthogonal : bool
+        Make directions orthogonal, in blocks of as many as there are parameters.
+
+    Examples
+    --------
+    >>> Antithetic(pairs=20, sigma=0.4).rollouts
+    40
+    """
+
+    pairs: int
+    sigma: float
+    orthogonal: bool = True
+    biased: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check.whole("pairs", self.pairs)
+        check.positive("sigma", self.sigma)
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts of one gradient."""
+        return 2 * self.pairs
+
+    def directions(self, dim: int, seeds: Array) -> Array:
+        """Return the directions of a batch, one a row."""
+        rng = np.random.default_rng([int(seeds[0]), 2])
+        blocks = []
+        for at in range(0, self.pairs, dim if self.orthogonal else self.pairs):
+            count = min(self.pairs - at, dim) if self.orthogonal else self.pairs
+            drawn = rng.standard_normal((count, dim))
+            if self.orthogonal:
+                # Of a Gaussian's rows only the angles change.
+                rows = np.linalg.qr(rng.standard_normal((dim, dim)))[0][:count]
+                drawn = rows * np.linalg.norm(drawn, axis=1, keepdims=True)
+            blocks.append(drawn)
+        return np.concatenate(blocks)
+
+    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
+        """Return both ends of every direction, on one seed each pair."""
+        return [
+            RolloutRequest(task, w + sign * self.sigma * direction, int(seed))
+            for direction, seed in zip(self.directions(len(w), seeds), seeds[::2], strict=True)
+            for sign in (1.0, -1.0)
+        ]
+
+    def gradient(
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
+    ) -> Array:
+        """Return the mean over directions."""
+        costs = np.array([task.total(one) for one in answers]).reshape(-1, 2)
+        moved = np.stack([request.w for request in requests[::2]]) - w
+        weights = (costs[:, 0] - costs[:, 1]) / (2 * self.sigma**2)
+        return weights @ moved / self.pairs
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """The likelihood ratio of a policy with Gaussian noise on its actions (REINFORCE).
+
+    Each step's noise is weighed by the costs that follow it, less their mean over the other
+    rollouts. Unbiased for the cost of the noisy policy.
+
+    Parameters
+    ----------
+    rollouts : int
+        Rollouts of a gradient, two at least.
+    std : float
+        Standard deviation of the noise on the actions.
+
+    Examples
+    --------
+    >>> ScoreFunction(rollouts=16, std=0.1).biased
+    False
+    """
+
+    rollouts: int
+    std: float
+    biased: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check.whole("rollouts", self.rollouts, 2)
+        check.positive("std", self.std)
+
+    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
+        """Return the same policy with other noise each."""
+        return [RolloutRequest(task, w, int(seed), std=self.std) for seed in seeds]
+
+    def gradient(
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
+    ) -> Array:
+        """Return the mean over rollouts."""
+        ahead = np.stack([task.padded_costs(one)[::-1].cumsum()[::-1] for one in answers])
+        others = (ahead.sum(axis=0) - ahead) / (len(answers) - 1)
+        total = np.zeros(task.dim)
+        for request, one, weights in zip(requests, answers, ahead - others, strict=True):
+            taken = len(one.actions)
+            noise = request.exploration[:taken] / self.std**2
+            slopes, _ = task.policy.jacobians(w, one.observations[:-1], np.arange(taken))
+            total += np.einsum("tij,ti->j", slopes, noise * weights[:taken, None])
+        return total / len(answers)
+
+
+@dataclass(frozen=True)
+class TrajectoryAdjoint:
+    """Real states and actions, the simulator's Jacobians: a gradient from a single rollout.
+
+    Biased by ``(J_robot − J_simulator)ᵀ``, which is zero where the simulator is right. No theorem
+    of the paper covers it; results say ``biased``. It needs the full state of the robot.
+
+    Parameters
+    ----------
+    simulator : SimulatorProxy
+        Whose Jacobians are taken.
+    rollouts : int
+        Rollouts of a gradient.
+    states : callable, optional
+        ``states(observations)`` estimates the states of a robot that shows only a part of them, as
+        :func:`estimate_velocities` does. Without it such a robot is refused.
+
+    Examples
+    --------
+    >>> TrajectoryAdjoint.biased
+    True
+    """
+
+    simulator: Any
+    rollouts: int = 2
+    states: Callable[[Array], Array] | None = None
+    biased: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the parts."""
+        check.whole("rollouts", self.rollouts)
+        check.require_takes("states", self.states, ("observations",))
+        if not hasattr(self.simulator, "system"):
+            raise TypeError(message("simulator", self.simulator, "a SimulatorProxy"))
+
+    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
+        """Return the policy itself, with other resets each."""
+        return [RolloutRequest(task, w, int(seed)) for seed in seeds]
+
+    def gradient(
+        self,
+        task: Task,
+        w: Array,
+        requests: Sequence[RolloutRequest],
+        answers: Sequence[Trajectory],
+    ) -> Array:
+        """Return the mean over rollouts; steps that were never taken have no gradient."""
+        full = [self.with_states(one) for one in answers]
+        total = np.zeros(task.dim)
+        for states, actions in stack_paths(full):
+            whole = actions.shape[1] == task.horizon
+            total += self.simulator.linearise(w, states, actions, whole=whole).gradient()
+        return total / len(answers)
+
+    def with_states(self, one: Trajectory) -> Trajectory:
+        """Return a trajectory with its states, estimated where they have to be."""
+        states, size = one.states, self.simulator.system.state_size
+        if self.states is not None:
+            states = np.asarray(self.states(one.observations), dtype=np.float64)
+        if states is None or states.shape[1] != size:
+            shown = 0 if states is None else states.shape[1]
+            remedy = (
+                "Gradients through a simulator need the full state: give the robot a state "
+                "function, or estimate it: TrajectoryAdjoint(..., states=...)."
+            )
+            allowed = f"of {size} entries, as the simulator's"
+            raise RolloutError(message("states of a rollout", Words(f"{shown}"), allowed, remedy))
+        return replace(one, states=states)
+
+
+class Evaluation(NamedTuple):
+    """A cost that was measured on the robot: mean, standard error, and the share that aborted."""
+
+    mean: float
+    error: float
+    aborted: float
+
+
+class RolloutObjective:
+    r"""The mean cost of a policy's rollouts on a robot: an objective for any method.
+
+    ``sample`` draws seeds alone; ``gradient`` has the rollouts made. Each rollout is entered in the
+    journal when it starts and when it ends, and what is in the journal is never asked of the robot
+    again.
+
+    Parameters
+    ----------
+    task : Task
+        Policy, cost and limits.
+    robot : callable, gymnasium.Env or None
+        ``robot(request)`` returns a :class:`Trajectory`; a gymnasium environment becomes a
+        :class:`GymnasiumRobot`. With ``batch(requests)`` several are made at once. None for a
+        robot that is asked and told by hand: :meth:`outstanding` and :meth:`record`.
+    estimator : Antithetic, TrajectoryAdjoint or ScoreFunction
+        How rollouts become a gradient.
+    journal : path-like or RolloutJournal, optional
+        A file that a killed run is resumed from; in memory by default.
+    budget : RolloutBudget, optional
+        Limits, checked before every rollout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import proxyprox as pp
+    >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, SimulatedRobot
+    >>> from proxyprox.simulation import SimulatorProxy, Task
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> start = np.ones((1, 1))
+    >>> simulator = SimulatorProxy(task, FunctionSystem(lambda x, u: x + u, 1, 1), start)
+    >>> robot = SimulatedRobot(FunctionSystem(lambda x, u: x + 0.8 * u, 1, 1), start)
+    >>> target = RolloutObjective(task, robot, TrajectoryAdjoint(simulator, rollouts=1))
+    >>> problem = pp.Problem(target, simulator)
+    >>> result = pp.minimize(problem, simulator.minimum(), method=pp.ProxyProx(1.0), steps=4)
+    >>> result.biased, target.ledger.rollouts
+    (True, 4)
+    """
+
+    exact: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        task: Task,
+        robot: Any,
+        estimator: Any,
+        *,
+        journal: Any = None,
+        budget: RolloutBudget | None = None,
+    ) -> None:
+        check.instance("task", task, Task, "a Task")
+        if robot is not None and not callable(robot) and hasattr(robot, "step"):
+            from proxyprox.simulation.robots import GymnasiumRobot
+
+            robot = GymnasiumRobot(robot)
+        if robot is not None and not callable(robot):
+            allowed = "callable as robot(request), a gymnasium environment, or None"
+            raise TypeError(message("robot", robot, allowed))
+        if isinstance(estimator, type) or not hasattr(estimator, "requests"):
+            allowed = "an estimator, such as TrajectoryAdjoint(simulator)"
+            raise TypeError(message("estimator", estimator, allowed))
+        if budget is not None:
+            check.instance("budget", budget, RolloutBudget, "a RolloutBudget")
+        self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
+        self.dim = task.dim
+        about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
+        own = isinstance(journal, RolloutJournal)
+        self.journal = journal if own else RolloutJournal(journal, about)
+        self._simulated_before = (0, 0)
+
+    def with_estimator(self, estimator: Any) -> RolloutObjective:
+        """Return the same robot and journal with another estimator."""
+        return RolloutObjective(
+            self.task, self.robot, estimator, journal=self.journal, budget=self.budget
+        )
+
+    # -- what a run asks ----------------------------------------------------------------------
+
+    @property
+    def biased(self) -> bool:
+        """Whether gradients are known not to be those of the cost, even on average."""
+        return bool(self.estimator.biased)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a batch may be evaluated at a second point with the same randomness."""
+        return bool(getattr(self.robot, "repeatable", False))
+
+    @property
+    def refuses(self) -> dict[str, str]:
+        """What it is not for."""
+        reason = "the gradient is biased, and what is measured of it is not the robot's"
+        once = "a robot cannot repeat a rollout with the same noise"
+        found = {"measured step sizes": f"{reason}; name an eta"} if self.biased else {}
+        if not self.repeatable:
+            found["measured step sizes"] = f'eta="auto" compares two points on one batch: {once}'
+        return found
+
+    @property
+    def gradient_source(self) -> str:
+        """How gradients are made, for results."""
+        estimator = self.estimator
+        text = f"{type(estimator).__name__}, {estimator.rollouts} rollouts each"
+        if getattr(estimator, "states", None) is not None:
+            text += ", states estimated from observations"
+        return f"{text}, BIASED: the simulator's Jacobians" if self.biased else text
+
+    @property
+    def evaluations(self) -> int:
+        """Real rollouts so far, evaluations left out."""
+        return self.journal.ledger().rollouts
+
+    def zeros(self) -> Vector:
+        """Return the zero vector of parameters."""
+        return np.zeros(self.dim)
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        """Return the seeds of one gradient's rollouts."""
+        return rng.integers(1 << 62, size=self.estimator.rollouts)
+
+    def samples(self, batch: Array) -> int:
+        """Return the rollouts of a batch."""
+        return len(batch)
+
+    def gradient(self, w: Vector, batch: Array) -> Vector:
+        """Return the estimate of ∇L(w) from a batch's rollouts."""
+        return self.value_and_gradient(w, batch)[1]
+
+    def value_and_gradient(self, w: Vector, batch: Array) -> tuple[float, Vector]:
+        """Return the mean cost of a batch's rollouts, and their gradient."""
+        answers = self.collect(w, batch)
+        return self.value_from(w, batch, answers), self.gradient_from(w, batch, answers)
+
+    def gradient_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> Vector:
+        """Return the gradient of rollouts that were told, in the order of the requests."""
+        answers = self._checked(batch, observations)
+        requests = self.requests(w, batch)
+        return np.asarray(self.estimator.gradient(self.task, w, requests, answers))
+
+    def value_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> float:
+        """Return the mean cost of rollouts that were told; an aborted one is never left out."""
+        answers = self._checked(batch, observations)
+        return float(np.mean([self.task.total(one) for one in answers]))
+
+    def _checked(self, batch: Array, observations: Sequence[Trajectory]) -> list[Trajectory]:
+        answers = [self.task.checked(one) for one in observations]
+        if len(answers) != len(batch):
+            got = Words(f"{len(answers)} rollouts")
+            raise RolloutError(message("observations", got, f"{len(batch)}, one for each request"))
+        return answers
+
+    # -- rollouts -----------------------------------------------------------------------------
+
+    def requests(self, w: Vector, batch: Array) -> list[RolloutRequest]:
+        """Return what the robot is asked for a gradient at w: a list of perturbed policies."""
+        point = np.asarray(w, dtype=np.float64)
+        check.require_finite("w", point)
+        return list(self.estimator.requests(self.task, point, batch))
+
+    def outstanding(self, w: Vector, batch: Array) -> list[RolloutRequest]:
+        """Return the requests that have no answer yet; a robot that was silent is asked again."""
+        return [one for one in self.requests(w, batch) if self.journal.find(one) is None]
+
+    def record(self, request: RolloutRequest, trajectory: Trajectory) -> None:
+        """Enter a robot's answer; a second one to the same request is refused.
+
+        Raises
+        ------
+        RolloutError
+            If it cannot be used. The rollout counts as started, and may be repeated.
+        """
+        if not self.journal.knows(request):
+            self.start(request)
+        self.journal.answer(request, self.task.checked(trajectory))
+
+    def start(self, request: RolloutRequest) -> None:
+        """Enter that a rollout begins, if the budget allows it; again for each attempt."""
+        if self.budget is not None:
+            own = "evaluations" if request.evaluation else "rollouts"
+            ahead = {own: 1} if request.evaluation else {own: 1, "steps": self.task.horizon}
+            self.budget.require(self.ledger, ahead)
+        self.journal.start(request)
+
+    def collect(self, w: Vector, batch: Array) -> list[Trajectory]:
+        """Return a batch's rollouts; those that the journal does not have are made now."""
+        return self._make(self.requests(w, batch))
+
+    def _make(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
+        """Return the rollouts of requests, new ones from the robot."""
+        found = {request.id: self.journal.find(request) for request in requests}
+        new = [request for request in requests if found[request.id] is None]
+        if new and self.robot is None:
+            raise RobotError(
+                "robot=None: there is nothing to ask. Answer the outstanding requests by record(), "
+                "or give RolloutObjective a robot."
+            )
+        together = hasattr(self.robot, "batch")
+        for group in [new] if together and new else [[request] for request in new]:
+            for request in group:
+                self.start(request)
+            made = self._call(self.robot.batch if together else self._ask_robot, group)
+            if len(made) != len(group):
+                got = Words(f"{len(made)} rollouts")
+                raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
+            for request, one in zip(group, made, strict=True):
+                found[request.id] = kept = self.task.checked(one)
+                self.journal.answer(request, kept)
+        return [one for request in requests if (one := found[request.id]) is not None]
+
+    def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:
+        return [self.robot(request) for request in group]
+
+    def _call(self, ask: Callable[..., Any], group: Sequence[RolloutRequest]) -> Any:
+        try:
+            return ask(group)
+        except RolloutError:
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".rstrip(".")
+            raise RobotError(f"The robot raised {text}. The rollouts before are kept.") from error
+
+    def evaluate(self, w: Vector, rollouts: int, seed: int = 0) -> Evaluation:
+        """Measure the cost of a policy on the robot; in its own column of the ledger.
+
+        Parameters
+        ----------
+        w : array
+            The policy.
+        rollouts : int
+            How many.
+        seed : int
+            Of their resets; those of gradients are never the same.
+        """
+        rng = np.random.default_rng([check.whole("seed", seed, 0), 1])
+        seeds = rng.integers(1 << 62, size=check.whole("rollouts", rollouts))
+        point = np.asarray(w, dtype=np.float64)
+        answers = self._make(
+            [RolloutRequest(self.task, point, int(one), evaluation=True) for one in seeds]
+        )
+        costs = np.array([self.task.total(one) for one in answers])
+        error = float(costs.std(ddof=1) / math.sqrt(len(costs))) if len(costs) > 1 else math.nan
+        return Evaluation(
+            float(costs.mean()), error, float(np.mean([bool(a.aborted) for a in answers]))
+        )
+
+    # -- what was spent -----------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> RolloutLedger:
+        """What the robot and the estimator's simulator have done, an earlier process included."""
+        simulator = getattr(self.estimator, "simulator", None)
+        now = (0, 0) if simulator is None else simulator.simulated
+        done, steps = (a + b for a, b in zip(now, self._simulated_before, strict=True))
+        return replace(self.journal.ledger(), simulated=done, simulated_steps=steps)
+
+    def trajectories(self) -> list[Trajectory]:
+        """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
+        return [one for _, one in self.journal.answered()]
+
+    def __repr__(self) -> str:
+        return f"RolloutObjective({self.gradient_source})"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how much the journal must hold, and what was simulated."""
+        ledger = self.ledger
+        return {
+            "rollouts": ledger.rollouts,
+            "simulated": [ledger.simulated, ledger.simulated_steps],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume; a journal that lacks rollouts of the saved run is refused."""
+        if self.journal.ledger().rollouts < state["rollouts"]:
+            raise RolloutError(
+                f"The saved run had made {state['rollouts']} rollouts, the journal has "
+                f"{self.journal.ledger().rollouts}: they would be made again. Give the journal "
+                "that it began with."
+            )
+        simulator = getattr(self.estimator, "simulator", None)
+        now = (0, 0) if simulator is None else simulator.simulated
+        before = [a - b for a, b in zip(state["simulated"], now, strict=True)]
+        self._simulated_before = (max(0, before[0]), max(0, before[1]))

@@ -1,0 +1,252 @@
+"""Robots: a gymnasium environment, a second simulator that stands for one, or a function."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util import validation as check
+from proxyprox._util.validation import Words, message
+from proxyprox.simulation.rollouts import (
+    Array,
+    RobotError,
+    RolloutError,
+    RolloutRequest,
+    Task,
+    Trajectory,
+)
+from proxyprox.simulation.systems import System, closed_loops, draw_starts
+
+
+class SimulatedRobot:
+    """A second system that stands for the robot: other physics, noise, a delay.
+
+    For rehearsals, and for targets that are fine simulators. The seed of a request fixes its reset
+    and its noise, so rollouts can be repeated.
+
+    Parameters
+    ----------
+    system : System
+        The physics.
+    resets : callable or array
+        ``resets(rng, n)`` draws first states; a table is gone through by the seed.
+    noise : float
+        Standard deviation of what is added to the actions on their way.
+    delay : int
+        Control steps until an action arrives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, RolloutRequest, Task
+    >>> task = Task(LinearPolicy(lambda x, t: x, 1, 1), 5, lambda x, u, t: (x**2).sum(axis=1))
+    >>> robot = SimulatedRobot(FunctionSystem(lambda x, u: x + u, 1, 1), np.ones((1, 1)))
+    >>> robot(RolloutRequest(task, np.array([-0.5]), seed=0)).states.ravel()
+    array([1.     , 0.5    , 0.25   , 0.125  , 0.0625 , 0.03125])
+    """
+
+    repeatable = True
+
+    def __init__(self, system: System, resets: Any, *, noise: float = 0.0, delay: int = 0) -> None:
+        check.instance("system", system, System, "a System, such as a MuJoCoSystem")
+        self.system, self.resets = system, resets
+        self.noise, self.delay = check.nonnegative("noise", noise), check.whole("delay", delay, 0)
+
+    def __call__(self, request: RolloutRequest) -> Trajectory:
+        """Return one rollout."""
+        return self.batch([request])[0]
+
+    def batch(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
+        """Return the rollouts of requests of one task, simulated side by side."""
+        task, size = requests[0].task, self.system.state_size
+        starts, disturbances = [], []
+        for request in requests:
+            rng = np.random.default_rng([request.seed, 0])
+            starts.append(draw_starts(self._resets(request), rng, 1, size)[0])
+            shape = task.horizon, task.policy.actions
+            disturbances.append(self.noise * rng.standard_normal(shape))
+        paths = closed_loops(
+            task, self.system, np.stack([request.w for request in requests]), np.stack(starts),
+            exploration=np.stack([request.exploration for request in requests]),
+            disturbance=np.stack(disturbances) if self.noise else None, delay=self.delay,
+        )  # fmt: skip
+        return [self._cut(task, *path) for path in zip(paths.states, paths.actions, strict=True)]
+
+    def _resets(self, request: RolloutRequest) -> Any:
+        if callable(self.resets):
+            return self.resets
+        table = np.atleast_2d(np.asarray(self.resets, dtype=np.float64))
+        return table[request.seed % len(table)][None]
+
+    def _cut(self, task: Task, states: Array, actions: Array) -> Trajectory:
+        """Return a rollout up to the first state that the limits forbid."""
+        bad = np.flatnonzero(task.limits.exceeded(states[1:]))
+        taken, why = len(actions), ""
+        if len(bad):
+            finite = np.isfinite(states[bad[0] + 1]).all()
+            why = "the state left its bounds" if finite else "the simulation failed"
+            # What is not finite is not kept.
+            taken = int(bad[0]) + int(finite)
+        return Trajectory(
+            actions[:taken], states[: taken + 1], aborted=why if taken < len(actions) else "",
+            seconds=taken * self.system.dt,
+        )  # fmt: skip
+
+
+class GymnasiumRobot:
+    """A gymnasium environment with a box of actions.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment; its own time limit must not be shorter than the task's horizon.
+    state : callable, optional
+        ``state(env)``, the full state. MuJoCo environments need none: positions and velocities are
+        read from them. Where neither is known, trajectories have observations alone.
+    repeatable : bool
+        Whether a seed repeats a rollout.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> import numpy as np
+    >>> from proxyprox.simulation import LinearPolicy, RolloutRequest, Task
+    >>> with gymnasium.make("Pendulum-v1") as env:
+    ...     task = Task(LinearPolicy(lambda x, t: x, 3, 1), horizon=20)
+    ...     rollout = GymnasiumRobot(env)(RolloutRequest(task, np.zeros(3), seed=0))
+    >>> rollout.observations.shape, rollout.states is None
+    ((21, 3), True)
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        state: Callable[[Any], Array] | None = None,
+        repeatable: bool = False,
+    ) -> None:
+        if not (hasattr(env, "reset") and hasattr(env, "step")):
+            raise TypeError(message("env", env, "a gymnasium environment"))
+        self.env, self.repeatable = env, check.flag("repeatable", repeatable)
+        shape = getattr(getattr(env, "action_space", None), "shape", None)
+        if not shape or len(shape) != 1:
+            allowed = "an environment with a box of actions"
+            raise TypeError(
+                message("env.action_space", getattr(env, "action_space", None), allowed)
+            )
+        self._shape = tuple(shape)
+        plain = getattr(env, "unwrapped", env)
+        data = getattr(plain, "data", None)
+        mujoco = hasattr(data, "qpos") and hasattr(data, "qvel")
+        self._state = state or (_mujoco_state if mujoco else None)
+
+    def __call__(self, request: RolloutRequest) -> Trajectory:
+        """Return one rollout, aborted where the limits say so.
+
+        Raises
+        ------
+        RobotError
+            If the environment raises; nothing of the rollout is kept.
+        """
+        task = request.task
+        if (task.policy.actions,) != self._shape:
+            got = Words(f"{task.policy.actions} entries")
+            raise RolloutError(message("actions of the policy", got, f"of shape {self._shape}"))
+        begun = time.perf_counter()
+        seed = int(request.seed % (1 << 31))
+        seen, _ = self._call("reset", lambda: self.env.reset(seed=seed))
+        seen = np.asarray(seen, dtype=np.float64).ravel()
+        observations, states, actions, costs = [seen], [self._read_state()], [], []
+        why = ""
+        for t in range(task.horizon):
+            action = request.act(seen, t)
+            answer = self._call(f"step {t}", lambda action=action: self.env.step(action))  # type: ignore[misc]
+            seen, reward, terminated, truncated = answer[:4]
+            seen = np.asarray(seen, dtype=np.float64).ravel()
+            actions.append(action)
+            observations.append(seen)
+            states.append(self._read_state())
+            costs.append(-float(reward))
+            bounded = states[-1] if self._state is not None else seen
+            if bool(task.limits.exceeded(np.asarray(bounded)[None])[0]):
+                why = "the state left its bounds"
+            elif terminated:
+                why = "the environment ended the episode"
+            elif truncated and t + 1 < task.horizon:
+                got = Words(f"truncated after {t + 1} steps")
+                raise RolloutError(message("env", got, f"one that allows {task.horizon} steps"))
+            if why:
+                break
+        short = why if len(actions) < task.horizon else ""
+        known = None if self._state is None else np.stack(states)
+        own = task.cost is not None and known is not None
+        return Trajectory(
+            np.stack(actions), known, np.stack(observations), None if own else np.array(costs),
+            aborted=short, seconds=time.perf_counter() - begun,
+        )  # fmt: skip
+
+    def _read_state(self) -> Array:
+        if self._state is None:
+            return np.zeros(0)
+        return np.asarray(self._state(self.env), dtype=np.float64).ravel().copy()
+
+    def _call(self, what: str, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            text = f"The environment raised in {what}: {type(error).__name__}: {error}"
+            raise RobotError(f"{text.rstrip('.')}. The rollouts before are kept.") from error
+
+
+def _mujoco_state(env: Any) -> Array:
+    data = env.unwrapped.data
+    return np.concatenate([data.qpos, data.qvel, data.act])
+
+
+def gymnasium_resets(env: Any, n: int, seed: int = 0) -> Array:
+    """Return n first states of a MuJoCo environment, for a simulator of it.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        A *simulated* environment: it is reset n times.
+    n : int
+        How many.
+    seed : int
+        Of the first reset.
+    """
+    states = []
+    for k in range(check.whole("n", n)):
+        env.reset(seed=seed + k)
+        states.append(_mujoco_state(env))
+    return np.stack(states)
+
+
+def estimate_velocities(dt: float) -> Callable[[Array], Array]:
+    """Return a function that makes states of observed positions, velocities by differences.
+
+    For robots that show positions only: ``TrajectoryAdjoint(simulator, states=...)``. The gradient
+    then has the error of the differences besides its bias.
+
+    Parameters
+    ----------
+    dt : float
+        Seconds of a control step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> estimate_velocities(0.5)(np.array([[0.0], [1.0], [2.0]]))
+    array([[0., 2.],
+           [1., 2.],
+           [2., 2.]])
+    """
+    check.positive("dt", dt)
+
+    def estimate(observations: Array) -> Array:
+        return np.hstack([observations, np.gradient(observations, dt, axis=0)])
+
+    return estimate

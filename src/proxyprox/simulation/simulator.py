@@ -1,0 +1,341 @@
+"""The simulator as a proxy: deterministic, differentiated in batches, fitted to real rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+import scipy.stats
+
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import Words, message
+from proxyprox.inner import LBFGS, Newton
+from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.problems.combination import Combination
+from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
+from proxyprox.simulation.systems import (
+    ROWS,
+    Linearised,
+    Paths,
+    System,
+    closed_loops,
+    draw_starts,
+    linearise,
+)
+from proxyprox.stopping import Relative, Steps
+
+# Steps in a row whose errors are taken as one when intervals are computed.
+BLOCK = 5
+
+
+class SimulatorProxy:
+    """The mean cost of a policy over fixed resets of a simulator: a proxy.
+
+    Resets are drawn once, so values and gradients are deterministic. Where the simulation fails
+    (NaN, a warning of MuJoCo, a time that does not advance) the value is infinite and the gradient
+    NaN, and inner solvers turn back.
+
+    Parameters
+    ----------
+    task : Task
+        Policy and cost.
+    system : System
+        The simulator.
+    resets : callable or array
+        ``resets(rng, n)`` draws first states, or a table of them.
+    count : int, optional
+        How many resets; by default 16, or all of a table.
+    seed : int
+        Of the resets.
+    gradient : {"adjoint", "differences"}
+        Adjoints cost ``2 (states + actions)`` steps of the system for each step of a rollout,
+        whatever the number of parameters d; central differences cost ``2 d`` rollouts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, Task
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> proxy = SimulatorProxy(task, FunctionSystem(lambda x, u: x + u, 1, 1), np.ones((1, 1)))
+    >>> proxy.minimum().round(2)
+    array([-0.62])
+    """
+
+    convex: ClassVar[bool] = False
+    exact_curvature: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        task: Task,
+        system: System,
+        resets: Any,
+        *,
+        count: int | None = None,
+        seed: int = 0,
+        gradient: str = "adjoint",
+    ) -> None:
+        check.instance("task", task, Task, "a Task")
+        check.instance("system", system, System, "a System, such as a MuJoCoSystem")
+        if task.cost is None:
+            raise TypeError(message("Task.cost", None, "given for a simulator"))
+        if task.policy.actions != system.action_size:
+            got = Words(f"{task.policy.actions} entries")
+            raise ValueError(message("actions of the policy", got, f"of {system.action_size}"))
+        self.task, self.system, self.dim = task, system, task.dim
+        self.by = check.one_of("gradient", gradient, ("adjoint", "differences"))
+        table = None if callable(resets) else np.atleast_2d(np.asarray(resets, dtype=np.float64))
+        number = check.whole(
+            "count", count if count is not None else len(table) if table is not None else 16
+        )
+        rng = np.random.default_rng(check.whole("seed", seed, 0))
+        self.starts = draw_starts(
+            resets if table is None else table, rng, number, system.state_size
+        )
+        self.simulated = (0, 0)
+        self._paths: tuple[bytes, Paths] | None = None
+        self._last: tuple[bytes, Linearised | None] | None = None
+
+    def with_system(self, system: System) -> SimulatorProxy:
+        """Return the proxy of another system: same task, same resets."""
+        other = SimulatorProxy(self.task, system, self.starts, gradient=self.by)
+        other.simulated = self.simulated
+        return other
+
+    def zeros(self) -> Vector:
+        """Return the zero vector of parameters."""
+        return np.zeros(self.dim)
+
+    # -- values and gradients -----------------------------------------------------------------
+
+    def paths(self, w: Vector) -> Paths:
+        """Return the closed loops of all resets."""
+        key = np.asarray(w, dtype=np.float64).tobytes()
+        if self._paths is None or self._paths[0] != key:
+            self._paths = key, self._simulate(np.asarray(w, dtype=np.float64)[None], self.starts)
+        return self._paths[1]
+
+    def _simulate(self, W: Array, starts: Array) -> Paths:
+        self._count(len(starts), len(starts) * self.task.horizon)
+        return closed_loops(self.task, self.system, W, starts)
+
+    def _count(self, rollouts: int, steps: int) -> None:
+        self.simulated = (self.simulated[0] + rollouts, self.simulated[1] + steps)
+
+    def value(self, w: Vector) -> float:
+        """Return the mean cost; infinite where a simulation failed."""
+        return float(self.paths(w).totals.mean())
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient of the mean cost; NaN where a simulation failed."""
+        point = np.asarray(w, dtype=np.float64)
+        if self.by == "differences":
+            return self._by_differences(point)
+        along = self._linearised(point)
+        return np.full(self.dim, np.nan) if along is None else along.gradient() / len(self.starts)
+
+    def hessian(self, w: Vector) -> Array:
+        """Return the Gauss–Newton Hessian of the mean cost: that of the cost along the paths."""
+        along = self._linearised(np.asarray(w, dtype=np.float64))
+        if along is None:
+            return np.full((self.dim, self.dim), np.nan)
+        return along.gauss_newton() / len(self.starts)
+
+    def _linearised(self, w: Array) -> Linearised | None:
+        """Return the derivatives along the paths of w, those of the last point kept."""
+        if self._last is None or self._last[0] != w.tobytes():
+            paths = self.paths(w)
+            found = None
+            if np.isfinite(paths.totals).all():
+                found = self.linearise(w, paths.states, paths.actions)
+            self._last = w.tobytes(), found
+        return self._last[1]
+
+    def linearise(
+        self, w: Vector, states: Array, actions: Array, *, whole: bool = True
+    ) -> Linearised:
+        """Return the derivatives along any paths, with this simulator's Jacobians."""
+        size, width = states.shape[2], actions.shape[2]
+        self._count(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
+        with np.errstate(all="ignore"):
+            return linearise(self.task, self.system, w, states, actions, whole=whole)
+
+    def _by_differences(self, w: Array) -> Array:
+        """Return central differences, rollouts of many perturbations side by side."""
+        steps = STEP * 100 * np.maximum(1.0, np.abs(w))
+        n = len(self.starts)
+        W = np.repeat(w[None], 2 * self.dim, axis=0)
+        index = np.arange(self.dim)
+        W[index, index] += steps
+        W[self.dim + index, index] -= steps
+        totals, each = np.empty(2 * self.dim), max(1, ROWS // n)
+        for at in range(0, 2 * self.dim, each):
+            part = W[at : at + each]
+            paths = self._simulate(np.repeat(part, n, axis=0), np.tile(self.starts, (len(part), 1)))
+            totals[at : at + each] = paths.totals.reshape(len(part), n).mean(axis=1)
+        with np.errstate(invalid="ignore"):
+            found = (totals[: self.dim] - totals[self.dim :]) / (2 * steps)
+        return found if np.isfinite(totals).all() else np.full(self.dim, np.nan)
+
+    def minimum(self, w0: Vector | None = None, steps: int = 40) -> Vector:
+        """Return the simulator's best policy that the inner solver finds from w0 (zeros)."""
+        start = self.zeros() if w0 is None else check.vector("w0", w0, self.dim)
+        if not math.isfinite(self.value(start)):
+            remedy = "Give w0, a policy that the simulator survives."
+            raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
+        phi = Subproblem(self, 0 * start, start, math.inf)
+        stop, rng = Steps(check.whole("steps", steps)) | Relative(1e-6), np.random.default_rng(0)
+        solver = Newton() if self.by == "adjoint" else LBFGS()
+        try:
+            return solver.solve(phi, start, stop, {}, rng).w
+        except NonFiniteError as error:
+            raise RolloutError(f"The simulator's best policy was not found: {error}.") from error
+
+    def top_curvature(self, w: Vector) -> float:
+        """Return the largest eigenvalue of the Gauss–Newton Hessian."""
+        return float(np.linalg.eigvalsh(self.hessian(w))[-1])
+
+    # -- identification -----------------------------------------------------------------------
+
+    def fit(
+        self,
+        trajectories: Sequence[Trajectory],
+        names: Sequence[str] | None = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Identification:
+        """Identify physical parameters from rollouts that are paid for already.
+
+        Each real state and action is put into the simulator, and parameters are chosen by least
+        squares so that it predicts the next state; entries of the state are weighed by how well
+        they can be predicted.
+
+        Parameters
+        ----------
+        trajectories : sequence of Trajectory
+            With states.
+        names : sequence of str, optional
+            Which of the system's parameters; all by default.
+        confidence : float
+            Of the intervals. They are of the model's own parameters: where the model cannot
+            explain the robot at any value, they do not cover what a better model would say.
+
+        Returns
+        -------
+        Identification
+            The estimates, their intervals, and the fitted proxy.
+        """
+        chosen = list(self.system.parameters if names is None else names)
+        known = self.system.parameters
+        unknown = [name for name in chosen if name not in known]
+        if unknown or not chosen:
+            allowed = f"some of {', '.join(known) or 'none: the system has no parameters'}"
+            raise ValueError(message("names", unknown or chosen, allowed))
+        confidence = check.below_one("confidence", confidence)
+        parts = [one for one in trajectories if one.states is not None and len(one.actions)]
+        if not parts or parts[0].states.shape[1] != self.system.state_size:
+            allowed = f"rollouts with states of {self.system.state_size} entries"
+            raise RolloutError(message("trajectories", Words(f"{len(parts)} of them"), allowed))
+        before = np.concatenate([one.states[:-1] for one in parts])
+        after = np.concatenate([one.states[1:] for one in parts])
+        actions = np.concatenate([one.actions for one in parts])
+        start = np.array([known[name].value for name in chosen])
+        low = np.array([known[name].lower for name in chosen])
+        high = np.array([known[name].upper for name in chosen])
+        scale = np.where(start != 0, np.abs(start), (high - low) / 10)
+
+        def errors(values: Array) -> Array:
+            system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
+            self._count(0, len(before))
+            return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
+
+        weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
+        for _ in range(2):
+            solved = scipy.optimize.least_squares(
+                lambda values, weights=weights: (errors(values) * weights).ravel(),
+                np.clip(start, low, high), bounds=(low, high), x_scale=scale, diff_step=1e-4,
+            )  # fmt: skip
+            start = solved.x
+            weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
+        half = _half_widths(solved, [len(one.actions) for one in parts], confidence)
+        estimates = dict(zip(chosen, map(float, solved.x), strict=True))
+        intervals = {
+            name: (float(value - width), float(value + width))
+            for name, value, width in zip(chosen, solved.x, half, strict=True)
+        }
+        residual, first = errors(solved.x), errors(np.array([known[name].value for name in chosen]))
+        share = float((residual**2 * weights**2).sum() / (first**2 * weights**2).sum())
+        system = self.system.with_parameters(estimates)
+        return Identification(estimates, intervals, share, self.with_system(system))
+
+    def randomised(
+        self, ranges: Mapping[str, tuple[float, float]], draws: int = 6, seed: int = 0
+    ) -> Combination:
+        """Return the mean of this simulator over random parameters: domain randomisation.
+
+        Parameters
+        ----------
+        ranges : dict of pairs
+            Lower and upper end of each parameter, drawn uniformly.
+        draws : int
+            How many simulators.
+        seed : int
+            Of the draws.
+        """
+        rng, parts = np.random.default_rng(seed), []
+        for _ in range(check.whole("draws", draws)):
+            values = {name: float(rng.uniform(*pair)) for name, pair in ranges.items()}
+            parts.append(self.with_system(self.system.with_parameters(values)))
+        return Combination(parts, [1 / len(parts)] * len(parts))
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What rollouts say about physical parameters.
+
+    Attributes
+    ----------
+    estimates : dict of float
+        By name.
+    intervals : dict of pairs
+        Confidence intervals, by name; errors of a few neighbouring steps may depend on each other.
+    unexplained : float
+        Share of the squared prediction errors that is left after the fit.
+    proxy : SimulatorProxy
+        The fitted simulator.
+    """
+
+    estimates: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    unexplained: float
+    proxy: SimulatorProxy
+
+    def __str__(self) -> str:
+        lines = [
+            f"{name} = {self.estimates[name]:.4g} in [{low:.4g}, {high:.4g}]"
+            for name, (low, high) in self.intervals.items()
+        ]
+        return "; ".join([*lines, f"{self.unexplained:.1%} of the prediction error is left"])
+
+
+def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:
+    """Return half widths of intervals from the sandwich covariance, by blocks of steps."""
+    jacobian, residuals = solved.jac, solved.fun
+    width = len(residuals) // sum(lengths)
+    numbers, at = [], 0
+    for length in lengths:
+        numbers.append(at + np.arange(length) // BLOCK)
+        at = int(numbers[-1][-1]) + 1
+    blocks = np.repeat(np.concatenate(numbers), width)
+    scores = np.zeros((at, jacobian.shape[1]))
+    np.add.at(scores, blocks, jacobian * residuals[:, None])
+    bread = np.linalg.pinv(jacobian.T @ jacobian)
+    freedom = max(at - jacobian.shape[1], 1)
+    covariance = bread @ (scores.T @ scores) @ bread * (at / freedom)
+    quantile = float(scipy.stats.t.ppf(0.5 + confidence / 2, freedom))
+    return quantile * np.sqrt(np.maximum(np.diag(covariance), 0.0))

@@ -1,0 +1,306 @@
+"""Tuning a policy on a robot: steps that are checked against what the robot was seen to cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import Vector, all_finite, norm
+from proxyprox._util.validation import message
+from proxyprox.checkpoint import Checkpoint
+from proxyprox.inner import Newton
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.minimization import OracleError, minimize
+from proxyprox.oracles import Step
+from proxyprox.problems import Problem
+from proxyprox.result import Budget, Result, Status
+from proxyprox.simulation.journal import RolloutLedger
+from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
+from proxyprox.simulation.rollouts import RolloutBudgetError
+from proxyprox.simulation.simulator import Identification, SimulatorProxy
+from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.stepsizes.base import Eta
+from proxyprox.stopping import Relative, Steps
+
+# Shorter steps that are tried where the simulator fails on the way.
+ATTEMPTS = 6
+# Inner solves, one after another, that lead to the proxy's own minimum.
+RETRAINING = 4
+
+
+@dataclass(frozen=True)
+class GuardedState:
+    """The trial point, the last accepted one with its answer, and the best one."""
+
+    w: Vector
+    k: int
+    centre: Vector
+    gradient: Vector
+    value: float
+    best: Vector
+    best_value: float
+    factor: float
+    rejected: int
+
+
+@dataclass(frozen=True)
+class GuardedProxyProx(Method):
+    r"""ProxyProx whose steps are accepted or rejected by the costs that were observed.
+
+    A trial that costs more than ``(1 + tolerance)`` times the lowest cost so far, or is not finite,
+    is rejected: the next trial starts from the last accepted point, with its gradient, and a
+    quarter of η. After an accepted one η doubles again, up to what was given. No step is longer
+    than ``change``. The answer is the point with the lowest observed cost.
+
+    Parameters
+    ----------
+    eta : float, callable or StepSize
+        Step size of ProxyProx.
+    change : float, optional
+        The largest ``‖w − w_k‖`` of a step.
+    tolerance : float
+        Relative increase of the observed cost that noise may explain.
+    retrain : bool
+        Whether the first trial is the proxy's own minimum, without a correction: for a simulator
+        that has just been fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import proxyprox as pp
+    >>> target = pp.Quadratic(np.diag([1.0, 10.0]), b=np.array([-1.0, -1.0]))
+    >>> problem = pp.Problem(target, proxy=pp.Quadratic(np.diag([1.0, 1.0])))  # a bad one
+    >>> plain = pp.minimize(problem, method=pp.ProxyProx(1.0), steps=30)
+    >>> guarded = pp.minimize(problem, method=GuardedProxyProx(1.0), steps=30)
+    >>> plain.success, bool(target.value(guarded.w) < target.value(np.zeros(2)))
+    (False, True)
+    """
+
+    eta: Eta
+    change: float | None = None
+    tolerance: float = 0.1
+    retrain: bool = False
+
+    backtracks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if as_step_size(self.eta).measures:
+            raise ValueError(message("eta", self.eta, "a number or a function of k"))
+        if self.change is not None:
+            check.positive("change", self.change)
+        check.nonnegative("tolerance", self.tolerance)
+
+    def init(self, w0: Vector, problem: Any) -> GuardedState:
+        """Start at w0, of which nothing is known yet."""
+        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan, 1.0, 0)
+
+    def ask(self, state: GuardedState) -> Request:
+        """Ask for cost and gradient at the trial point."""
+        return Request((state.w,), value=True)
+
+    def tell(self, state: GuardedState, answers: Answers, step: OuterStep) -> GuardedState:
+        """Accept or reject the trial, and solve for the next one."""
+        gradient, value = answers.gradients[0], answers.value
+        if value is None:
+            raise TypeError(
+                "GuardedProxyProx needs costs with gradients: value_and_gradient(w, batch), or "
+                "tell(..., value=...)."
+            )
+        first = math.isnan(state.value)
+        limit = state.best_value + self.tolerance * abs(state.best_value)
+        good = all_finite(gradient) and math.isfinite(value) and (first or value <= limit)
+        if good:
+            better = first or value < state.best_value
+            state = replace(
+                state, centre=state.w, gradient=gradient, value=value,
+                best=state.w if better else state.best,
+                best_value=value if better else state.best_value,
+                factor=min(1.0, 2 * state.factor),
+            )  # fmt: skip
+        else:
+            state = replace(state, factor=state.factor / 4, rejected=state.rejected + 1)
+        trial, factor = self._next(state, step, retrain=self.retrain and first)
+        return replace(state, w=trial, k=state.k + 1, factor=factor)
+
+    def _next(self, state: GuardedState, step: OuterStep, *, retrain: bool) -> tuple[Vector, float]:
+        """Return the next trial point; a subproblem that is not finite gets a shorter step."""
+        factor, centre = state.factor, state.centre
+        for _ in range(ATTEMPTS):
+            try:
+                if retrain:
+                    w = centre
+                    for _ in range(RETRAINING):
+                        w = step.solve(0 * w, w, math.inf)
+                else:
+                    linear = state.gradient - step.proxy.gradient(centre)
+                    w = step.solve(linear, centre, step.eta * factor)
+            except NonFiniteError:
+                factor, retrain = factor / 4, False
+                continue
+            away = norm(w - centre)
+            if self.change is not None and away > self.change:
+                w = centre + (w - centre) * (self.change / away)
+            return w, factor
+        return centre, factor
+
+    def answer(self, state: GuardedState) -> Vector:
+        """Return the point with the lowest observed cost."""
+        return state.best
+
+    def note(self, state: GuardedState) -> str:
+        """Say how often a step was turned back."""
+        if not state.rejected:
+            return ""
+        return f"{state.rejected} of {state.k} trial policies cost too much and were turned back."
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A policy that was tuned on a robot.
+
+    Attributes
+    ----------
+    w : array
+        The policy with the lowest observed cost.
+    result : Result
+        How the run ended; ``result.biased`` says that gradients were.
+    ledger : RolloutLedger
+        What was paid.
+    identification : Identification or None
+        What was learnt about the simulator's parameters.
+    proxy : SimulatorProxy
+        The simulator, fitted where that was asked for.
+    """
+
+    w: Vector
+    result: Result
+    ledger: RolloutLedger
+    identification: Identification | None
+    proxy: Any
+
+    def __str__(self) -> str:
+        parts = [str(self.result), f"  rollouts      {self.ledger}"]
+        if self.identification is not None:
+            parts.append(f"  identified    {self.identification}")
+        return "\n".join(parts)
+
+
+# The step size times the simulator's largest curvature.
+ETA = 10.0
+
+
+def tune(
+    target: RolloutObjective,
+    proxy: SimulatorProxy,
+    w0: Vector | None = None,
+    *,
+    rollouts: int,
+    identify: Sequence[str] | bool = False,
+    eta: float | None = None,
+    change: float | None = None,
+    tolerance: float = 0.1,
+    guard: bool = True,
+    inner_steps: int = 5,
+    rng: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callback: Callable[[Step], Any] | None = None,
+) -> Tuned:
+    """Tune a policy on a robot with the help of a simulator.
+
+    Parameters
+    ----------
+    target : RolloutObjective
+        The robot. Give it a journal on disk: with the same journal and checkpoint a killed call is
+        repeated without any rollout that was finished.
+    proxy : SimulatorProxy
+        The simulator.
+    w0 : array, optional
+        Where to begin; the simulator's best policy by default.
+    rollouts : int
+        Real rollouts at most, those of identification included.
+    identify : bool or list of names
+        Fit the simulator's parameters (all, or these) to the first rollouts, which are those of the
+        first gradient, retrain in it and go on from there.
+    eta : float, optional
+        Step size; by default 10 over the simulator's largest curvature at the start.
+    change : float, optional
+        The largest change of the policy in a step, as a norm.
+    tolerance : float
+        Relative increase of the observed cost that noise may explain.
+    guard : bool
+        Whether steps are accepted and rejected by observed costs.
+    inner_steps : int
+        Steps of the inner solver, Gauss and Newton's, in the simulator for each real step.
+    rng : int
+        Seed of the resets.
+    checkpoint : path-like, optional
+        Where the run is saved after every step.
+    callback : callable, optional
+        Called with every step; return True to stop.
+
+    Returns
+    -------
+    Tuned
+        The policy, and what it took.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox.simulation import FunctionSystem, LinearPolicy, Parameter, SimulatedRobot
+    >>> from proxyprox.simulation import RolloutObjective, SimulatorProxy, Task, TrajectoryAdjoint
+    >>> policy = LinearPolicy(lambda x, t: x, 1, 1)
+    >>> task = Task(policy, 8, lambda x, u, t: (x**2 + u**2).sum(axis=1))
+    >>> def cart(gain):
+    ...     parameters = {"gain": Parameter(gain, 0.1, 3.0)}
+    ...     step = lambda x, u, gain: x + gain * u
+    ...     return FunctionSystem(step, 1, 1, parameters=parameters)
+    >>> start = np.ones((1, 1))
+    >>> simulator = SimulatorProxy(task, cart(1.0), start)
+    >>> robot = SimulatedRobot(cart(0.7), start)
+    >>> target = RolloutObjective(task, robot, TrajectoryAdjoint(simulator, rollouts=1))
+    >>> tuned = tune(target, simulator, rollouts=4, identify=True)
+    >>> round(tuned.identification.estimates["gain"], 3), tuned.ledger.rollouts
+    (0.7, 4)
+    """
+    rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
+    seed = check.whole("rng", rng, 0)
+    # Made once: on another machine the last bits would differ, and with them every request.
+    given = None if w0 is None else check.vector("w0", w0, target.dim)
+    start = target.journal.remember("w0", lambda: proxy.minimum() if given is None else given)
+    found = None
+    if identify is not False:
+        first = target.sample(np.random.default_rng(seed))
+        names = None if identify is True else list(identify)
+        found = proxy.fit(target.collect(start, first), names)
+        proxy = found.proxy
+        if isinstance(target.estimator, TrajectoryAdjoint):
+            target = target.with_estimator(replace(target.estimator, simulator=proxy))
+    if eta is None:
+        top = float(
+            target.journal.remember(f"eta {seed}", lambda: np.array(proxy.top_curvature(start)))
+        )
+        eta = ETA / top if math.isfinite(top) and top > 0 else 1.0
+    method: Any = GuardedProxyProx(
+        eta, change, tolerance if guard else 1e300, retrain=found is not None
+    )
+    saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
+    stop = Steps(inner_steps) | Relative(1e-2)
+    try:
+        result = minimize(
+            Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
+            budget=Budget(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
+        )  # fmt: skip
+    except OracleError as error:
+        if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
+            raise
+        status = Status.BUDGET_SPENT
+        result = replace(error.result, status=status, message=f"{status.value} {error.__cause__}")
+    return Tuned(result.w, result, target.ledger, found, proxy)

@@ -1,0 +1,227 @@
+"""Every gradient against a slow exact one."""
+
+import numpy as np
+import pytest
+
+from proxyprox.simulation import (
+    Antithetic,
+    FunctionSystem,
+    Limits,
+    LinearPolicy,
+    MuJoCoSystem,
+    NetworkPolicy,
+    Policy,
+    RolloutError,
+    RolloutObjective,
+    ScoreFunction,
+    SimulatedRobot,
+    SimulatorProxy,
+    Task,
+    Trajectory,
+    TrajectoryAdjoint,
+    estimate_velocities,
+)
+from tests.simulation.cart_world import World, cart, cost, features, final, resets
+
+
+def slow_gradient(function, w, step=1e-5):
+    unit = np.eye(len(w))
+    return np.array([(function(w + step * e) - function(w - step * e)) / (2 * step) for e in unit])
+
+
+def own_tanh(w, x, t):
+    return np.tanh((w[:, :2] * x).sum(axis=1, keepdims=True) + w[:, 2:] * np.cos(t)[:, None])
+
+
+POLICIES = {
+    "linear": LinearPolicy(features, 3, 1),
+    "based": LinearPolicy(features, 3, 1, base=lambda x, t: -np.sin(x[:, :1])),
+    "network": NetworkPolicy((2, 3, 1), scale=2.0),
+    "own": Policy(own_tanh, 3, 1),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_are_differentiated_as_by_slow_differences(name):
+    policy, rng = POLICIES[name], np.random.default_rng(0)
+    w, x, t = rng.normal(size=policy.dim), rng.normal(size=(5, 2)), np.arange(5)
+    by_w, by_x = policy.jacobians(w, x, t)
+    slow = slow_gradient(lambda v: policy.act(v[None], x, t)[:, 0], w)
+    np.testing.assert_allclose(by_w[:, 0], slow.T, atol=1e-8)
+    for k in range(2):
+        move = 1e-5 * np.eye(2)[k]
+        slope = (policy.act(w[None], x + move, t) - policy.act(w[None], x - move, t)) / 2e-5
+        np.testing.assert_allclose(by_x[:, :, k], slope, atol=1e-8)
+    # Several policies at once are what each is alone.
+    many = rng.normal(size=(5, policy.dim))
+    alone = [policy.act(many[i : i + 1], x[i : i + 1], t[i : i + 1])[0] for i in range(5)]
+    np.testing.assert_allclose(policy.act(many, x, t), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("limits", [Limits(), Limits(action=(-0.5, 0.6))], ids=["free", "clipped"])
+def test_adjoints_and_batched_differences_are_the_slow_gradient(name, limits):
+    policy = POLICIES[name]
+    task = Task(policy, 12, cost, final, limits=limits)
+    w = 0.5 * np.random.default_rng(1).normal(size=policy.dim)
+    proxy = SimulatorProxy(task, cart(), resets, count=3)
+    slow = slow_gradient(proxy.value, w)
+    np.testing.assert_allclose(proxy.gradient(w), slow, rtol=1e-5, atol=1e-6)
+    batched = SimulatorProxy(task, cart(), resets, count=3, gradient="differences")
+    np.testing.assert_allclose(batched.gradient(w), slow, rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_policy_sees_may_be_a_function_of_the_state():
+    def observe(x):
+        return np.stack([np.sin(x[:, 0]), np.cos(x[:, 0]), x[:, 1]], axis=1)
+
+    task = Task(LinearPolicy(lambda o, t: o, 3, 1), 10, cost, final, observe)
+    proxy, w = SimulatorProxy(task, cart(), resets, count=3), np.array([-0.4, 0.2, -0.3])
+    np.testing.assert_allclose(proxy.gradient(w), slow_gradient(proxy.value, w), rtol=1e-5)
+
+
+def test_the_hessian_is_exact_where_system_policy_and_cost_are_quadratic():
+    """Open-loop actions of a linear system, with a quadratic cost."""
+    system = FunctionSystem(lambda x, u: x + 0.1 * np.hstack([x[:, 1:], u]), 2, 1)
+    task = Task(LinearPolicy(lambda x, t: np.eye(4)[t % 4], 4, 1), 8, cost, final)
+    proxy, w = SimulatorProxy(task, system, resets, count=2), np.arange(4.0)
+    slow = slow_gradient(proxy.gradient, w, 1e-2)
+    np.testing.assert_allclose(proxy.hessian(w), slow, rtol=1e-5, atol=1e-7)
+
+
+def test_the_proxy_is_deterministic_and_its_minimum_has_no_slope(world):
+    w = world.proxy.minimum()
+    again = World().proxy
+    assert world.proxy.value(w) == again.value(w)
+    assert np.linalg.norm(again.gradient(w)) < 1e-3 * np.linalg.norm(again.gradient(0 * w))
+
+
+def test_the_trajectory_adjoint_is_exact_where_the_simulator_is_right():
+    world = World(force=1.0, drag=0.1, noise=0.0)
+    target, w = world.target(), np.array([-0.6, -0.5, 0.1])
+    batch = target.sample(np.random.default_rng(0))
+
+    def value(v):
+        return target.value_from(v, batch, target.collect(v, batch))
+
+    np.testing.assert_allclose(target.gradient(w, batch), slow_gradient(value, w), rtol=1e-5)
+    assert target.biased
+
+
+def test_the_trajectory_adjoint_has_the_bias_that_it_says(world):
+    target, w = world.target(), np.array([-0.6, -0.5, 0.1])
+    batch = target.sample(np.random.default_rng(0))
+    exact = slow_gradient(lambda v: target.value_from(v, batch, target.collect(v, batch)), w)
+    biased = target.gradient(w, batch)
+    assert np.linalg.norm(biased - exact) > 0.02 * np.linalg.norm(exact)
+    # The robot's own Jacobians take the bias away.
+    system = SimulatorProxy(world.task, cart(0.7, 0.4), resets)
+    right = target.with_estimator(TrajectoryAdjoint(system)).gradient(w, batch)
+    np.testing.assert_allclose(right, exact, rtol=1e-4)
+
+
+def mean_and_error(target, w, count):
+    rng = np.random.default_rng(3)
+    found = np.array([target.gradient(w, target.sample(rng)) for _ in range(count)])
+    return found.mean(axis=0), found.std(axis=0) / np.sqrt(count)
+
+
+def test_antithetic_gradients_are_unbiased_for_a_quadratic():
+    # One step: the cost is quadratic in w, so smoothing does not change its gradient.
+    task = Task(LinearPolicy(lambda x, t: x, 2, 1), 1, lambda x, u, t: (u[:, 0] - 1) ** 2)
+    robot = SimulatedRobot(FunctionSystem(lambda x, u: x, 2, 1), np.array([[1.0, 2.0]]))
+    w = np.array([0.3, -0.2])
+    exact = 2 * (w @ [1.0, 2.0] - 1) * np.array([1.0, 2.0])
+    for orthogonal in (True, False):
+        target = RolloutObjective(task, robot, Antithetic(3, 0.5, orthogonal))
+        mean, error = mean_and_error(target, w, 60)
+        assert (np.abs(mean - exact) < 4 * error).all()
+        assert not target.biased
+
+
+def test_score_functions_are_unbiased_for_the_noisy_policy():
+    world = World(horizon=4, noise=0.0)
+    std, w = 0.5, np.array([-0.6, -0.5, 0.1])
+    world.robot = world.robot.robot
+    target = world.target(ScoreFunction(rollouts=100, std=std))
+    mean, error = mean_and_error(target, w, 8)
+    # With the noise of the actions given, the cost is differentiable.
+    rng = np.random.default_rng(9)
+    seeds = rng.integers(1 << 62, size=1000)
+    fixed = world.target(ScoreFunction(rollouts=1000, std=std))
+
+    def value(v):
+        answers = world.robot.batch(fixed.requests(v, seeds))
+        return fixed.value_from(v, seeds, answers)
+
+    exact = slow_gradient(value, w)
+    assert (np.abs(mean - exact) < 4 * error + 0.02 * np.abs(exact).max()).all()
+
+
+def test_states_that_the_robot_hides_are_refused_or_estimated(world):
+    world.task = Task(LinearPolicy(features, 3, 1), 20, lambda x, u, t: cost(x, u, t))
+    made = []
+
+    def priced(request):
+        one = world.robot.robot(request)
+        x, u = one.states, one.actions
+        made.append(one)
+        return Trajectory(u, None, x[:, :1], cost(x[:-1], u, np.arange(20)))
+
+    proxy = SimulatorProxy(world.task, cart(), resets)
+    target = RolloutObjective(world.task, priced, TrajectoryAdjoint(proxy))
+    w, batch = np.array([-0.6, -0.5, 0.1]), np.array([1, 2])
+    with pytest.raises(RolloutError, match="states"):
+        target.gradient(w, batch)
+    assert target.ledger.rollouts == 2  # and they are kept
+    estimated = target.with_estimator(TrajectoryAdjoint(proxy, states=estimate_velocities(0.1)))
+    assert "estimated" in estimated.gradient_source
+    full = RolloutObjective(world.task, world.robot, TrajectoryAdjoint(proxy)).gradient(w, batch)
+    found = estimated.gradient(w, batch)
+    assert found @ full > 0.98 * np.linalg.norm(found) * np.linalg.norm(full)
+    assert len(made) == 2
+
+
+ARM = """<mujoco><option timestep="0.02" integrator="Euler"/>
+<default><joint axis="0 1 0" damping="0.1"/><geom contype="0" conaffinity="0"/></default>
+<worldbody><body><joint/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".03" mass="1"/>
+<body pos=".4 0 0"><joint/><geom type="capsule" fromto="0 0 0 .4 0 0" size=".03" mass="1"/>
+</body></body></worldbody>
+<actuator><motor joint="a"/><motor joint="b"/></actuator></mujoco>""".replace(
+    "<joint/>", '<joint name="a"/>', 1
+).replace("<joint/>", '<joint name="b"/>', 1)
+
+
+def test_mujoco_jacobians_are_those_of_mujoco():
+    mujoco = pytest.importorskip("mujoco")
+    system = MuJoCoSystem(ARM)
+    rng = np.random.default_rng(0)
+    x, u = rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
+    found = system.jacobians(x, u)
+    data = mujoco.MjData(system.model)
+    for i in range(6):
+        A, B = np.zeros((4, 4)), np.zeros((4, 2))
+        data.qpos[:], data.qvel[:], data.ctrl[:] = x[i, :2], x[i, 2:], u[i]
+        np.testing.assert_allclose(system.state_of(data), x[i])
+        mujoco.mjd_transitionFD(system.model, data, 1e-6, True, A, B, None, None)
+        np.testing.assert_allclose(found[0][i], A, atol=1e-6)
+        np.testing.assert_allclose(found[1][i], B, atol=1e-6)
+        mujoco.mj_step(system.model, data)
+        np.testing.assert_allclose(
+            system.step(x[i : i + 1], u[i : i + 1])[0], system.state_of(data)
+        )
+
+
+def test_what_mujoco_freezes_or_resets_is_nan(tmp_path, monkeypatch):
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings there
+    system = MuJoCoSystem(ARM, frame_skip=2)
+    x, u = np.zeros((5, 4)), np.zeros((5, 2))
+    x[1, 2], x[2, 0], u[3, 0], u[4, 0] = 1e12, np.nan, np.nan, 1e9
+    u[4] = 9e9  # finite, and an acceleration that MuJoCo refuses
+    after = system.step(x, u)
+    assert np.isfinite(after).all(axis=1).tolist() == [True, False, False, False, False]
+    task = Task(LinearPolicy(lambda x, t: 1e9 * x, 4, 2), 5, lambda x, u, t: (x**2).sum(axis=1))
+    proxy = SimulatorProxy(task, system, 0.1 + np.zeros((2, 4)))
+    assert proxy.value(np.ones(8)) == np.inf
+    assert np.isnan(proxy.gradient(np.ones(8))).all()

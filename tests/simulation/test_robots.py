@@ -1,0 +1,410 @@
+"""Robots that fail, fall silent or answer twice: named errors, and nothing paid is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.simulation import (
+    Antithetic,
+    GuardedProxyProx,
+    GymnasiumRobot,
+    Limits,
+    LinearPolicy,
+    MuJoCoSystem,
+    RobotError,
+    RolloutBudget,
+    RolloutBudgetError,
+    RolloutError,
+    RolloutObjective,
+    RolloutRequest,
+    SimulatedRobot,
+    SimulatorProxy,
+    Task,
+    Trajectory,
+    TrajectoryAdjoint,
+    gymnasium_resets,
+    tune,
+)
+from tests.simulation.cart_world import Counted, World, cart, cost, resets
+
+W = np.array([-0.6, -0.5, 0.1])
+
+
+def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
+    target = world.target(budget=RolloutBudget(rollouts=8))
+    tuned = tune(target, world.proxy, rollouts=8)
+    assert world.robot.count == tuned.ledger.rollouts == 8
+    assert tuned.result.ledger.target_samples == tuned.result.ledger.target_calls == 8
+    assert tuned.result.biased
+    assert tuned.ledger.steps == 8 * 20
+    assert tuned.ledger.seconds == pytest.approx(8 * 20 * 0.1)
+    assert tuned.ledger.simulated > 8
+    measured = target.evaluate(tuned.w, 5)
+    assert measured.error > 0
+    assert world.robot.count == 13
+    assert (target.ledger.rollouts, target.ledger.evaluations) == (8, 5)
+    assert "BIASED" in str(tuned)
+
+
+def test_tuning_closes_most_of_the_gap():
+    start = np.array([[1.0, 0.0]])
+    task = Task(LinearPolicy(lambda x, t: np.eye(5)[t // 4], 5, 1), 20, cost)
+    proxy = SimulatorProxy(task, cart(), start)
+    robot = SimulatedRobot(cart(0.6, 0.3), start)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(proxy, rollouts=1))
+    before = target.evaluate(proxy.minimum(), 1).mean
+    tuned = tune(target, proxy, rollouts=8)
+    best = SimulatorProxy(task, cart(0.6, 0.3), start)
+    best = best.value(best.minimum())
+    assert target.evaluate(tuned.w, 1).mean < best + 0.3 * (before - best)
+    assert tuned.ledger.rollouts == 8
+
+
+def test_identification_finds_the_robot_and_pays_nothing_more(world):
+    tuned = tune(world.target(), world.proxy, rollouts=6, identify=True)
+    assert world.robot.count == 6
+    for name, truth in (("force", 0.7), ("drag", 0.4)):
+        low, high = tuned.identification.intervals[name]
+        assert low < truth < high
+        assert high - low < 0.5
+    assert tuned.identification.unexplained < 0.2
+    assert "force" in str(tuned)
+
+
+def test_intervals_cover_about_as_often_as_they_say():
+    hits = []
+    for seed in range(20):
+        world = World(noise=0.05)
+        target = world.target()
+        batch = target.sample(np.random.default_rng(seed))
+        found = world.proxy.fit(target.collect(W, batch), confidence=0.9)
+        hits += [found.intervals["force"][0] < 0.7 < found.intervals["force"][1],
+                 found.intervals["drag"][0] < 0.4 < found.intervals["drag"][1]]  # fmt: skip
+    assert np.mean(hits) > 0.7
+
+
+def test_randomised_simulators_are_the_mean_of_their_parts(world):
+    mixed = world.proxy.randomised({"force": (0.5, 1.0)}, draws=3, seed=1)
+    rng = np.random.default_rng(1)
+    parts = [world.proxy.with_system(cart(force=rng.uniform(0.5, 1.0))) for _ in range(3)]
+    assert mixed.value(W) == pytest.approx(np.mean([part.value(W) for part in parts]))
+    mean = np.mean([part.gradient(W) for part in parts], axis=0)
+    np.testing.assert_allclose(mixed.gradient(W), mean)
+
+
+def test_a_robot_that_raises_is_named_and_the_paid_rollouts_are_kept(world, tmp_path):
+    robot = Counted(world.robot.robot, fail_at=[4])
+    options = {"journal": tmp_path / "j.sqlite"}
+    target = RolloutObjective(
+        world.task, robot, TrajectoryAdjoint(world.proxy, rollouts=2), **options
+    )
+    with pytest.raises(pp.OracleError, match="the arm is off") as failed:
+        tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
+    assert isinstance(failed.value.__cause__, RobotError)
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 1)
+    # Called again it goes on: one rollout was lost, no other is repeated.
+    again = tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
+    assert robot.count == 9 == again.ledger.rollouts
+    whole = World()
+    same = tune(whole.target(), whole.proxy, rollouts=8)
+    np.testing.assert_array_equal(again.w, same.w)
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from proxyprox.simulation import RolloutObjective, TrajectoryAdjoint, tune
+from cart_world import World
+from robot_process import RemoteRobot
+folder = Path(sys.argv[1])
+world = World()
+robot = RemoteRobot(folder)
+target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), journal=folder / "j")
+tuned = tune(target, world.proxy, rollouts=10, checkpoint=folder / "run")
+print(tuned.w.tolist(), tuned.ledger.rollouts, tuned.ledger.unanswered)
+"""
+
+
+def test_a_killed_run_resumes_without_a_new_rollout_of_a_robot_in_another_process(tmp_path):
+    here = str(Path(__file__).parent)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    server = subprocess.Popen([sys.executable, "-m", "robot_process", str(tmp_path)], env=env)
+    try:
+        done = None
+        for attempt in range(3):
+            log = tmp_path / "rollouts"
+            before = len(log.read_text().split()) if log.exists() else 0
+            child = subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
+                env=env, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            while attempt < 2 and child.poll() is None:
+                made = len(log.read_text().split()) if log.exists() else 0
+                if made >= before + 2:
+                    child.send_signal(signal.SIGKILL)
+                    break
+                time.sleep(0.01)
+            done = child.communicate()[0]
+            if done:
+                break
+    finally:
+        (tmp_path / "stop").touch()
+        server.wait(20)
+    names = (tmp_path / "rollouts").read_text().split()
+    lost = len(names) - len(set(names))
+    # The robot was asked again only for what no answer of had come back when the run was killed.
+    assert lost <= 2
+    assert len(set(names)) == 10
+    world = World()
+    whole = tune(world.target(), world.proxy, rollouts=10)
+    assert done.split("]")[0] == str(whole.w.tolist()).split("]")[0]
+
+
+def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
+    target = RolloutObjective(world.task, None, TrajectoryAdjoint(world.proxy, rollouts=3))
+    run = pp.Run(pp.Problem(target, world.proxy), W, method=GuardedProxyProx(1.0), rng=0)
+    query = run.ask()
+    asked = target.outstanding(query.points[0], query.batch)
+    assert len(asked) == 3
+    with pytest.raises(RobotError, match="robot=None"):
+        target.gradient(query.points[0], query.batch)
+    target.record(asked[0], world.robot(asked[0]))
+    with pytest.raises(RolloutError, match="answered already"):
+        target.record(asked[0], world.robot(asked[0]))
+    # It said nothing to the second: it is asked again, by the same name.
+    left = target.outstanding(query.points[0], query.batch)
+    assert [one.id for one in left] == [one.id for one in asked[1:]]
+    for request in left:
+        target.start(request)
+        target.record(request, world.robot(request))
+    answers = target.collect(query.points[0], query.batch)
+    step = run.tell(observations=answers)
+    assert step.value == pytest.approx(np.mean([world.task.total(one) for one in answers]))
+    assert target.ledger.rollouts == 3
+    run.ask()
+    with pytest.raises(RolloutError, match="observations"):
+        run.tell(observations=answers[:2])
+    assert run.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda one: replace(one, actions=one.actions[:-1], states=one.states[:-1]), "steps"),
+        (lambda one: replace(one, actions=np.hstack([one.actions] * 2)), "actions"),
+        (lambda one: replace(one, states=one.states[1:]), "states"),
+        (lambda one: replace(one, states=one.states * np.nan), "states"),
+        (lambda one: replace(one, costs=np.full(20, np.nan)), "costs"),
+        (lambda one: replace(one, costs=np.zeros(3)), "costs"),
+        (lambda one: replace(one, states=None, observations=None), "states"),
+        (lambda one: [1.0, 2.0], "answer"),
+        (lambda one: replace(one, actions=one.actions[:5], states=one.states[:6], aborted="x"),
+         "worst"),
+    ],
+)  # fmt: skip
+def test_answers_that_cannot_be_used_are_named(world, change, word):
+    target = RolloutObjective(
+        world.task, lambda request: change(world.robot(request)), TrajectoryAdjoint(world.proxy)
+    )
+    with pytest.raises(RolloutError, match=word):
+        target.gradient(W, np.array([1, 2]))
+    assert target.ledger.rollouts == target.ledger.unanswered == 1
+
+
+def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
+    world = World(limits=Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
+    target = world.target()
+    push = np.array([3.0, 0.0, 0.0])  # away from the origin
+    batch = np.array([1, 2])
+    value, gradient = target.value_and_gradient(push, batch)
+    answers = target.collect(push, batch)
+    short = max(len(one.actions) for one in answers)
+    assert short < 20
+    assert answers[0].aborted
+    assert np.abs(answers[0].actions).max() <= 2
+    assert value > 50.0 * (20 - short)
+    assert np.isfinite(gradient).all()
+    assert target.ledger.aborted == 2
+    assert world.task.padded_costs(answers[0]).sum() == pytest.approx(world.task.total(answers[0]))
+    with pytest.raises(ValueError, match="worst"):
+        Limits(state=(-1, 1))
+
+
+def test_budgets_are_checked_before_a_rollout_starts(world):
+    for budget, most in ((RolloutBudget(rollouts=3), 3), (RolloutBudget(steps=50), 2)):
+        fresh = World()
+        tuned = tune(fresh.target(budget=budget), fresh.proxy, rollouts=8)
+        assert tuned.result.status is pp.Status.BUDGET_SPENT
+        assert fresh.robot.count == most
+    target = world.target(budget=RolloutBudget(simulated_steps=100))
+    target.gradient(W, np.array([1, 2]))
+    with pytest.raises(RolloutBudgetError, match="simulated_steps"):
+        target.gradient(W, np.array([3, 4]))
+    with pytest.raises(ValueError, match="rollouts"):
+        RolloutBudget(rollouts=0)
+
+
+def test_the_guard_ends_no_worse_than_the_start_where_plain_steps_diverge():
+    world = World(force=-0.6, noise=0.0)  # the robot's motor turns the other way
+    start = np.array([-0.3, -0.3, 0.0])
+    target = world.target()
+    before = target.evaluate(start, 20).mean
+    tuned = tune(target, world.proxy, start, rollouts=16, eta=5.0)
+    assert target.evaluate(tuned.w, 20).mean <= 1.1 * before
+    assert "turned back" in tuned.result.message
+    plain = tune(World(force=-0.6, noise=0.0).target(), world.proxy, start, rollouts=16, eta=5.0,
+                 guard=False)  # fmt: skip
+    last = target.evaluate(plain.result.last, 20).mean
+    assert not last <= 1.1 * before
+
+
+def test_no_step_is_longer_than_the_change_that_is_allowed(world):
+    seen = [world.proxy.minimum() + 1.0]
+
+    def note(step):
+        seen.append(step.w)
+
+    tune(world.target(), world.proxy, seen[0], rollouts=8, change=0.2, callback=note)
+    # From the accepted point, which is the one before where nothing was turned back.
+    assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
+
+
+def test_a_batch_cannot_be_asked_twice_of_a_robot_that_repeats_nothing(world):
+    target = RolloutObjective(world.task, lambda request: world.robot(request), Antithetic(2, 0.1))
+    problem = pp.Problem(target, world.proxy)
+    with pytest.raises(TypeError, match="repeatable"):
+        pp.minimize(problem, W, method=pp.AuxMVR(), steps=2)
+    with pytest.raises(TypeError, match="measured step sizes"):
+        pp.minimize(problem, W, method=pp.ProxyProx("auto"), steps=2)
+    assert world.robot.count == 0
+
+
+def test_a_journal_of_another_task_or_one_that_was_lost_is_refused(world, tmp_path):
+    target = world.target(journal=tmp_path / "j")
+    tune(target, world.proxy, rollouts=4, checkpoint=tmp_path / "run")
+    other = World(horizon=5)
+    with pytest.raises(RolloutError, match="another task"):
+        other.target(journal=tmp_path / "j")
+    (tmp_path / "j").unlink()
+    with pytest.raises(RolloutError, match="journal"):
+        tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=4,
+             checkpoint=tmp_path / "run")  # fmt: skip
+    (tmp_path / "j").write_text("not a database, though it is long enough to look like one")
+    with pytest.raises(RolloutError, match="journal"):
+        world.target(journal=tmp_path / "j")
+
+
+class Env:
+    """The least of an environment, which may raise."""
+
+    def __init__(self, fail="", shape=(1,)):
+        self.action_space, self.fail, self.t = type("Box", (), {"shape": shape})(), fail, 0
+
+    def reset(self, seed=None):
+        if self.fail == "reset":
+            raise OSError("no power")
+        self.t = 0
+        return np.ones(3), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.fail == "step" and self.t == 3:
+            raise OSError("no power")
+        reward = np.nan if self.fail == "nan" else -1.0
+        return np.ones(3), reward, self.fail == "end" and self.t == 2, self.fail == "cut", {}
+
+
+TASK = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "word"),
+    [
+        (Env("reset"), RobotError, "reset"), (Env("step"), RobotError, "step 2"),
+        (Env("nan"), RolloutError, "costs"), (Env("cut"), RolloutError, "truncated"),
+        (Env("end"), RolloutError, "worst"), (Env(shape=(2,)), RolloutError, "actions"),
+    ],
+)  # fmt: skip
+def test_environments_that_go_wrong_are_named(env, kind, word):
+    target = RolloutObjective(TASK, env, Antithetic(1, 0.1))
+    with pytest.raises(kind, match=word):
+        target.gradient(np.zeros(3), np.array([1, 2]))
+    assert target.ledger.rollouts == 1
+
+
+def test_an_episode_that_ends_early_costs_its_worst():
+    task = replace(TASK, limits=Limits(worst=7.0))
+    target = RolloutObjective(task, Env("end"), Antithetic(1, 0.1))
+    assert target.evaluate(np.zeros(3), 1).mean == 2 + 3 * 7.0
+    with pytest.raises(TypeError, match="box"):
+        GymnasiumRobot(Env(shape=()))
+
+
+def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
+    gymnasium = pytest.importorskip("gymnasium")
+    pytest.importorskip("mujoco")
+
+    def price(x, u, t):
+        return x[:, 0] ** 2 + 3 * x[:, 1] ** 2 + 0.1 * (x[:, 2:] ** 2).sum(axis=1)
+
+    limits = Limits(action=(-3, 3), worst=2.0)
+    task = Task(LinearPolicy(lambda x, t: x, 4, 1), 40, price, limits=limits)
+    with gymnasium.make("InvertedPendulum-v5") as env:
+        system = MuJoCoSystem(env.unwrapped.model, frame_skip=env.unwrapped.frame_skip)
+        proxy = SimulatorProxy(task, system, gymnasium_resets(env, 4))
+        target = RolloutObjective(task, env, TrajectoryAdjoint(proxy, rollouts=1))
+        w = np.array([0.5, 10.0, 0.8, 2.0])
+        one = target.collect(w, np.array([3]))[0]
+        assert one.states.shape == (41, 4)
+        # The environment's own steps are those of the simulator, which is the same model.
+        np.testing.assert_allclose(system.step(one.states[:-1], one.actions), one.states[1:])
+        assert np.isfinite(target.gradient(w, np.array([3]))).all()
+        assert target.ledger.rollouts == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda world: Task(len, 5, cost), "policy"),
+        (lambda world: Task(LinearPolicy(len, 3, 1), 0, cost), "horizon"),
+        (lambda world: Limits(action=(1, 0)), "action"),
+        (lambda world: SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
+        (lambda world: SimulatorProxy(world.task, cart(), resets, gradient="best"), "gradient"),
+        (lambda world: world.proxy.fit([], ["force"]), "trajectories"),
+        (lambda world: world.proxy.fit([], ["mass"]), "names"),
+        (lambda world: world.proxy.system.with_parameters({"mass": 1.0}), "parameters"),
+        (lambda world: RolloutObjective(world.task, 3, Antithetic(1, 0.1)), "robot"),
+        (lambda world: RolloutObjective(world.task, None, Antithetic), "estimator"),
+        (lambda world: TrajectoryAdjoint(world.task), "simulator"),
+        (lambda world: SimulatedRobot(len, resets), "system"),
+        (lambda world: tune(world.target(), world.proxy, rollouts=1), "rollouts"),
+        (lambda world: GuardedProxyProx("auto"), "eta"),
+        (lambda world: world.target().gradient(W * np.nan, np.array([1, 2])), "w"),
+        (lambda world: MuJoCoSystem(3), "model"),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_work_are_named(world, make, word):
+    if word == "model":
+        pytest.importorskip("mujoco")
+    with pytest.raises((TypeError, ValueError, RolloutError), match=word):
+        make(world)
+    assert world.robot.count == 0
+
+
+def test_trajectories_survive_the_journal(world):
+    request = RolloutRequest(world.task, W, 5)
+    one = world.task.checked(world.robot(request))
+    same = Trajectory.from_bytes(one.to_bytes())
+    for name in ("actions", "states", "observations", "costs"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(same, name))
+    assert (same.final, same.aborted, same.seconds) == (one.final, one.aborted, one.seconds)
