@@ -193,8 +193,9 @@ class Tuned:
         return "\n".join(parts)
 
 
-# The step size times the simulator's largest curvature.
-ETA = 10.0
+# The step size times the simulator's largest curvature. A fitted simulator starts near its optimum,
+# and what is left of the gap is what its parameters cannot explain: shorter steps.
+ETA, ETA_FITTED = 30.0, 10.0
 
 
 def tune(
@@ -230,7 +231,8 @@ def tune(
         Fit the simulator's parameters (all, or these) to the first rollouts, which are those of the
         first gradient, retrain in it and go on from there.
     eta : float, optional
-        Step size; by default 10 over the simulator's largest curvature at the start.
+        Step size; by default 30 over the simulator's largest curvature at the start, 10 over it
+        after identification.
     change : float, optional
         The largest change of the policy in a step, as a norm.
     tolerance : float
@@ -287,7 +289,8 @@ def tune(
         top = float(
             target.journal.remember(f"eta {seed}", lambda: np.array(proxy.top_curvature(start)))
         )
-        eta = ETA / top if math.isfinite(top) and top > 0 else 1.0
+        scale = ETA if found is None else ETA_FITTED
+        eta = scale / top if math.isfinite(top) and top > 0 else 1.0
     method: Any = GuardedProxyProx(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
     )
