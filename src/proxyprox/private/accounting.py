@@ -34,7 +34,7 @@ from proxyprox._util.validation import message
 Array = np.ndarray[Any, Any]
 
 # A whole plan is calibrated to the budget: its last release may exceed it by rounding alone.
-ROUNDING = 1e-9
+ROUNDING, TINY = 1e-9, 1e-12
 NEIGHBOURS = "add or remove one row"
 
 
@@ -201,7 +201,7 @@ def require_delta(delta: Any, rows: int | None = None) -> float:
     allowed = "a number in (0, 1)" if rows is None else f"in (0, 1/n_nominal) = (0, {1 / rows:.3g})"
     number = check.positive("delta", delta)
     if number >= (1.0 if rows is None else 1 / rows):
-        remedy = "With a larger one a mechanism may publish a whole row. 1e-5 is usual."
+        remedy = "With a larger one a mechanism may publish a whole row."
         raise ValueError(message("delta", delta, allowed, remedy))
     return number
 
@@ -305,7 +305,9 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
             weakref.finalize(self, self._memory.close)
         else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.is_dir():
+                remedy = "Make the folder first: a mistyped path would be a second budget."
+                raise ValueError(message("path", str(self.path), "in a folder that exists", remedy))
             self.path.touch()
         with self._transaction() as database:
             self.id = self._begin(database)
@@ -330,7 +332,7 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
                 "A PrivacyBudget without a file cannot be shared between processes. "
                 "Give it one: PrivacyBudget('budget.sqlite', epsilon=..., delta=...)."
             )
-        return _reopen, (str(self.path), self.epsilon, self.delta)
+        return _reopen, (str(self.path), self.epsilon, self.delta, self.id)
 
     @property
     def spent(self) -> Guarantee:
@@ -471,7 +473,7 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         rows = database.execute("SELECT sigma, rate FROM charges").fetchall()
         spent = [Release(*row) for row in rows]
         needed = total_epsilon([*spent, *ahead], self.delta) if ahead else 0.0
-        if needed > self.epsilon * (1 + ROUNDING):
+        if needed > self.epsilon * (1 + ROUNDING) + TINY:
             before = Guarantee.of(spent, self.delta)
             raise PrivacyBudgetError(
                 f"The budget would be overspent: ε = {needed:.4g} of {self.epsilon:g} at "
@@ -479,5 +481,11 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
             )
 
 
-def _reopen(path: str, epsilon: float, delta: float) -> PrivacyBudget:
-    return PrivacyBudget(path, epsilon=epsilon, delta=delta)
+def _reopen(path: str, epsilon: float, delta: float, own: str) -> PrivacyBudget:
+    """Return the budget of a pickle; a file that is gone, or another, would be a full one."""
+    if not Path(path).is_file():
+        raise PrivacyBudgetError(f"The budget's file {path} is gone: bring it back first.")
+    budget = PrivacyBudget(path, epsilon=epsilon, delta=delta)
+    if budget.id != own:
+        raise PrivacyBudgetError(f"{path} is another budget than the one that was pickled.")
+    return budget

@@ -8,7 +8,8 @@ are believed. Everything but the released gradients (and second moments) is publ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -87,6 +88,8 @@ SURE = 1.0
 # A guess at ‖w*‖ in the same units, for the damping where there are no public labels.
 DISTANCE = 5.0
 STRENGTHS = tuple(np.geomspace(1e-6, 1e-1, 11))
+# An entry that is so many times the 95th percentile of its column spoils the column's unit.
+FAR_OUT = 100.0
 # Private rows that count for less than this share of the public ones will hardly change the fit.
 WORTH = 0.25
 
@@ -222,9 +225,17 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             Problem(target, proxy), ready.start, method=ProxyProx(eta=eta, correction=correction),
             steps=setting.releases, stop=Residual(1e-9), rng=0,
         )  # fmt: skip
-        self.privacy_, self.result_ = target.spent, result
+        # Seconds grow with the true number of rows.
+        paid = replace(result.ledger, seconds=0.0, target_seconds=0.0)
+        rows = [row._replace(seconds=0.0) for row in result.trace]
+        self.result_ = replace(result, ledger=paid, trace=Trace(rows))
+        self.privacy_ = target.spent
         self._store(result.w, ready.scale)
         return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy that shares the budget; a name resumes one fit only."""
+        return type(self)(**{**self.get_params(deep=False), "name": None})
 
     def plan(self, X_public: Any, y_public: Any = None) -> PrivacyPlan:
         """Return what a fit will do, and whether it can be expected to pay; it spends nothing.
@@ -256,6 +267,11 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         check.positive("epsilon", self.epsilon)
         require_delta(self.delta, n)
         check.flag("fit_intercept", self.fit_intercept)
+        if self.same_support is not None:
+            check.flag("same_support", self.same_support)
+        if self.name is not None and self.budget is None:
+            remedy = "A name resumes a fit from a budget's file: give one as budget=."
+            raise ValueError(message("name", self.name, "None without a budget", remedy))
         if X_public is None:
             remedy = "They give the clip and the metric; a few hundred rows will do."
             raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
@@ -264,6 +280,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         except ValueError as error:
             raise ValueError(f"X_public cannot be used. {error}") from error
         self._check_columns(X)
+        self._warn_of_outliers(X)
         lengths = _row_norms(X)
         bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
         if not bound > 0:
@@ -323,6 +340,22 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         # Without public labels half the bound stands for the usual residual.
         usual = 1.0 if ready.label_bound is None else ready.label_bound / 2
         return clip_for(ready.public, ready.start, metric, ready.setting.clip, usual)
+
+    def _warn_of_outliers(self, X: Any) -> None:
+        """Warn of public columns whose largest entry, by which they are divided, is far out."""
+        if scipy.sparse.issparse(X):
+            return
+        sizes = np.abs(X)
+        largest, usual = sizes.max(axis=0), np.quantile(sizes, 0.95, axis=0)
+        odd = np.flatnonzero((usual > 0) & (largest > FAR_OUT * usual))
+        if len(odd):
+            names = np.asarray(getattr(self, "feature_names_in_", np.arange(X.shape[1])))[odd]
+            warnings.warn(
+                f"X_public: the largest entry of {', '.join(map(str, names[:5]))} is {FAR_OUT:g} "
+                "times those of other rows, and columns are divided by it. Remove such rows: what "
+                "they hold is lost for the private rows, too.",
+                UserWarning, stacklevel=4,
+            )  # fmt: skip
 
     def _add_missing_curvature(self, ready: Prepared, target: Private) -> Any:
         """Return the proxy, and set the metric, with curvature where public rows have too little.
@@ -471,6 +504,9 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
             remedy = "Without public labels nothing tells them but private ones."
             raise ValueError(message("classes", None, "all classes", remedy))
         self._classes = check_classes(self.classes, y_public, binary=False)
+        if y_public is not None and len(set(np.asarray(y_public).ravel().tolist())) < 2:
+            remedy = "With one class there is no public fit to start from: leave y_public out."
+            raise ValueError(message("y_public", Words("one class"), "of two or more", remedy))
         two = len(self._classes) == 2
         return (Logistic if two else Softmax)(self._classes), None
 
@@ -488,7 +524,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
 
     def predict(self, X: Any) -> Array:
         """Return the likeliest class of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -344,7 +344,7 @@ def _numbers(values: Any) -> Array:
     def number(entry: Any) -> float:
         try:
             return float(entry)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever an entry does, it is no number
             return math.nan
 
     flat = [number(entry) for entry in array.ravel().tolist()]
@@ -561,8 +561,7 @@ class Private:
                 f"All {self.releases} planned releases are made. More need another plan: noise "
                 "is calibrated to their number before the first."
             )
-        point = to_numpy(w).astype(np.float64)
-        check.require_finite("w", point)
+        point = to_numpy(check.vector("w", w, self.dim)).astype(np.float64)
 
         def total(keep: Array | None) -> Array:
             return np.asarray(
