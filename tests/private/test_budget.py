@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.private import PrivacyBudget, PrivacyBudgetError
+from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
 
 
@@ -165,3 +165,24 @@ def test_a_seeded_plan_marks_the_whole_budget(make, path):
     with pytest.warns(UserWarning, match="seeded"):
         make(budget=budget, seed=0).gradient(np.zeros(3))
     assert "NOT PRIVATE" in str(budget.spent)
+
+
+def test_a_pickle_does_not_make_a_full_budget_of_a_lost_file(tmp_path):
+    path = tmp_path / "budget.sqlite"
+    text = pickle.dumps(PrivacyBudget(path, epsilon=1.0, delta=1e-5))
+    assert pickle.loads(text).spent.releases == 0
+    path.unlink()
+    with pytest.raises(PrivacyBudgetError, match="gone"):
+        pickle.loads(text)
+    assert not path.exists()
+    PrivacyBudget(path, epsilon=1.0, delta=1e-5)
+    with pytest.raises(PrivacyBudgetError, match="another budget"):
+        pickle.loads(text)
+    with pytest.raises(ValueError, match="path"):
+        PrivacyBudget(tmp_path / "typo" / "budget.sqlite", epsilon=1.0, delta=1e-5)
+
+
+def test_a_tiny_budget_can_be_spent():
+    PrivacyBudget(epsilon=1e-6, delta=1e-5).open(
+        None, [Release(noise_multiplier(1e-6, 1e-5, 1))], {}, private=True
+    )

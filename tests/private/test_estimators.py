@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import cross_validate
 
@@ -206,6 +207,40 @@ def test_cross_validation_spends_from_one_file(parts, tmp_path):
     found = cross_validate(model, parts["X"], parts["y"], cv=2, params=public)
     assert (found["test_score"] > 0.6).all()
     assert budget.spent.releases == 2 * model.plan(**public).guarantee.releases
+
+
+def test_a_name_is_of_one_fit_and_not_of_its_clones(parts, tmp_path):
+    budget = PrivacyBudget(tmp_path / "budget.sqlite", epsilon=2.0, delta=1e-5)
+    model = logistic(budget=budget, name="fit").fit(**parts)
+    copy = clone(model)
+    assert copy.name is None
+    assert copy.budget is budget
+    assert (copy.fit(**parts).coef_ != model.coef_).any()
+    with pytest.raises(ValueError, match="name"):
+        logistic(name="fit").fit(**parts)
+
+
+def test_seconds_that_tell_of_the_number_of_rows_are_not_kept(parts):
+    result = logistic().fit(**parts).result_
+    assert result.ledger.seconds == result.ledger.target_seconds == 0
+    assert not result.trace["seconds"].any()
+
+
+def test_public_rows_that_spoil_the_fit_are_named(parts):
+    one = {**parts, "y_public": np.ones(len(parts["y_public"]), dtype=int)}
+    with pytest.raises(ValueError, match="y_public"):
+        logistic().fit(**one)
+    public = parts["X_public"].copy()
+    public[3, 1] = 1e12
+    with pytest.warns(UserWarning, match="largest entry"):
+        logistic().plan(public, parts["y_public"])
+    with pytest.raises((TypeError, ValueError), match="same_support"):
+        logistic(same_support="yes").fit(**parts)
+
+
+def test_predictions_need_a_fit(parts):
+    with pytest.raises(NotFittedError):
+        logistic().predict(parts["X"])
 
 
 def test_a_named_fit_is_repeated_from_the_journal(parts, tmp_path):

@@ -246,6 +246,14 @@ def test_audits_are_refused(make):
     assert target.spent.releases == 0
 
 
+def test_a_point_of_another_length_is_refused_before_it_is_paid_for(make):
+    target = make()
+    with pytest.raises(ValueError, match="w must"):
+        target.gradient(np.zeros(7))
+    assert target.spent.releases == 0
+    assert target.gradient(np.zeros(3)).shape == (3,)
+
+
 def test_a_batch_has_one_release(make):
     target = make()
     batch = target.sample(np.random.default_rng(0))

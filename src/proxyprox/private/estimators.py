@@ -46,6 +46,7 @@ from proxyprox.problems.families import (
     check_classes,
 )
 from proxyprox.problems.glm import GLM, Encoded
+from proxyprox.result import Trace
 from proxyprox.sklearn import inputs
 from proxyprox.stopping import Residual
 
@@ -227,8 +228,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         # Seconds grow with the true number of rows.
         paid = replace(result.ledger, seconds=0.0, target_seconds=0.0)
-        rows = [row._replace(seconds=0.0) for row in result.trace]
-        self.result_ = replace(result, ledger=paid, trace=Trace(rows))
+        steps = [step._replace(seconds=0.0) for step in result.trace]
+        self.result_ = replace(result, ledger=paid, trace=Trace(steps))
         self.privacy_ = target.spent
         self._store(result.w, ready.scale)
         return self
