@@ -191,6 +191,29 @@ def test_an_export_replaces_a_file_only_if_told_to(rows: Path, tmp_path: Path) -
     assert len(target.read_text().splitlines()) == 4
 
 
+def test_every_row_is_exported_for_a_fit(rows: Path, tmp_path: Path) -> None:
+    target = tmp_path / "all.csv"
+    done = label(rows, "up\ndown\n\n", "--export", str(target), "--all-rows")
+    assert done.exit_code == 0, done.output
+    lines = target.read_text().splitlines()
+    assert len(lines) == len(rows.read_text().splitlines())
+    assert lines[0].endswith(",label")
+    assert sum(line.endswith((",up", ",down")) for line in lines) == 2
+
+
+def test_a_column_of_the_classes_is_taken_for_labels_if_told_to(tmp_path: Path) -> None:
+    file = tmp_path / "half.csv"
+    cells = ["y", "N", "", "", "yes", "no", "", ""]
+    file.write_text("\n".join(["x,old", *(f"{i},{cell}" for i, cell in enumerate(cells))]) + "\n")
+    words = ["label", str(file), "--classes", "yes,no"]
+    done = CliRunner().invoke(app, words, input="\n")
+    assert "--label old" in " ".join(done.output.split())
+    file.with_name("half.csv.labels.sqlite").unlink()
+    done = CliRunner().invoke(app, [*words, "--label", "old"], input="\n")
+    assert done.exit_code == 0, done.output
+    assert "4 " in done.output
+
+
 def test_an_export_into_no_folder_is_refused_before_the_first_question(rows: Path) -> None:
     done = label(rows, "up\n\n", "--export", str(rows.parent / "absent" / "out.csv"))
     assert done.exit_code == 2

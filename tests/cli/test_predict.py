@@ -244,3 +244,13 @@ def test_a_regression_from_numbers_alone(invoke: Invoke, tmp_path: Path) -> None
     predicted = invoke("predict", tmp_path / "out", tmp_path / "rows.csv").stdout.splitlines()
     assert predicted[0] == "row,price"
     assert len(predicted) == 81
+
+
+@pytest.mark.parametrize("split", [(5, 5), (4, 6)])
+def test_ten_labels_are_enough(tmp_path: Path, invoke: Invoke, split: tuple[int, int]) -> None:
+    lines = ["age,churned"] + [f"{20 + i},no" for i in range(split[0])]
+    lines += [f"{40 + i},yes" for i in range(split[1])]
+    (tmp_path / "few.csv").write_text("\n".join(lines) + "\n")
+    words = ["run", str(tmp_path / "few.csv"), "--target", "churned", "--output", str(tmp_path)]
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output

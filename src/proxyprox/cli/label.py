@@ -59,6 +59,9 @@ def label(
         Path | None, typer.Option(help="File for the answers: .csv, or .json for Label Studio.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all-rows", help="Export every row, for proxyprox run.")
+    ] = False,
     answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows chosen at a time.")] = 10,
     criterion: Annotated[
@@ -89,6 +92,7 @@ def label(
     proxyprox label tickets.csv --classes urgent,normal --web
     proxyprox label mail.xlsx --classes spam,ham --show text --budget 200
     proxyprox label tasks.json --classes yes,no --export labelled.json
+    proxyprox label tickets.csv --classes urgent,normal --export all.csv --all-rows
 
     Every answer is on disk before the next question. Type a class, the beginning of its name or
     its number, u to take the last answer back (again: the one before), s to skip a row, c and a
@@ -150,7 +154,7 @@ def label(
         if not (bought.labels or bought.declined or bought.comments):
             export = None
         if export is not None:
-            atomic_write_bytes(export, exported(bought, pool, export.suffix.lower()))
+            atomic_write_bytes(export, exported(bought, pool, export.suffix.lower(), every))
         result = summary(bought, export)
     if as_json:
         console.emit(result)

@@ -139,10 +139,17 @@ def _text(value: Any) -> str:
 
 
 def class_of(text: str | None, classes: Sequence[str]) -> str | None:
-    """Return the class that is written so, in any case, or None."""
+    """Return the class that is written so, in any case, or None; "Y" is a way to write yes."""
+    from proxyprox.study.columns import NO, YES
+
     bare = (text or "").strip()
-    same = [name for name in classes if name.lower() == bare.lower()]
-    return bare if bare in classes else same[0] if len(same) == 1 else None
+    if bare in classes:
+        return bare
+    for words in ({bare.lower()}, YES, NO):
+        same = [name for name in classes if name.lower() in words]
+        if bare.lower() in words and len(same) == 1:
+            return same[0]
+    return None
 
 
 def add_answers(
@@ -287,6 +294,10 @@ def read_pool(
         f"Features: {first([f'{c.name} ({c.kind})' for c in made.columns if c.kind != 'drop'])}.",
     ]
     notes += map(str, made.findings)
+    for name in used:
+        values = {text.strip() for text in cells[name] if text.strip()}
+        if values and all(class_of(text, classes) for text in values):
+            notes.append(f"{name} holds the classes: is it the label? Then say --label {name}.")
     answers: Sequence[str | None] = given.predictions if given else []
     answers = [class_of(text, classes) for text in (cells[teacher] if teacher else answers)]
     if count := len(answers) - answers.count(None):
@@ -304,21 +315,26 @@ def first(names: Sequence[str]) -> str:
 # -- exports --------------------------------------------------------------------------------------
 
 
-def exported(bought: LabelBudget, pool: Pool, ending: str) -> bytes:
+def exported(bought: LabelBudget, pool: Pool, ending: str, every: bool = False) -> bytes:
     """Return the answers as a table (".csv") or as Label Studio's tasks (".json")."""
-    return _tasks(bought, pool) if ending == ".json" else _table(bought, pool)
+    return _tasks(bought, pool) if ending == ".json" else _table(bought, pool, every)
 
 
-def _table(bought: LabelBudget, pool: Pool) -> bytes:
-    """Return the rows that were answered, skipped or commented as CSV, safe in a spreadsheet."""
+def _table(bought: LabelBudget, pool: Pool, every: bool) -> bytes:
+    """Return rows as CSV, safe in a spreadsheet.
+
+    Those that were answered, skipped or commented, with all of it; or every row, with its label.
+    """
     from proxyprox._util.text import without_formula
 
     names = list(pool.names if pool.cells is None else pool.cells)
-    lines = [[*names, *own_names(names, LABEL, SKIPPED, COMMENT)]]
-    for row in sorted(bought.labels.keys() | bought.declined | bought.comments.keys()):
+    own = own_names(names, LABEL, SKIPPED, COMMENT)
+    lines = [[*names, *own[: 1 if every else 3]]]
+    touched = sorted(bought.labels.keys() | bought.declined | bought.comments.keys())
+    for row in range(bought.rows) if every else touched:
         skipped = "yes" if row in bought.declined else ""
         said = [bought.labels.get(row, ""), skipped, bought.comments.get(row, "")]
-        lines.append([*pool.data(row).values(), *said])
+        lines.append([*pool.data(row).values(), *said[: 1 if every else 3]])
     text = io.StringIO(newline="")
     csv.writer(text).writerows([without_formula(cell) for cell in line] for line in lines)
     return text.getvalue().encode("utf-8", "surrogateescape")

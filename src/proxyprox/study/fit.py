@@ -132,8 +132,8 @@ def _without_rare(y: Any, find: Callable[..., None]) -> Any:
 # -- models ---------------------------------------------------------------------------------------
 
 
-def make_model(name: str, task: str) -> Any:
-    """Return an unfitted estimator."""
+def make_model(name: str, task: str, folds: int = FOLDS) -> Any:
+    """Return an unfitted estimator, whose own cross-validation has so many folds."""
     from sklearn import linear_model
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
@@ -151,7 +151,7 @@ def make_model(name: str, task: str) -> Any:
     classifiers: dict[str, Any] = {
         "proxyprox": lambda: ProxyLogisticRegression(unlabelled=None),
         "scikit-learn": lambda: linear_model.LogisticRegressionCV(
-            Cs=strengths, scoring="neg_log_loss", max_iter=2000
+            Cs=strengths, scoring="neg_log_loss", max_iter=2000, cv=folds
         ),
         "erm": lambda: linear_model.LogisticRegression(C=np.inf, max_iter=2000),
         "base-rate": lambda: DummyClassifier(strategy="prior"),
@@ -161,7 +161,11 @@ def make_model(name: str, task: str) -> Any:
 
 def fit_model(name: str, task: str, X: Array, y: Array, others: Array) -> Any:
     """Return a fitted model; only ours looks at the rows without a label."""
-    model = make_model(name, task)
+    folds = FOLDS
+    if task != "regression":
+        # A fold that lacks a class cannot be scored.
+        folds = max(2, min(FOLDS, int(np.unique(y, return_counts=True)[1].min())))
+    model = make_model(name, task, folds)
     with warnings.catch_warnings():
         # Convergence, and what newer releases will name otherwise.
         warnings.simplefilter("ignore")
