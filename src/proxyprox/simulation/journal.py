@@ -80,7 +80,8 @@ class RolloutBudget:
     """Limits on the columns of a :class:`RolloutLedger`.
 
     Real rollouts, their steps and evaluations are known ahead, so those limits are never exceeded;
-    of the others the rollout that reaches the limit is the last.
+    of the others the rollout that reaches the limit is the last. A rollout counts when it starts,
+    whether it is answered or not.
 
     Examples
     --------
@@ -237,6 +238,12 @@ class RolloutJournal:
             ).fetchone()
         rollouts, steps, seconds, aborted, lost = (part or 0 for part in real)
         return RolloutLedger(rollouts, steps, float(seconds), aborted, lost, measured or 0)
+
+    def empty(self) -> bool:
+        """Tell whether no run has ever used it."""
+        with self._transaction() as database:
+            found = "SELECT EXISTS (SELECT 1 FROM rollouts) OR EXISTS (SELECT 1 FROM notes)"
+            return not database.execute(found).fetchone()[0]
 
     def remember(self, name: str, make: Callable[[], Array]) -> Array:
         """Return an array that was made once; a resumed run gets the same bits."""
