@@ -23,7 +23,6 @@ from proxyprox.simulation.rollouts import (
 )
 from proxyprox.simulation.systems import stack_paths
 
-
 FULL = "one that shows its full state"
 REMEDY = (
     "Gradients through a simulator need the full state: give the robot a state function, "

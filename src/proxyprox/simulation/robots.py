@@ -106,7 +106,7 @@ class GymnasiumRobot:
     state : callable, optional
         ``state(env)``, the full state. MuJoCo environments need none: positions and velocities are
         read from them. Where neither is known, trajectories have observations alone, and
-        ``shows_states`` is False. ``state=lambda e: e.unwrapped.state`` reads that of ``Pendulum-v1``.
+        ``shows_states`` is False. That of ``Pendulum-v1`` is ``lambda env: env.unwrapped.state``.
     repeatable : bool
         Whether a seed repeats a rollout.
 

@@ -364,7 +364,10 @@ def _observed(before: Array, after: Array) -> str:
     if not len(before) or not len(after):
         return ""
     gain, most = float(before.mean() - after.mean()), max(len(before), len(after))
-    text = f"{before.mean():.4g} → {after.mean():.4g}, observed costs of {most} rollouts each"
+    count = f"{most} rollouts each"
+    if len(before) != len(after):
+        count = f"{len(before)} and {len(after)} rollouts"
+    text = f"{before.mean():.4g} → {after.mean():.4g}, observed costs of {count}"
     spread = max(float(np.ptp(before)), float(np.ptp(after)))
     if most == 1:
         text += "; their spread is unknown"
