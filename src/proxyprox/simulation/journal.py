@@ -217,7 +217,10 @@ class RolloutJournal:
         return None if row is None or row[0] is None else Trajectory.from_bytes(row[0])
 
     def answered(self) -> list[tuple[Array, Trajectory]]:
-        """Return the parameters and trajectories of all rollouts, evaluations left out."""
+        """Return the parameters and trajectories of all rollouts, evaluations left out.
+
+        As they are stored: without the costs that are the task's to compute.
+        """
         with self._transaction() as database:
             rows = database.execute(
                 "SELECT w, trajectory FROM rollouts "
