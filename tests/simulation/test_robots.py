@@ -185,7 +185,7 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
     left = target.outstanding(query.points[0], query.batch)
     assert [one.id for one in left] == [one.id for one in asked[1:]]
     for request in left:
-        target.start(request)
+        target.begin(request)
         target.record(request, world.robot(request))
     answers = target.collect(query.points[0], query.batch)
     step = run.tell(observations=answers)

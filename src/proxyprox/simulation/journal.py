@@ -80,7 +80,8 @@ class RolloutBudget:
     """Limits on the columns of a :class:`RolloutLedger`.
 
     Real rollouts, their steps and evaluations are known ahead, so those limits are never exceeded;
-    of the others the rollout that reaches the limit is the last.
+    of the others the rollout that reaches the limit is the last. A rollout counts when it starts,
+    whether it is answered or not.
 
     Examples
     --------
@@ -216,7 +217,10 @@ class RolloutJournal:
         return None if row is None or row[0] is None else Trajectory.from_bytes(row[0])
 
     def answered(self) -> list[tuple[Array, Trajectory]]:
-        """Return the parameters and trajectories of all rollouts, evaluations left out."""
+        """Return the parameters and trajectories of all rollouts, evaluations left out.
+
+        As they are stored: without the costs that are the task's to compute.
+        """
         with self._transaction() as database:
             rows = database.execute(
                 "SELECT w, trajectory FROM rollouts "
@@ -237,6 +241,12 @@ class RolloutJournal:
             ).fetchone()
         rollouts, steps, seconds, aborted, lost = (part or 0 for part in real)
         return RolloutLedger(rollouts, steps, float(seconds), aborted, lost, measured or 0)
+
+    def empty(self) -> bool:
+        """Tell whether no run has ever used it."""
+        with self._transaction() as database:
+            found = "SELECT EXISTS (SELECT 1 FROM rollouts) OR EXISTS (SELECT 1 FROM notes)"
+            return not database.execute(found).fetchone()[0]
 
     def remember(self, name: str, make: Callable[[], Array]) -> Array:
         """Return an array that was made once; a resumed run gets the same bits."""

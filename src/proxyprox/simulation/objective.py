@@ -23,6 +23,12 @@ from proxyprox.simulation.rollouts import (
 )
 from proxyprox.simulation.systems import stack_paths
 
+FULL = "one that shows its full state"
+REMEDY = (
+    "Gradients through a simulator need the full state: give the robot a state function, "
+    "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
+)
+
 
 class Estimator(Protocol):
     """How rollouts become a gradient."""
@@ -230,14 +236,15 @@ class TrajectoryAdjoint:
         if self.states is not None:
             states = np.asarray(self.states(one.observations), dtype=np.float64)
         if states is None or states.shape[1] != size:
-            shown = 0 if states is None else states.shape[1]
-            remedy = (
-                "Gradients through a simulator need the full state: give the robot a state "
-                "function, or estimate it: TrajectoryAdjoint(..., states=...)."
-            )
+            shown = "no states" if states is None else f"{states.shape[1]} entries"
             allowed = f"of {size} entries, as the simulator's"
-            raise RolloutError(message("states of a rollout", Words(f"{shown}"), allowed, remedy))
+            raise RolloutError(message("states of a rollout", Words(shown), allowed, REMEDY))
         return replace(one, states=states)
+
+    @property
+    def state_size(self) -> int | None:
+        """Entries that a robot's states must have; None where they are estimated."""
+        return None if self.states is not None else int(self.simulator.system.state_size)
 
 
 class Evaluation(NamedTuple):
@@ -268,7 +275,7 @@ class RolloutObjective:
     journal : path-like or RolloutJournal, optional
         A file that a killed run is resumed from; in memory by default.
     budget : RolloutBudget, optional
-        Limits, checked before every rollout.
+        Limits, checked before every rollout; started ones count, whether they were answered or not.
 
     Examples
     --------
@@ -312,6 +319,8 @@ class RolloutObjective:
             raise TypeError(message("estimator", estimator, allowed))
         if budget is not None:
             check.instance("budget", budget, RolloutBudget, "a RolloutBudget")
+        if getattr(estimator, "state_size", None) and not getattr(robot, "shows_states", True):
+            raise RolloutError(message("robot", Words("one without states"), FULL, REMEDY))
         self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
         self.dim = task.dim
         about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
@@ -394,7 +403,8 @@ class RolloutObjective:
         return float(np.mean([self.task.total(one) for one in answers]))
 
     def _checked(self, batch: Array, observations: Sequence[Trajectory]) -> list[Trajectory]:
-        answers = [self.task.checked(one) for one in observations]
+        size = getattr(self.estimator, "state_size", None)
+        answers = [self.task.checked(one, size) for one in observations]
         if len(answers) != len(batch):
             got = Words(f"{len(answers)} rollouts")
             raise RolloutError(message("observations", got, f"{len(batch)}, one for each request"))
@@ -410,7 +420,7 @@ class RolloutObjective:
 
     def outstanding(self, w: Vector, batch: Array) -> list[RolloutRequest]:
         """Return the requests that have no answer yet; a robot that was silent is asked again."""
-        return [one for one in self.requests(w, batch) if self.journal.find(one) is None]
+        return [one for one in self.requests(w, batch) if self._find(one) is None]
 
     def record(self, request: RolloutRequest, trajectory: Trajectory) -> None:
         """Enter a robot's answer; a second one to the same request is refused.
@@ -421,10 +431,26 @@ class RolloutObjective:
             If it cannot be used. The rollout counts as started, and may be repeated.
         """
         if not self.journal.knows(request):
-            self.start(request)
-        self.journal.answer(request, self.task.checked(trajectory))
+            self.begin(request)
+        self._keep(request, trajectory)
 
-    def start(self, request: RolloutRequest) -> None:
+    def _keep(self, request: RolloutRequest, given: Any) -> Trajectory:
+        """Enter an answer and return it with its costs; states of another width are refused."""
+        # One without states is kept: an estimator with states=... can use it.
+        size = getattr(self.estimator, "state_size", None)
+        kept = self.task.checked(given, size)
+        # Costs that the task computes are computed again when they are read: its cost may change.
+        own = given.costs is None
+        stored = replace(kept, costs=None, final=float(given.final)) if own else kept
+        self.journal.answer(request, stored)
+        return kept
+
+    def _find(self, request: RolloutRequest) -> Trajectory | None:
+        """Return the answer that the journal has, with the costs of the task as it is now."""
+        found = self.journal.find(request)
+        return None if found is None else self.task.checked(found)
+
+    def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
         if self.budget is not None:
             own = "evaluations" if request.evaluation else "rollouts"
@@ -438,7 +464,7 @@ class RolloutObjective:
 
     def _make(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
         """Return the rollouts of requests, new ones from the robot."""
-        found = {request.id: self.journal.find(request) for request in requests}
+        found = {request.id: self._find(request) for request in requests}
         new = [request for request in requests if found[request.id] is None]
         if new and self.robot is None:
             raise RobotError(
@@ -448,14 +474,13 @@ class RolloutObjective:
         together = hasattr(self.robot, "batch")
         for group in [new] if together and new else [[request] for request in new]:
             for request in group:
-                self.start(request)
+                self.begin(request)
             made = self._call(self.robot.batch if together else self._ask_robot, group)
             if len(made) != len(group):
                 got = Words(f"{len(made)} rollouts")
                 raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
             for request, one in zip(group, made, strict=True):
-                found[request.id] = kept = self.task.checked(one)
-                self.journal.answer(request, kept)
+                found[request.id] = self._keep(request, one)
         return [one for request in requests if (one := found[request.id]) is not None]
 
     def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:
@@ -506,7 +531,15 @@ class RolloutObjective:
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
-        return [one for _, one in self.journal.answered()]
+        return [self.task.checked(one) for _, one in self.journal.answered()]
+
+    def costs_at(self, w: Vector) -> Array:
+        """Return the costs of all rollouts of exactly this policy, evaluations left out."""
+        point = np.asarray(w, dtype=np.float64)
+        return np.array(
+            [self.task.total(self.task.checked(one)) for at, one in self.journal.answered()
+             if np.array_equal(at, point)]
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"RolloutObjective({self.gradient_source})"

@@ -105,7 +105,8 @@ class GymnasiumRobot:
         The environment; its own time limit must not be shorter than the task's horizon.
     state : callable, optional
         ``state(env)``, the full state. MuJoCo environments need none: positions and velocities are
-        read from them. Where neither is known, trajectories have observations alone.
+        read from them. Where neither is known, trajectories have observations alone, and
+        ``shows_states`` is False. That of ``Pendulum-v1`` is ``lambda env: env.unwrapped.state``.
     repeatable : bool
         Whether a seed repeats a rollout.
 
@@ -142,6 +143,7 @@ class GymnasiumRobot:
         data = getattr(plain, "data", None)
         mujoco = hasattr(data, "qpos") and hasattr(data, "qvel")
         self._state = state or (_mujoco_state if mujoco else None)
+        self.shows_states = self._state is not None
 
     def __call__(self, request: RolloutRequest) -> Trajectory:
         """Return one rollout, aborted where the limits say so.

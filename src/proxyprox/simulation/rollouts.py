@@ -97,7 +97,11 @@ class Policy:
 
     def act(self, w: Array, observations: Array, t: Array) -> Array:
         """Return the actions of rows: w has a row for each, or one for all."""
-        return np.asarray(self._function(w, observations, t), dtype=np.float64)
+        made = np.asarray(self._function(w, observations, t), dtype=np.float64)
+        if made.shape != (len(observations), self.actions):
+            got, allowed = Words(f"shape {made.shape}"), f"({len(observations)}, {self.actions})"
+            raise ValueError(message("actions of the policy", got, f"of shape {allowed}"))
+        return made
 
     def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
         """Return ``∂a_i/∂w`` and ``∂a_i/∂observation_i`` of rows, by central differences."""
@@ -396,7 +400,7 @@ class Task:
             raise RolloutError(message("Limits.worst", None, allowed, remedy))
         return self.limits.worst
 
-    def checked(self, trajectory: Any) -> Trajectory:
+    def checked(self, trajectory: Any, states_size: int | None = None) -> Trajectory:
         """Return a robot's answer, its costs filled in; one that cannot be used is refused."""
         if not isinstance(trajectory, Trajectory):
             raise RolloutError(message("the robot's answer", trajectory, "a Trajectory"))
@@ -407,9 +411,10 @@ class Task:
             got, allowed = Words(f"{taken} steps"), f"of {self.horizon} steps, the task's horizon"
             raise RolloutError(message("trajectory", got, allowed, remedy))
         states, observations = (
-            None if table is None else _table(name, table, taken + 1, None)
-            for name, table in (
-                ("states", trajectory.states), ("observations", trajectory.observations),
+            None if table is None else _table(name, table, taken + 1, columns)
+            for name, table, columns in (
+                ("states", trajectory.states, states_size),
+                ("observations", trajectory.observations, None),
             )
         )  # fmt: skip
         if observations is None:

@@ -31,6 +31,8 @@ from proxyprox.stopping import Relative, Steps
 
 # Steps in a row whose errors are taken as one when intervals are computed.
 BLOCK = 5
+# Share of the prediction error that a fit may leave before the text says so.
+MUCH = 0.1
 
 
 class SimulatorProxy:
@@ -202,6 +204,20 @@ class SimulatorProxy:
 
     # -- identification -----------------------------------------------------------------------
 
+    def parameter_names(self, argument: str, names: Sequence[str] | None = None) -> list[str]:
+        """Return the names of parameters that can be identified, all by default."""
+        known = self.system.parameters
+        if not known:
+            remedy = "Give the system some: parameters={'mass': Parameter(1.0, 0.5, 2.0)}."
+            allowed = "left out, because the simulator's system has no parameters to fit"
+            raise ValueError(message(argument, True if names is None else names, allowed, remedy))
+        allowed = f"a list of some of {', '.join(known)}"
+        chosen = list(known) if names is None else check.as_list(argument, names, allowed)
+        unknown = [name for name in chosen if name not in known]
+        if unknown or not chosen:
+            raise ValueError(message(argument, unknown or chosen, allowed))
+        return chosen
+
     def fit(
         self,
         trajectories: Sequence[Trajectory],
@@ -230,12 +246,7 @@ class SimulatorProxy:
         Identification
             The estimates, their intervals, and the fitted proxy.
         """
-        chosen = list(self.system.parameters if names is None else names)
-        known = self.system.parameters
-        unknown = [name for name in chosen if name not in known]
-        if unknown or not chosen:
-            allowed = f"some of {', '.join(known) or 'none: the system has no parameters'}"
-            raise ValueError(message("names", unknown or chosen, allowed))
+        chosen, known = self.parameter_names("names", names), self.system.parameters
         confidence = check.below_one("confidence", confidence)
         parts = [one for one in trajectories if one.states is not None and len(one.actions)]
         if not parts or parts[0].states.shape[1] != self.system.state_size:
@@ -264,14 +275,18 @@ class SimulatorProxy:
             weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
         half = _half_widths(solved, [len(one.actions) for one in parts], confidence)
         estimates = dict(zip(chosen, map(float, solved.x), strict=True))
+        ends = zip(np.maximum(solved.x - half, low), np.minimum(solved.x + half, high), strict=True)
         intervals = {
-            name: (float(value - width), float(value + width))
-            for name, value, width in zip(chosen, solved.x, half, strict=True)
+            name: (float(below), float(above))
+            for name, (below, above) in zip(chosen, ends, strict=True)
         }
+        near = 1e-3 * (high - low)
+        stuck = (solved.x - low <= near) | (high - solved.x <= near)
+        bounds = tuple(name for name, there in zip(chosen, stuck, strict=True) if there)
         residual, first = errors(solved.x), errors(np.array([known[name].value for name in chosen]))
         share = float((residual**2 * weights**2).sum() / (first**2 * weights**2).sum())
         system = self.system.with_parameters(estimates)
-        return Identification(estimates, intervals, share, self.with_system(system))
+        return Identification(estimates, intervals, share, self.with_system(system), bounds)
 
     def randomised(
         self, ranges: Mapping[str, tuple[float, float]], draws: int = 6, seed: int = 0
@@ -303,24 +318,32 @@ class Identification:
     estimates : dict of float
         By name.
     intervals : dict of pairs
-        Confidence intervals, by name; errors of a few neighbouring steps may depend on each other.
+        Confidence intervals, by name, within the parameter's bounds; errors of a few neighbouring
+        steps may depend on each other.
     unexplained : float
         Share of the squared prediction errors that is left after the fit.
     proxy : SimulatorProxy
         The fitted simulator.
+    at_bound : tuple of str
+        Parameters that ended at a bound: the bound is wrong, or they make up for something else.
     """
 
     estimates: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     unexplained: float
     proxy: SimulatorProxy
+    at_bound: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [
             f"{name} = {self.estimates[name]:.4g} in [{low:.4g}, {high:.4g}]"
+            + (" (at its bound)" if name in self.at_bound else "")
             for name, (low, high) in self.intervals.items()
         ]
-        return "; ".join([*lines, f"{self.unexplained:.1%} of the prediction error is left"])
+        lines.append(f"{self.unexplained:.1%} of the prediction error is left")
+        if self.unexplained > MUCH:
+            lines.append("these parameters do not explain the robot: the intervals may be wrong")
+        return "; ".join(lines)
 
 
 def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:

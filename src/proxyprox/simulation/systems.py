@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -162,8 +163,8 @@ class MuJoCoSystem(System):
 
     Parameters
     ----------
-    model : mujoco.MjModel or str
-        The model, or its XML.
+    model : mujoco.MjModel, str or path-like
+        The model, its XML, or the path of an XML file.
     frame_skip : int
         Steps of the model in a control step.
     parameters : dict of Parameter, optional
@@ -182,7 +183,13 @@ class MuJoCoSystem(System):
     ) -> None:
         mujoco = require("mujoco", extra="sim", purpose="simulating a MuJoCo model")
         rollout = require("mujoco.rollout", extra="sim", purpose="simulating a MuJoCo model")
-        if isinstance(model, str):
+        if isinstance(model, os.PathLike) or (isinstance(model, str) and "<" not in model):
+            path = check.file_path("model", model)
+            if not path.is_file():
+                allowed = "a mujoco.MjModel, its XML, or the path of a file that exists"
+                raise ValueError(message("model", str(model), allowed))
+            model = mujoco.MjModel.from_xml_path(str(path))
+        elif isinstance(model, str):
             model = mujoco.MjModel.from_xml_string(model)
         check.instance("model", model, mujoco.MjModel, "a mujoco.MjModel, or its XML")
         self._original, self.frame_skip = model, check.whole("frame_skip", frame_skip)

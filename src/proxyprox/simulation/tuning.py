@@ -23,7 +23,7 @@ from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
-from proxyprox.simulation.rollouts import RolloutBudgetError
+from proxyprox.simulation.rollouts import Array, RolloutBudgetError, RolloutError
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -33,6 +33,8 @@ from proxyprox.stopping import Relative, Steps
 ATTEMPTS = 6
 # Inner solves, one after another, that lead to the proxy's own minimum.
 RETRAINING = 4
+# Share by which another minimum must be lower to be taken.
+CLEARLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class GuardedProxyProx(Method):
         Relative increase of the observed cost that noise may explain.
     retrain : bool
         Whether the first trial is the proxy's own minimum, without a correction: for a simulator
-        that has just been fitted.
+        that has just been fitted. It is looked for from w0 and from zero.
 
     Examples
     --------
@@ -136,9 +138,7 @@ class GuardedProxyProx(Method):
         for _ in range(ATTEMPTS):
             try:
                 if retrain:
-                    w = centre
-                    for _ in range(RETRAINING):
-                        w = step.solve(0 * w, w, math.inf)
+                    w = self._retrained(centre, step)
                 else:
                     linear = state.gradient - step.proxy.gradient(centre)
                     w = step.solve(linear, centre, step.eta * factor)
@@ -150,6 +150,25 @@ class GuardedProxyProx(Method):
                 w = centre + (w - centre) * (self.change / away)
             return w, factor
         return centre, factor
+
+    def _retrained(self, centre: Vector, step: OuterStep) -> Vector:
+        """Return the proxy's own minimum, from the centre or, where it is better, from zero."""
+        found, failed = [], None
+        for w in (centre, 0 * centre):
+            try:
+                for _ in range(RETRAINING):
+                    w = step.solve(0 * w, w, math.inf)
+                value = float(step.proxy.value(w))
+            except NonFiniteError as error:
+                failed = error
+                continue
+            if math.isfinite(value):
+                found.append((value, w))
+        if not found:
+            raise failed or NonFiniteError("the proxy has no finite minimum")
+        # Two solves that end in one minimum differ a little: the nearer start then counts.
+        first, last = found[0], found[-1]
+        return last[1] if last[0] < first[0] - CLEARLY * abs(first[0]) else first[1]
 
     def answer(self, state: GuardedState) -> Vector:
         """Return the point with the lowest observed cost."""
@@ -178,6 +197,9 @@ class Tuned:
         What was learnt about the simulator's parameters.
     proxy : SimulatorProxy
         The simulator, fitted where that was asked for.
+    observed : str
+        The observed costs of the first and of the chosen policy, and whether they differ by more
+        than their rollouts do.
     """
 
     w: Vector
@@ -185,9 +207,12 @@ class Tuned:
     ledger: RolloutLedger
     identification: Identification | None
     proxy: Any
+    observed: str = ""
 
     def __str__(self) -> str:
         parts = [str(self.result), f"  rollouts      {self.ledger}"]
+        if self.observed:
+            parts.append(f"  costs         {self.observed}")
         if self.identification is not None:
             parts.append(f"  identified    {self.identification}")
         return "\n".join(parts)
@@ -226,10 +251,11 @@ def tune(
     w0 : array, optional
         Where to begin; the simulator's best policy by default.
     rollouts : int
-        Real rollouts at most, those of identification included.
+        Answered rollouts at most, those of identification included. Rollouts that were started and
+        failed come on top; ``RolloutBudget(rollouts=...)`` of the target limits all of them.
     identify : bool or list of names
         Fit the simulator's parameters (all, or these) to the first rollouts, which are those of the
-        first gradient, retrain in it and go on from there.
+        first gradient, retrain in it, from the old policy and from zero, and go on from there.
     eta : float, optional
         Step size; by default 30 over the simulator's largest curvature at the start, 10 over it
         after identification.
@@ -274,20 +300,43 @@ def tune(
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
     seed = check.whole("rng", rng, 0)
+    names: list[str] = []
+    if identify is not False:
+        names = proxy.parameter_names("identify", None if identify is True else identify)
+        estimated = getattr(target.estimator, "states", None) is not None
+        if not estimated and not getattr(target.robot, "shows_states", True):
+            allowed = "False for a robot without states"
+            raise ValueError(message("identify", identify, allowed))
+    if checkpoint is not None and os.path.exists(checkpoint) and target.journal.empty():
+        raise RolloutError(
+            f"The checkpoint {os.fspath(checkpoint)} is there, but the journal of its rollouts is "
+            "empty: they would be made again. Give the journal that it began with, or another "
+            "checkpoint."
+        )
     # Made once: on another machine the last bits would differ, and with them every request.
     given = None if w0 is None else check.vector("w0", w0, target.dim)
-    start = target.journal.remember("w0", lambda: proxy.minimum() if given is None else given)
+    # A journal that is used again with another cost has another start and another step size.
+    about = f"{proxy.value(proxy.zeros() if given is None else given):.4g}"
+    start = target.journal.remember(
+        f"w0 {about}", lambda: proxy.minimum() if given is None else given
+    )
+    if given is not None and not np.allclose(start, given, rtol=1e-6, atol=1e-9):
+        start = given
     found = None
     if identify is not False:
         first = target.sample(np.random.default_rng(seed))
-        names = None if identify is True else list(identify)
-        found = proxy.fit(target.collect(start, first), names)
+        made = target.collect(start, first)
+        if isinstance(target.estimator, TrajectoryAdjoint):
+            made = [target.estimator.with_states(one) for one in made]
+        found = proxy.fit(made, names)
         proxy = found.proxy
         if isinstance(target.estimator, TrajectoryAdjoint):
             target = target.with_estimator(replace(target.estimator, simulator=proxy))
     if eta is None:
         top = float(
-            target.journal.remember(f"eta {seed}", lambda: np.array(proxy.top_curvature(start)))
+            target.journal.remember(
+                f"eta {seed} {about} {names}", lambda: np.array(proxy.top_curvature(start))
+            )
         )
         scale = ETA if found is None else ETA_FITTED
         eta = scale / top if math.isfinite(top) and top > 0 else 1.0
@@ -306,4 +355,22 @@ def tune(
             raise
         status = Status.BUDGET_SPENT
         result = replace(error.result, status=status, message=f"{status.value} {error.__cause__}")
-    return Tuned(result.w, result, target.ledger, found, proxy)
+    observed = _observed(target.costs_at(start), target.costs_at(result.w))
+    return Tuned(result.w, result, target.ledger, found, proxy, observed)
+
+
+def _observed(before: Array, after: Array) -> str:
+    """Say what was observed of the first and the chosen policy, and how sure that is."""
+    if not len(before) or not len(after):
+        return ""
+    gain, most = float(before.mean() - after.mean()), max(len(before), len(after))
+    count = f"{most} rollouts each"
+    if len(before) != len(after):
+        count = f"{len(before)} and {len(after)} rollouts"
+    text = f"{before.mean():.4g} → {after.mean():.4g}, observed costs of {count}"
+    spread = max(float(np.ptp(before)), float(np.ptp(after)))
+    if most == 1:
+        text += "; their spread is unknown"
+    elif gain and abs(gain) <= spread:
+        text += f"; the gain is within the spread of the rollouts ({spread:.3g})"
+    return f"{text}; resets differ: measure both with target.evaluate(w, 20)"

@@ -1,0 +1,232 @@
+"""Mistakes that cost rollouts: found before the first one, and nothing wrong is stored."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.simulation import (
+    Antithetic,
+    FunctionSystem,
+    GuardedProxyProx,
+    GymnasiumRobot,
+    LinearPolicy,
+    MuJoCoSystem,
+    Parameter,
+    Policy,
+    RolloutBudget,
+    RolloutError,
+    RolloutObjective,
+    SimulatedRobot,
+    SimulatorProxy,
+    Task,
+    Trajectory,
+    TrajectoryAdjoint,
+    tune,
+)
+from tests.simulation.cart_world import Counted, World, cart, cost, resets
+
+W = np.array([-0.6, -0.5, 0.1])
+BATCH = np.array([1, 2])
+
+
+def test_costs_of_a_journal_are_those_of_the_task_as_it_is_now(world, tmp_path):
+    first = world.target(journal=tmp_path / "j")
+    value = first.value_and_gradient(W, BATCH)[0]
+    dearer = replace(world.task, cost=lambda x, u, t: 2 * cost(x, u, t), final=None)
+    proxy = SimulatorProxy(dearer, cart(), resets, count=4)
+    again = RolloutObjective(
+        dearer, world.robot, TrajectoryAdjoint(proxy), journal=tmp_path / "j"
+    )  # fmt: skip
+    paths = first.trajectories()
+    expected = np.mean([2 * one.costs.sum() for one in paths])
+    assert again.value_and_gradient(W, BATCH)[0] == pytest.approx(expected)
+    assert world.robot.count == 2
+    # The start and the step size are of the new cost, too.
+    tune(again, proxy, rollouts=2)
+    np.testing.assert_allclose(again.journal.answered()[-1][0], proxy.minimum())
+    assert first.value_and_gradient(W, BATCH)[0] == value
+
+
+def test_costs_that_the_robot_measured_are_kept(world, tmp_path):
+    def priced(request):
+        return replace(world.robot(request), costs=np.full(20, 0.5), final=1.0)
+
+    estimator = Antithetic(1, 0.1)
+    first = RolloutObjective(world.task, priced, estimator, journal=tmp_path / "j")
+    assert first.value_and_gradient(W, BATCH)[0] == 11.0
+    again = RolloutObjective(
+        replace(world.task, cost=lambda x, u, t: 7 * cost(x, u, t)), None, estimator,
+        journal=tmp_path / "j",
+    )  # fmt: skip
+    assert again.value_and_gradient(W, BATCH)[0] == 11.0
+
+
+def test_another_start_is_not_ignored_because_a_journal_knows_one(world, tmp_path):
+    target = world.target(journal=tmp_path / "j")
+    for start in (W, W + 1e-3):
+        tuned = tune(target, world.proxy, start, rollouts=2)
+        np.testing.assert_array_equal(tuned.w, start)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_states_of_another_width_are_refused_before_they_are_stored(world, tmp_path, by_hand):
+    def wide(request):
+        one = world.robot(request)
+        return replace(one, states=np.hstack([one.states, one.states[:, :1]]))
+
+    robot = None if by_hand else wide
+    bad = RolloutObjective(
+        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
+    )
+    request = bad.requests(W, BATCH)[0]
+    answer = wide(request)
+    with pytest.raises(RolloutError, match="states"):
+        bad.record(request, answer) if by_hand else bad.gradient(W, BATCH)
+    assert bad.ledger.unanswered == bad.ledger.rollouts == 1
+    repaired = world.target(journal=tmp_path / "j")
+    assert np.isfinite(repaired.gradient(W, BATCH)).all()
+
+
+def test_runs_need_no_start(world, tmp_path):
+    target = world.target()
+    problem = pp.Problem(target, world.proxy)
+    run = pp.Run(problem, method=GuardedProxyProx(1.0), rng=0)
+    np.testing.assert_array_equal(run.ask().points[0], np.zeros(3))
+    run.save(tmp_path / "run")
+    assert pp.Run.load(tmp_path / "run", problem).steps == 0
+    assert pp.minimize(problem, method=GuardedProxyProx(0.1), steps=1).steps == 1
+
+
+def test_a_fitted_simulator_is_retrained_from_zero_as_well():
+    # The cost of the only step has a poor minimum near w = 3 and a good one near 0.
+    def price(x, u, t):
+        return np.minimum((u[:, 0] - 3) ** 2 + 1.0, 4 * (u[:, 0] - 0.1) ** 2) + 0 * t
+
+    def plant(gain):
+        known = {"gain": Parameter(gain, 0.1, 3.0)}
+        return FunctionSystem(lambda x, u, gain: x + gain * u, 1, 1, parameters=known)
+
+    first = np.ones((1, 1))
+    task = Task(LinearPolicy(lambda x, t: np.ones((len(x), 1)), 1, 1), 3, price)
+    proxy = SimulatorProxy(task, plant(1.0), first)
+    robot = SimulatedRobot(plant(0.8), first)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(proxy, rollouts=1))
+    tuned = tune(target, proxy, np.array([2.9]), rollouts=3, identify=True)
+    assert tuned.w == pytest.approx(0.1, abs=0.01)
+    # A start near the good one stays with it.
+    tuned = tune(target, proxy, np.array([0.2]), rollouts=3, identify=True)
+    assert tuned.w == pytest.approx(0.1, abs=0.01)
+
+
+class Blind(Counted):
+    """A robot that says that it shows no states."""
+
+    shows_states = False
+
+
+def test_mistakes_are_found_before_a_rollout(world, tmp_path):
+    for wrong in (["mass"], "force", []):
+        with pytest.raises((TypeError, ValueError), match="identify"):
+            tune(world.target(), world.proxy, rollouts=4, identify=wrong)
+    plain = FunctionSystem(lambda x, u: x + u, 2, 1)
+    proxy = SimulatorProxy(
+        Task(Policy(lambda w, x, t: x[:, :1] * w[:, :1], 1, 1), 5, cost), plain, resets
+    )
+    target = RolloutObjective(proxy.task, world.robot, TrajectoryAdjoint(proxy))
+    with pytest.raises(ValueError, match="no parameters"):
+        tune(target, proxy, rollouts=4, identify=True)
+    blind = Blind(world.robot.robot)
+    with pytest.raises(RolloutError, match="without states"):
+        RolloutObjective(world.task, blind, TrajectoryAdjoint(world.proxy))
+    with pytest.raises(ValueError, match="identify"):
+        tune(RolloutObjective(world.task, blind, Antithetic(1, 0.1)), world.proxy, rollouts=4,
+             identify=True)  # fmt: skip
+    tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=2, identify=True,
+         checkpoint=tmp_path / "run")  # fmt: skip
+    paid = world.robot.count
+    (tmp_path / "j").unlink()
+    with pytest.raises(RolloutError, match="journal"):
+        tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=4, identify=True,
+             checkpoint=tmp_path / "run")  # fmt: skip
+    assert (paid, world.robot.count, blind.count) == (2, 2, 0)
+
+
+def test_identification_takes_states_that_are_estimated():
+    world = World(noise=0.0)
+
+    def hidden(request):
+        one = world.robot(request)
+        priced = world.task.checked(one)
+        return Trajectory(one.actions, None, one.states, priced.costs, priced.final)
+
+    estimator = TrajectoryAdjoint(world.proxy, states=lambda seen: seen)
+    target = RolloutObjective(world.task, hidden, estimator)
+    tuned = tune(target, world.proxy, rollouts=2, identify=["force"])
+    assert tuned.identification.estimates["force"] == pytest.approx(0.7, abs=0.1)
+
+
+def test_the_summary_says_how_sure_the_gain_is(world):
+    target = world.target()
+    tuned = tune(target, world.proxy, rollouts=6)
+    costs = target.costs_at(tuned.w)
+    assert len(costs) == 2
+    assert f"{costs.mean():.4g}, observed costs of 2 rollouts each" in tuned.observed
+    assert "within the spread" in str(tuned)
+    assert "target.evaluate(w, 20)" in str(tuned)
+
+
+def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
+    robot = Counted(world.robot.robot, fail_at=[1])
+    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy),
+                              budget=RolloutBudget(rollouts=4))  # fmt: skip
+    with pytest.raises(pp.OracleError):
+        tune(target, world.proxy, rollouts=4)
+    tuned = tune(target, world.proxy, rollouts=4)
+    assert tuned.result.status is pp.Status.BUDGET_SPENT
+    assert (robot.count, tuned.ledger.unanswered) == (4, 1)
+
+
+def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():
+    world, narrow = World(), cart()
+    narrow.parameters["drag"] = Parameter(0.1, 0.0, 0.2)  # the robot's is 0.4
+    found = world.proxy.with_system(narrow).fit(world.target().collect(W, BATCH))
+    assert found.at_bound == ("drag",)
+    assert found.intervals["drag"][1] <= 0.2
+    assert "at its bound" in str(found)
+    assert ("do not explain" in str(found)) == (found.unexplained > 0.1)
+    assert "do not explain" in str(replace(found, unexplained=0.2))
+    fine = World().proxy.fit(World().target().collect(W, BATCH))
+    assert "bound" not in str(fine)
+    assert "explain" not in str(fine)
+
+
+def test_policies_of_another_shape_are_named():
+    policy = Policy(lambda w, x, t: (w * x).sum(axis=1), 2, 1)
+    with pytest.raises(ValueError, match="actions of the policy"):
+        SimulatorProxy(Task(policy, 5, cost), cart(), resets).value(np.zeros(2))
+
+
+def test_gymnasium_environments_say_whether_they_show_states():
+    gymnasium = pytest.importorskip("gymnasium")
+    with gymnasium.make("Pendulum-v1") as env:
+        assert not GymnasiumRobot(env).shows_states
+        shown = GymnasiumRobot(env, state=lambda e: e.unwrapped.state)
+        task = Task(LinearPolicy(lambda x, t: x, 3, 1), 4)
+        request = RolloutObjective(task, shown, Antithetic(1, 0.1)).requests(np.zeros(3), BATCH)[0]
+        assert shown.shows_states
+        assert shown(request).states.shape == (5, 2)
+
+
+def test_a_mujoco_model_may_be_a_file(tmp_path):
+    pytest.importorskip("mujoco")
+    text = (
+        "<mujoco><worldbody><body><joint name='a'/><geom size='0.1'/></body></worldbody>"
+        "<actuator><motor joint='a'/></actuator></mujoco>"
+    )
+    (tmp_path / "arm.xml").write_text(text)
+    for model in (text, tmp_path / "arm.xml", str(tmp_path / "arm.xml")):
+        assert MuJoCoSystem(model).state_size == 2
+    with pytest.raises(ValueError, match="model"):
+        MuJoCoSystem("arm.xml")
