@@ -532,7 +532,8 @@ def arm(
     lines = summarise(records)
     plain = [{k: None if v == float("inf") else v for k, v in line.items()} for line in lines]
     write_json(output / "summary.json", {"lines": plain})
-    (output / "table.md").write_text(write_table(lines) + "\n")
+    title = "# Two-link arm: cost against real rollouts\n\n"
+    (output / "table.md").write_text(title + write_table(lines) + "\n")
     draw_costs(records, output / "costs.png")
     say(stdout(), write_table(lines))
 
