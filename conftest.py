@@ -44,7 +44,7 @@ def pytest_configure(config):
             signal.signal(number, handler)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     """Yield a headless Chromium without a network, or skip."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -6,8 +6,6 @@ import importlib
 import json
 import platform
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,37 +160,6 @@ def test_values_are_json(found: Audit) -> None:
     assert values["verdict"] == found.verdict.name
     assert values["delta"]["estimate"] == found.delta.estimate
     assert values["plan"]["steps"] == plan(found).steps
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no chromium with chromedriver on PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--disable-dev-shm-usage",
-        "--window-size=1400,1000",
-        # Every name but this machine's resolves to nothing: the page has no network.
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(driver)
-    chrome = webdriver.Chrome(options=options, service=service)
-    yield chrome
-    chrome.quit()
 
 
 @pytest.mark.browser
