@@ -389,7 +389,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
 
     def _family(self, y_public: Any) -> tuple[Family, float | None]:
         """Return the family, and the bound on numeric labels."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _family(y_public)")
 
     def _store(self, w: Array, scale: Array) -> None:
         """Note the coefficients in the user's units."""
