@@ -167,16 +167,6 @@ def test_identification_takes_states_that_are_estimated():
     assert tuned.identification.estimates["force"] == pytest.approx(0.7, abs=0.1)
 
 
-def test_the_summary_says_how_sure_the_gain_is(world):
-    target = world.target()
-    tuned = tune(target, world.proxy, rollouts=6)
-    costs = target.costs_at(tuned.w)
-    assert len(costs) == 2
-    assert f"{costs.mean():.4g}, observed costs of 2 rollouts each" in tuned.observed
-    assert "within the spread" in str(tuned)
-    assert "target.evaluate(w, 20)" in str(tuned)
-
-
 def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
     robot = Counted(world.robot.robot, fail_at=[1])
     target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy),

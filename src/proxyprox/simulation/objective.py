@@ -12,6 +12,7 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
+from proxyprox.simulation.comparison import Observed
 from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
 from proxyprox.simulation.rollouts import (
     Array,
@@ -519,6 +520,10 @@ class RolloutObjective:
             float(costs.mean()), error, float(np.mean([bool(a.aborted) for a in answers]))
         )
 
+    def repeat(self, points: Sequence[Vector], seed: int) -> None:
+        """Have several policies run on one seed: a robot that repeats resets runs all from one."""
+        self._make([RolloutRequest(self.task, np.asarray(w, float), int(seed)) for w in points])
+
     # -- what was spent -----------------------------------------------------------------------
 
     @property
@@ -533,13 +538,18 @@ class RolloutObjective:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
         return [self.task.checked(one) for _, one in self.journal.answered()]
 
-    def costs_at(self, w: Vector) -> Array:
-        """Return the costs of all rollouts of exactly this policy, evaluations left out."""
-        point = np.asarray(w, dtype=np.float64)
-        return np.array(
-            [self.task.total(self.task.checked(one)) for at, one in self.journal.answered()
-             if np.array_equal(at, point)]
-        )  # fmt: skip
+    def observed(self) -> list[Observed]:
+        """Return the costs of every policy that was run, evaluations left out."""
+        found: dict[bytes, list[tuple[float, bytes]]] = {}
+        for w, one in self.journal.answered():
+            checked = self.task.checked(one)
+            begun = np.asarray(checked.observations[0]).tobytes()
+            found.setdefault(w.tobytes(), []).append((self.task.total(checked), begun))
+        return [
+            Observed(np.frombuffer(w), np.array([cost for cost, _ in runs]),
+                     tuple(begun for _, begun in runs))
+            for w, runs in found.items()
+        ]  # fmt: skip
 
     def __repr__(self) -> str:
         return f"RolloutObjective({self.gradient_source})"

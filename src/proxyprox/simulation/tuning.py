@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -20,10 +22,16 @@ from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Step
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status
+from proxyprox.result import Budget, Result, Status, count_words
+from proxyprox.simulation.comparison import Evidence
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
-from proxyprox.simulation.rollouts import Array, RolloutBudgetError, RolloutError
+from proxyprox.simulation.rollouts import (
+    Array,
+    RolloutBudgetError,
+    RolloutError,
+    RolloutRequest,
+)
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -33,6 +41,8 @@ from proxyprox.stopping import Relative, Steps
 ATTEMPTS = 6
 # Inner solves, one after another, that lead to the proxy's own minimum.
 RETRAINING = 4
+# Rollouts for each pair of start and answer that is kept back to tell them apart.
+PER_PAIR = 5
 # Share by which another minimum must be lower to be taken.
 CLEARLY = 0.01
 
@@ -315,6 +325,7 @@ def tune(
         )
     # Made once: on another machine the last bits would differ, and with them every request.
     given = None if w0 is None else check.vector("w0", w0, target.dim)
+    given_proxy = proxy
     # A journal that is used again with another cost has another start and another step size.
     about = f"{proxy.value(proxy.zeros() if given is None else given):.4g}"
     start = target.journal.remember(
@@ -343,34 +354,114 @@ def tune(
     method: Any = GuardedProxyProx(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
     )
-    saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
     stop = Steps(inner_steps) | Relative(1e-2)
-    try:
-        result = minimize(
-            Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
-            budget=Budget(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
+    with contextlib.ExitStack() as held:
+        if checkpoint is None:
+            folder = held.enter_context(tempfile.TemporaryDirectory())
+            checkpoint = os.path.join(folder, "run")
+        saver = Checkpoint(checkpoint, every_steps=1)
+
+        def go_on(samples: int) -> Result:
+            try:
+                return minimize(
+                    Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
+                    budget=Budget(target_samples=samples), rng=seed, checkpoint=saver,
+                    callback=callback,
+                )  # fmt: skip
+            except OracleError as error:
+                if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
+                    raise
+                spent = Status.BUDGET_SPENT
+                return replace(
+                    error.result, status=spent, message=f"{spent.value} {error.__cause__}"
+                )
+
+        if not guard:
+            result = go_on(rollouts)
+            return Tuned(result.w, result, target.ledger, found, proxy)
+        simulated = given_proxy.paths(start).totals
+        checks = _Checks(target, start, simulated, tolerance, rollouts, seed)
+        result = checks.run(go_on)
+    chosen, text = checks.choose(result)
+    result = replace(result, w=chosen, message=f"{result.message} {text}")
+    return Tuned(chosen, result, target.ledger, found, proxy, checks.describe(chosen))
+
+
+class _Checks:
+    """Keeps rollouts back, and has start and answer repeated where costs do not tell them apart."""
+
+    def __init__(
+        self,
+        target: RolloutObjective,
+        start: Vector,
+        simulated: Array,
+        margin: float,
+        rollouts: int,
+        seed: int,
+    ) -> None:
+        self._target, self._start = target, start
+        self._simulated, self._margin = simulated, margin
+        each = target.estimator.rollouts
+        pairs = min(max(2, rollouts // PER_PAIR), max(0, rollouts - 2 * each) // 2)
+        self._rollouts = rollouts
+        self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=pairs)
+
+    def run(self, go_on: Callable[[int], Result]) -> Result:
+        """Return the run's result, the answer's check included in its rollouts."""
+        result = go_on(self._rollouts - 2 * len(self._seeds))
+        if result.status is not Status.BUDGET_SPENT:
+            return result
+        for seed in self._seeds:
+            if np.array_equal(result.w, self._start) or self._evidence().trusted() is not None:
+                break
+            try:
+                self._target.repeat((self._start, result.w), int(seed))
+            except RolloutBudgetError as error:
+                return replace(result, message=f"{result.message} {error}")
+            except RolloutError as error:
+                raise OracleError(str(error), result) from error
+        return go_on(self._rollouts - 2 * self._made())
+
+    def _made(self) -> int:
+        """Return the pairs that the journal has."""
+        asked = (RolloutRequest(self._target.task, self._start, int(one)) for one in self._seeds)
+        return sum(self._target.journal.find(request) is not None for request in asked)
+
+    def _evidence(self) -> Evidence:
+        target, batch = self._target, np.arange(self._target.estimator.rollouts)
+        # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
+        each = sum(
+            np.array_equal(one.w, self._start) and not one.std
+            for one in target.requests(self._start, batch)
+        )
+        exact = bool(getattr(target.robot, "deterministic", False))
+        return Evidence(
+            target.observed(), self._start, self._simulated,
+            each=each, margin=self._margin, exact=exact,
         )  # fmt: skip
-    except OracleError as error:
-        if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
-            raise
-        status = Status.BUDGET_SPENT
-        result = replace(error.result, status=status, message=f"{status.value} {error.__cause__}")
-    observed = _observed(target.costs_at(start), target.costs_at(result.w))
-    return Tuned(result.w, result, target.ledger, found, proxy, observed)
 
+    def choose(self, result: Result) -> tuple[Vector, str]:
+        """Return the answer, and why it is not the run's own where it is not."""
+        found = self._evidence().trusted()
+        if found is None:
+            if np.array_equal(result.w, self._start):
+                return self._start, "No policy cost less than the first one, which is the answer."
+            return self._start, (
+                "No policy was clearly as good as the first one, which is the answer: more "
+                "rollouts, or more of them a gradient, may tell."
+            )
+        if np.array_equal(found.w, result.w):
+            return result.w, ""
+        return found.w, "The answer is the cheapest policy that is clearly as good as the first."
 
-def _observed(before: Array, after: Array) -> str:
-    """Say what was observed of the first and the chosen policy, and how sure that is."""
-    if not len(before) or not len(after):
-        return ""
-    gain, most = float(before.mean() - after.mean()), max(len(before), len(after))
-    count = f"{most} rollouts each"
-    if len(before) != len(after):
-        count = f"{len(before)} and {len(after)} rollouts"
-    text = f"{before.mean():.4g} → {after.mean():.4g}, observed costs of {count}"
-    spread = max(float(np.ptp(before)), float(np.ptp(after)))
-    if most == 1:
-        text += "; their spread is unknown"
-    elif gain and abs(gain) <= spread:
-        text += f"; the gain is within the spread of the rollouts ({spread:.3g})"
-    return f"{text}; resets differ: measure both with target.evaluate(w, 20)"
+    def describe(self, chosen: Vector) -> str:
+        """Say what was observed of the first and the chosen policy."""
+        evidence = self._evidence()
+        first = evidence.first
+        answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), None)
+        if first is None:
+            return ""
+        if answer is None:
+            return f"{first.mean:.4g}, observed in {count_words(len(first.costs), 'rollout')}"
+        counts = f"{len(first.costs)} and {count_words(len(answer.costs), 'rollout')}"
+        return f"{first.mean:.4g} → {answer.mean:.4g}, observed in {counts}"

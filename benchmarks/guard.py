@@ -1,0 +1,294 @@
+"""The guard of `tune` on plants with severe gaps: does the answer ever cost more than the start?
+
+    python benchmarks/guard.py [--seeds 5] [--plants cart,drone] [--rollouts 16] [--output FILE]
+
+Four plants, each with gaps that the simulator knows nothing of (a weak, strong or reversed motor, a
+delay, drag, wind), first states of small and of large spread, robots that repeat a seed and robots
+that do not. Each line is a plant and a gap: the true cost of the answer over that of the start,
+median and worst over the seeds, and how many ended more than 10 % above the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from proxyprox.simulation import (
+    FunctionSystem,
+    Limits,
+    LinearPolicy,
+    Parameter,
+    RolloutObjective,
+    RolloutRequest,
+    SimulatedRobot,
+    SimulatorProxy,
+    Task,
+    TrajectoryAdjoint,
+    tune,
+)
+
+Array = Any
+HELD_OUT = 400
+
+
+def bumps(number: int, horizon: int) -> Callable[[Array, Array], Array]:
+    """Return features of a feed-forward action: bumps over time."""
+    centres, width = np.linspace(0, horizon, number), 0.8 * horizon / number
+    return lambda x, t: np.exp(-0.5 * ((np.asarray(t)[:, None] - centres) / width) ** 2)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A system, a task, and the gaps of the robot."""
+
+    move: Callable[..., Array]
+    states: int
+    actions: int
+    task: Task
+    middle: tuple[float, ...]
+    spread: tuple[float, ...]
+    parameters: dict[str, Parameter]
+    gaps: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def system(self, **values: float) -> FunctionSystem:
+        """Return the physics."""
+        known = {
+            name: Parameter(values.get(name, one.value), one.lower, one.upper)
+            for name, one in self.parameters.items()
+        }
+        return FunctionSystem(self.move, self.states, self.actions, parameters=known)
+
+    def resets(self, scale: float) -> Callable[[np.random.Generator, int], Array]:
+        """Return what draws first states."""
+        middle, spread = np.array(self.middle), scale * np.array(self.spread)
+        return lambda rng, n: middle + spread * rng.standard_normal((n, self.states))
+
+
+def cart() -> Plant:
+    """A cart follows a sine; feed-forward force."""
+
+    def move(x: Array, u: Array, force: float, drag: float, wind: float) -> Array:
+        v = x[:, 1:] + 0.1 * (force * u - drag * x[:, 1:] + wind)
+        return np.hstack([x[:, :1] + 0.1 * v, v])
+
+    def cost(x: Array, u: Array, t: Array) -> Array:
+        return (x[:, 0] - np.sin(0.15 * t)) ** 2 + 1e-3 * u[:, 0] ** 2
+
+    task = Task(LinearPolicy(bumps(8, 40), size=8, actions=1), 40, cost)
+    known = {
+        "force": Parameter(1.0, -3.0, 3.0), "drag": Parameter(0.1, 0.0, 3.0),
+        "wind": Parameter(0.0, -2.0, 2.0),
+    }  # fmt: skip
+    gaps = {
+        "weak": {"force": 0.3, "drag": 1.0}, "strong": {"force": 2.8},
+        "reversed": {"force": -1.0}, "late": {"force": 0.7, "delay": 4},
+        "wind": {"wind": 1.0, "drag": 0.8}, "late and strong": {"force": 2.0, "delay": 6},
+    }  # fmt: skip
+    return Plant(move, 2, 1, task, (0.0, 1.5), (0.05, 0.05), known, gaps)
+
+
+def pendulum() -> Plant:
+    """A pendulum is held upright by linear feedback of a saturated torque."""
+
+    def move(x: Array, u: Array, gain: float, length: float, drag: float) -> Array:
+        a = 9.81 / length * np.sin(x[:, :1]) + gain * u - drag * x[:, 1:]
+        v = x[:, 1:] + 0.04 * a
+        return np.hstack([x[:, :1] + 0.04 * v, v])
+
+    def cost(x: Array, u: Array, t: Array) -> Array:
+        return 1 - np.cos(x[:, 0]) + 0.05 * x[:, 1] ** 2 + 1e-3 * u[:, 0] ** 2
+
+    features = LinearPolicy(lambda x, t: np.stack([np.sin(x[:, 0]), x[:, 1], x[:, 0] ** 3], 1), 3, 1)
+    limits = Limits(action=(-30, 30), state=(-8, 8), worst=6.0)
+    task = Task(features, 60, cost, limits=limits)
+    known = {
+        "gain": Parameter(1.0, -3.0, 3.0), "length": Parameter(1.0, 0.3, 3.0),
+        "drag": Parameter(0.1, 0.0, 2.0),
+    }  # fmt: skip
+    gaps = {
+        "weak": {"gain": 0.5, "drag": 0.6}, "strong": {"gain": 2.5}, "short": {"length": 0.5},
+        "late": {"delay": 2}, "reversed": {"gain": -1.0}, "late and weak": {"delay": 3, "gain": 0.6},
+    }  # fmt: skip
+    return Plant(move, 2, 1, task, (0.3, 0.0), (0.1, 0.1), known, gaps)
+
+
+def drone() -> Plant:
+    """A planar drone flies a curve; feed-forward thrust and torque beside a PD controller."""
+
+    def move(x: Array, u: Array, thrust: float, turn: float, wind: float) -> Array:
+        h = 0.05
+        lift = thrust * (9.81 + u[:, 0])
+        ax = -lift * np.sin(x[:, 2]) + wind - 0.1 * x[:, 3]
+        az = lift * np.cos(x[:, 2]) - 9.81 - 0.1 * x[:, 4]
+        v = x[:, 3:] + h * np.stack([ax, az, turn * u[:, 1]], 1)
+        return np.hstack([x[:, :3] + h * v, v])
+
+    def path(t: Array) -> tuple[Array, Array]:
+        return np.sin(0.1 * t), 0.5 * np.sin(0.2 * t)
+
+    def follow(x: Array, t: Array) -> Array:
+        px, pz = path(t)
+        tilt = np.clip(-0.25 * (px - x[:, 0]) + 0.25 * x[:, 3], -0.6, 0.6)
+        return np.stack([4 * (pz - x[:, 1]) - 3 * x[:, 4], 20 * (tilt - x[:, 2]) - 6 * x[:, 5]], 1)
+
+    def cost(x: Array, u: Array, t: Array) -> Array:
+        px, pz = path(t)
+        return (x[:, 0] - px) ** 2 + (x[:, 1] - pz) ** 2 + 1e-4 * (u**2).sum(axis=1)
+
+    task = Task(LinearPolicy(bumps(8, 60), size=8, actions=2, base=follow), 60, cost,
+                limits=Limits(action=(-15, 15)))  # fmt: skip
+    known = {
+        "thrust": Parameter(1.0, 0.3, 3.0), "turn": Parameter(1.0, -2.0, 4.0),
+        "wind": Parameter(0.0, -4.0, 4.0),
+    }  # fmt: skip
+    gaps = {
+        "heavy": {"thrust": 0.7}, "slow turn": {"turn": 0.3}, "wind": {"wind": 2.0},
+        "late": {"delay": 3}, "late and light": {"delay": 2, "thrust": 1.4, "wind": -1.0},
+    }  # fmt: skip
+    return Plant(move, 6, 2, task, (0.0,) * 6, (0.05,) * 6, known, gaps)
+
+
+def tank() -> Plant:
+    """Two tanks, the level of the second is kept by the pump of the first."""
+
+    def move(x: Array, u: Array, pump: float, leak: float, pipe: float) -> Array:
+        first, second = x[:, :1], x[:, 1:]
+        flow = pipe * np.tanh(first - second)
+        a = first + 0.2 * (pump * u - flow)
+        return np.hstack([a, second + 0.2 * (flow - leak * second)])
+
+    def cost(x: Array, u: Array, t: Array) -> Array:
+        return (x[:, 1] - 1.0 - 0.5 * (t > 30)) ** 2 + 0.02 * u[:, 0] ** 2
+
+    def features(x: Array, t: Array) -> Array:
+        return np.hstack([x, np.ones((len(x), 1)), np.asarray(t)[:, None] > 30])
+
+    task = Task(LinearPolicy(features, 4, 1), 60, cost, limits=Limits(action=(-5, 5)))
+    known = {
+        "pump": Parameter(1.0, -2.0, 3.0), "leak": Parameter(0.3, 0.0, 2.0),
+        "pipe": Parameter(1.0, 0.1, 4.0),
+    }  # fmt: skip
+    gaps = {
+        "weak": {"pump": 0.3, "leak": 0.6}, "strong": {"pump": 2.8, "pipe": 2.0},
+        "late": {"delay": 6, "pump": 1.5}, "reversed": {"pump": -1.0}, "blocked": {"pipe": 0.2},
+    }  # fmt: skip
+    return Plant(move, 2, 1, task, (0.5, 0.5), (0.1, 0.1), known, gaps)
+
+
+PLANTS = {"cart": cart, "pendulum": pendulum, "drone": drone, "tank": tank}
+
+
+class Unrepeatable:
+    """A robot that draws its own resets and noise, whatever the seed."""
+
+    def __init__(self, robot: SimulatedRobot, seed: int) -> None:
+        self.robot, self.rng = robot, np.random.default_rng([seed, 9])
+
+    def __call__(self, request: RolloutRequest) -> Any:
+        seed = int(self.rng.integers(1 << 62))
+        return self.robot(RolloutRequest(request.task, request.w, seed))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run."""
+
+    plant: str
+    gap: str
+    spread: float
+    repeats: bool
+    identify: bool
+    seed: int
+    rollouts: int
+    each: int = 2
+
+
+def true_cost(robot: SimulatedRobot, task: Task, w: Array) -> float:
+    """Return the mean cost of many rollouts, the same for all policies."""
+    made = robot.batch([RolloutRequest(task, w, seed) for seed in range(HELD_OUT)])
+    return float(np.mean([task.total(task.checked(one)) for one in made]))
+
+
+def run(case: Case) -> dict[str, Any]:
+    """Return the true cost of the start and of the answer."""
+    plant = PLANTS[case.plant]()
+    gap = dict(plant.gaps[case.gap])
+    delay, resets = int(gap.pop("delay", 0)), plant.resets(case.spread)
+    simulator = SimulatorProxy(plant.task, plant.system(), resets, count=8)
+    real = SimulatedRobot(plant.system(**gap), resets, noise=0.1, delay=delay)
+    robot: Any = real if case.repeats else Unrepeatable(real, case.seed)
+    target = RolloutObjective(plant.task, robot, TrajectoryAdjoint(simulator, case.each))
+    begun = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = simulator.minimum()
+        tuned = tune(
+            target, simulator, start, rollouts=case.rollouts, identify=case.identify, rng=case.seed
+        )
+    seconds = time.perf_counter() - begun
+    first, last = (true_cost(real, plant.task, w) for w in (start, tuned.w))
+    return {
+        **vars(case), "start": first, "answer": last, "kept": bool(np.array_equal(start, tuned.w)),
+        "paid": tuned.ledger.rollouts, "seconds": seconds,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--plants", default=",".join(PLANTS))
+    parser.add_argument("--rollouts", type=int, default=16)
+    parser.add_argument("--each", type=int, default=2, help="rollouts of a gradient")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--output", help="a file for the records, one JSON object a line")
+    given = parser.parse_args()
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    cases = [
+        Case(plant, gap, spread, repeats, identify, seed, given.rollouts, given.each)
+        for plant in given.plants.split(",")
+        for gap, spread, repeats, identify, seed in product(
+            PLANTS[plant]().gaps, (1.0, 10.0), (True, False), (False, True), seeds
+        )
+    ]
+    records = []
+    with ProcessPoolExecutor(given.workers) as pool, open(given.output or os.devnull, "w") as file:
+        for one in pool.map(run, cases):
+            records.append(one)
+            file.write(json.dumps(one) + "\n")
+            file.flush()
+    summarise(records)
+
+
+def summarise(records: list[dict[str, Any]]) -> None:
+    """Print a line for each plant and gap, then totals."""
+    print(f"{'plant':9} {'gap':16} {'median':>7} {'worst':>7}  more than 10 % above the start")
+    for plant, gap in dict.fromkeys((one["plant"], one["gap"]) for one in records):
+        own = [one for one in records if (one["plant"], one["gap"]) == (plant, gap)]
+        ratios = np.array([one["answer"] / one["start"] for one in own])
+        worse = int((ratios > 1.1).sum())
+        print(f"{plant:9} {gap:16} {np.median(ratios):7.3f} {ratios.max():7.3f}  {worse} of {len(own)}")
+    for repeats, spread in product((True, False), (1.0, 10.0)):
+        for identify in (False, True):
+            ratios = np.array(
+                [one["answer"] / one["start"] for one in records
+                 if one["repeats"] is repeats and one["spread"] == spread and one["identify"] is identify]
+            )
+            kept = np.mean([one["kept"] for one in records if one["repeats"] is repeats
+                            and one["spread"] == spread and one["identify"] is identify])
+            print(f"repeats={repeats!s:5} spread={spread:4g} identify={identify!s:5} mean log ratio {np.log(ratios).mean():7.3f} "
+                  f"worst {ratios.max():6.3f}, {(ratios > 1.1).sum()} of {len(ratios)} above 1.1, kept {kept:.0%}")
+
+
+if __name__ == "__main__":
+    main()

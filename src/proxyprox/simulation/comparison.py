@@ -1,0 +1,157 @@
+"""Which of the policies that a robot has run may be trusted more than the one it began with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from proxyprox._util.arrays import Vector
+
+Array = Any
+
+# How sure costs must make it that a policy is not dearer by the margin.
+CONFIDENCE = 0.9
+# Rollouts that the simulator's spread over resets counts for, where it is the larger one.
+PRIOR = 2.0
+
+
+class Observed(NamedTuple):
+    """The costs of one policy's rollouts, in order, and where each of them began."""
+
+    w: Vector
+    costs: Array
+    starts: tuple[bytes, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean cost."""
+        return float(np.mean(self.costs))
+
+    def part(self, rows: slice) -> Observed:
+        """Return some of the rollouts."""
+        return Observed(self.w, self.costs[rows], self.starts[rows])
+
+
+class Evidence:
+    """What the rollouts of several policies say about the first one.
+
+    Another policy may be the answer if it was observed to be cheaper, and if its costs would be a
+    surprise for one that is ``margin`` dearer than the first. Costs are compared as ratios (as
+    differences, where some are not positive). Their spread is pooled over all policies, because
+    each has few rollouts. Rollouts of two policies that began in one state are compared in pairs.
+
+    The first ``each`` rollouts of a policy are those it was chosen by: the lowest of many costs is
+    low by luck, so they must be as clear as the number of policies demands. Later ones were made to
+    check it.
+
+    Parameters
+    ----------
+    observed : sequence of Observed
+        All policies, the first one among them.
+    first : array
+        The policy that the others are compared with.
+    simulated : array
+        Costs of the first policy in the simulator, one a reset. Where they spread more than those
+        of the robot they count for two rollouts.
+    each : int
+        Rollouts of a policy before any check.
+    margin : float
+        By how much, relatively, the answer may be dearer.
+    exact : bool
+        Whether the robot gives the same cost each time, so that one rollout says all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), (b"a", b"b"))
+    >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), (b"c", b"d"))
+    >>> evidence = Evidence([first, other], np.zeros(1), np.array([4.0, 4.5]), each=2)
+    >>> evidence.doubt(first, other) < 0.05, evidence.trusted() is other
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        observed: Sequence[Observed],
+        first: Vector,
+        simulated: Array,
+        *,
+        each: int,
+        margin: float = 0.1,
+        exact: bool = False,
+    ) -> None:
+        self.exact, self._each = exact, each
+        self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
+        self.others = [one for one in observed if one is not self.first]
+        parts = [one.costs for one in observed]
+        positive = all(bool((part > 0).all()) for part in (*parts, simulated))
+        self._scale = np.log if positive else np.asarray
+        size = 0.0 if self.first is None else abs(self.first.mean)
+        self._margin = math.log1p(margin) if positive else margin * size
+        scaled = [self._scale(part) for part in parts]
+        total = sum(float(((part - part.mean()) ** 2).sum()) for part in scaled)
+        self.freedom: float = sum(len(part) - 1 for part in scaled)
+        self.variance = total / self.freedom if self.freedom else math.nan
+        prior = float(np.var(self._scale(simulated), ddof=1)) if len(simulated) > 1 else 0.0
+        if self.freedom and prior > self.variance:
+            self.variance = (total + PRIOR * prior) / (self.freedom + PRIOR)
+            self.freedom += PRIOR
+
+    def trusted(self) -> Observed | None:
+        """Return the cheapest policy of those that may be the answer, if any may."""
+        found = [one for one in self.others if self.trusts(one)]
+        return min(found, key=lambda one: one.mean, default=None)
+
+    def trusts(self, other: Observed) -> bool:
+        """Tell whether a policy may be the answer."""
+        if self.first is None:
+            return False
+        before, after = slice(0, self._each), slice(self._each, None)
+        chances = (1 - CONFIDENCE) / max(1, len(self.others)), 1 - CONFIDENCE
+        return any(
+            self.doubt(self.first.part(rows), other.part(rows)) <= chance
+            for rows, chance in zip((before, after), chances, strict=True)
+        )
+
+    def doubt(self, first: Observed, other: Observed) -> float:
+        """Return how likely costs as low as these are if the policy is dearer by the margin."""
+        if not len(first.costs) or not len(other.costs):
+            return 1.0
+        pairs = self._pairs(first, other)
+        gain = other.mean - first.mean if len(pairs) < 2 else float(np.diff(pairs).mean())
+        if not gain < 0:
+            return 1.0
+        if self.exact or not self.freedom:
+            return 0.0 if self.exact else 1.0
+        apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
+        size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
+        found = [_tail(apart - self._margin, size, self.freedom)]
+        if len(pairs) > 1:
+            between = np.diff(self._scale(pairs)).ravel()
+            size = float(np.var(between, ddof=1)) / len(pairs)
+            found.append(_tail(float(between.mean()) - self._margin, size, len(pairs) - 1))
+        return min(found)
+
+    @staticmethod
+    def _pairs(first: Observed, other: Observed) -> Array:
+        """Return pairs of costs of rollouts that began in one state, one a row."""
+        waiting: dict[bytes, list[float]] = {}
+        for start, cost in zip(first.starts, first.costs, strict=True):
+            waiting.setdefault(start, []).append(cost)
+        found = [
+            (waiting[start].pop(0), cost)
+            for start, cost in zip(other.starts, other.costs, strict=True)
+            if waiting.get(start)
+        ]
+        return np.array(found).reshape(-1, 2)
+
+
+def _tail(mean: float, variance: float, freedom: float) -> float:
+    """Return the probability that Student's t is below a mean over its standard error."""
+    if not variance > 0:
+        return 0.0 if mean < 0 else 1.0
+    return float(scipy.stats.t.cdf(mean / math.sqrt(variance), freedom))

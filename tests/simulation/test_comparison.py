@@ -1,0 +1,139 @@
+"""Which policy is clearly cheaper than the first one, and what it takes to know."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import proxyprox as pp
+from proxyprox.simulation import RolloutObjective, Trajectory, TrajectoryAdjoint, tune
+from proxyprox.simulation.comparison import Evidence, Observed
+from tests.simulation.cart_world import Counted, World
+
+
+def observed(w, costs, starts=None):
+    names = starts or [f"{w} {k}" for k in range(len(costs))]
+    return Observed(np.array([w]), np.array(costs), tuple(name.encode() for name in names))
+
+
+FIRST, OTHER = [4.0, 5.5, 6.0, 4.4], [2.0, 4.1, 3.5]
+
+
+def test_costs_are_compared_as_ratios_with_one_spread_for_all():
+    first, other = observed(0.0, FIRST), observed(1.0, OTHER)
+    evidence = Evidence([first, other], first.w, np.array([3.0]), each=2, margin=0.0)
+    exact = scipy.stats.ttest_ind(np.log(OTHER), np.log(FIRST), alternative="less").pvalue
+    assert evidence.doubt(first, other) == pytest.approx(exact)
+    dearer = Evidence([first, other], first.w, np.array([3.0]), each=2, margin=0.1)
+    exact = scipy.stats.ttest_ind(
+        np.log(OTHER), np.log(FIRST) + np.log(1.1), alternative="less"
+    ).pvalue
+    assert dearer.doubt(first, other) == pytest.approx(exact)
+
+
+def test_costs_that_may_be_negative_are_compared_as_differences():
+    first, other = observed(0.0, np.array(FIRST) - 5), observed(1.0, np.array(OTHER) - 5)
+    evidence = Evidence([first, other], first.w, np.array([-3.0]), each=2, margin=0.0)
+    exact = scipy.stats.ttest_ind(OTHER, FIRST, alternative="less").pvalue
+    assert evidence.doubt(first, other) == pytest.approx(exact)
+
+
+def test_the_simulators_spread_counts_for_two_rollouts_where_it_is_larger():
+    first, other = observed(0.0, FIRST), observed(1.0, OTHER)
+    wide = Evidence([first, other], first.w, np.exp([1.0, 3.0, 5.0]), each=2)
+    within = sum(np.var(np.log(part)) * len(part) for part in (FIRST, OTHER))
+    assert wide.variance == pytest.approx((within + 2 * 4.0) / (5 + 2))
+    narrow = Evidence([first, other], first.w, np.array([3.0, 3.01]), each=2)
+    assert narrow.variance == pytest.approx(within / 5)
+
+
+def test_rollouts_that_began_in_one_state_are_compared_in_pairs():
+    starts, costs = ["a", "b", "c", "d"], np.array([1.0, 10.0, 100.0, 3.0])
+    first, apart = observed(0.0, costs, starts), observed(1.0, 0.8 * costs)
+    other = observed(1.0, [0.8 * 3, 0.85 * 100, 0.75 * 10, 0.8], starts[::-1])
+    assert Evidence([first, apart], first.w, costs[:1], each=0).doubt(first, apart) > 0.4
+    paired = Evidence([first, other], first.w, costs[:1], each=0, margin=0.0)
+    exact = scipy.stats.ttest_1samp(np.log([0.8, 0.85, 0.75, 0.8]), 0, alternative="less").pvalue
+    assert paired.doubt(first, other) == pytest.approx(exact)
+    assert paired.trusted() is other
+
+
+def test_one_rollout_says_nothing_unless_the_robot_is_exact():
+    first, other = observed(0.0, [5.0]), observed(1.0, [1.0])
+    noisy = Evidence([first, other], first.w, np.array([5.0]), each=1)
+    exact = Evidence([first, other], first.w, np.array([5.0]), each=1, exact=True)
+    assert (noisy.trusted(), exact.trusted()) == (None, other)
+
+
+def test_the_lowest_of_many_must_be_clearer_than_the_lowest_of_two():
+    first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [2.9, 3.5])
+    same = [observed(2.0 + k, [5.0, 6.0]) for k in range(20)]
+    assert Evidence([first, low], first.w, np.ones(1), each=2).trusted() is low
+    assert Evidence([first, low, *same], first.w, np.ones(1), each=2).trusted() is None
+    # Rollouts that were made to check it are not the lowest of many.
+    again = [observed(0.0, [5.0, 6.0] * 2), observed(1.0, [2.9, 3.5] * 2), *same]
+    assert Evidence(again, first.w, np.ones(1), each=2).trusted() is again[1]
+
+
+class Lottery:
+    """A robot whose cost has nothing to do with the policy."""
+
+    def __init__(self, robot, seed):
+        self.robot, self.rng = robot, np.random.default_rng(seed)
+
+    def __call__(self, request):
+        one = self.robot(request)
+        costs = np.full(len(one.actions), np.exp(2 * self.rng.standard_normal()))
+        return Trajectory(one.actions, one.states, costs=costs)
+
+
+def test_luck_is_not_taken_for_a_gain():
+    kept = []
+    for seed in range(12):
+        world = World()
+        target = RolloutObjective(
+            world.task, Lottery(world.robot, seed), TrajectoryAdjoint(world.proxy)
+        )
+        start = world.proxy.minimum()
+        tuned = tune(target, world.proxy, start, rollouts=12, inner_steps=1, rng=seed)
+        kept.append(np.array_equal(tuned.w, start))
+        assert target.ledger.rollouts <= 12
+    assert np.mean(kept) >= 0.75
+
+
+def test_an_answer_that_is_not_clear_is_repeated_beside_the_start_on_the_same_seeds(tmp_path):
+    def target(fail_at=()):
+        world = World(force=0.95, drag=0.12, noise=1.0)  # little to gain, much noise
+        world.robot.fail_at = set(fail_at)
+        return world, world.target(journal=tmp_path / f"j{len(fail_at)}")
+
+    world, whole = target()
+    first = tune(whole, world.proxy, rollouts=16, checkpoint=tmp_path / "a")
+    assert world.robot.count == whole.ledger.rollouts <= 16
+    assert "first one, which is the answer" in first.result.message
+    # The pairs come last; one of their rollouts fails, and the call is repeated.
+    world, broken = target(fail_at=(15,))
+    with pytest.raises(pp.OracleError, match="kept") as caught:
+        tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
+    assert caught.value.result.steps == 6
+    second = tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
+    assert world.robot.count == 17
+    assert broken.ledger.unanswered == 1
+    assert (first.w == second.w).all()
+
+
+def test_rollouts_that_were_kept_back_are_used_where_the_gain_is_clear():
+    world = World(force=0.4, drag=1.0)
+    target = world.target()
+    tuned = tune(target, world.proxy, rollouts=16)
+    assert (tuned.result.ledger.target_samples, world.robot.count) == (16, 16)
+    assert "% sure" in str(tuned)
+
+
+def test_a_robot_that_never_varies_needs_no_check():
+    world = World(noise=0.0)
+    world.robot = Counted(type(world.robot.robot)(world.robot.robot.system, np.ones((1, 2))))
+    world.robot.deterministic = world.robot.robot.deterministic
+    target = world.target(TrajectoryAdjoint(world.proxy, rollouts=1))
+    tuned = tune(target, world.proxy, rollouts=6)
+    assert world.robot.robot.deterministic
+    assert tuned.result.ledger.target_samples == 6
