@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -13,9 +14,11 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
 from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
+from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
     RobotError,
+    RolloutBudgetError,
     RolloutError,
     RolloutRequest,
     Task,
@@ -276,6 +279,11 @@ class RolloutObjective:
         A file that a killed run is resumed from; in memory by default.
     budget : RolloutBudget, optional
         Limits, checked before every rollout; started ones count, whether they were answered or not.
+    timeout : float, optional
+        Seconds for one rollout; a ``batch`` of n has n times as many. A robot that takes longer
+        raises :class:`RobotError`: the rollout counts as started, its late answer is dropped, its
+        request acts no longer (``request.act`` raises), and it is asked for again when the run is
+        repeated. The robot is then called in a thread. By default one waits as long as it takes.
 
     Examples
     --------
@@ -305,11 +313,10 @@ class RolloutObjective:
         *,
         journal: Any = None,
         budget: RolloutBudget | None = None,
+        timeout: float | None = None,
     ) -> None:
         check.instance("task", task, Task, "a Task")
         if robot is not None and not callable(robot) and hasattr(robot, "step"):
-            from proxyprox.simulation.robots import GymnasiumRobot
-
             robot = GymnasiumRobot(robot)
         if robot is not None and not callable(robot):
             allowed = "callable as robot(request), a gymnasium environment, or None"
@@ -323,6 +330,7 @@ class RolloutObjective:
             raise RolloutError(message("robot", Words("one without states"), FULL, REMEDY))
         self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
         self.dim = task.dim
+        self.timeout = None if timeout is None else check.positive("timeout", timeout)
         about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
         own = isinstance(journal, RolloutJournal)
         self.journal = journal if own else RolloutJournal(journal, about)
@@ -331,8 +339,9 @@ class RolloutObjective:
     def with_estimator(self, estimator: Any) -> RolloutObjective:
         """Return the same robot and journal with another estimator."""
         return RolloutObjective(
-            self.task, self.robot, estimator, journal=self.journal, budget=self.budget
-        )
+            self.task, self.robot, estimator, journal=self.journal, budget=self.budget,
+            timeout=self.timeout,
+        )  # fmt: skip
 
     # -- what a run asks ----------------------------------------------------------------------
 
@@ -436,13 +445,24 @@ class RolloutObjective:
 
     def _keep(self, request: RolloutRequest, given: Any) -> Trajectory:
         """Enter an answer and return it with its costs; states of another width are refused."""
-        # One without states is kept: an estimator with states=... can use it.
-        size = getattr(self.estimator, "state_size", None)
-        kept = self.task.checked(given, size)
-        # Costs that the task computes are computed again when they are read: its cost may change.
-        own = given.costs is None
-        stored = replace(kept, costs=None, final=float(given.final)) if own else kept
-        self.journal.answer(request, stored)
+        # One without states is kept: an estimator with states=... can use it. Costs that the task
+        # computes are computed again when they are read: its cost may change.
+        plain = self.task.readable(given, getattr(self.estimator, "state_size", None))
+        try:
+            kept = self.task.priced(plain)
+        except RolloutError:
+            raise
+        except Exception as error:
+            # The robot did its part.
+            self.journal.answer(request, plain)
+            text = f"{type(error).__name__}: {error}".rstrip(".")
+            raise RolloutError(
+                f"A function of the task raised {text}. The rollout is kept: mend the function and "
+                "repeat the run."
+            ) from error
+        self.journal.answer(request, plain)
+        # One that ended early needs Limits.worst, which can be given later.
+        self.task.total(kept)
         return kept
 
     def _find(self, request: RolloutRequest) -> Trajectory | None:
@@ -465,35 +485,54 @@ class RolloutObjective:
     def _make(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
         """Return the rollouts of requests, new ones from the robot."""
         found = {request.id: self._find(request) for request in requests}
-        new = [request for request in requests if found[request.id] is None]
+        # A batch may name a seed twice; it is one rollout.
+        new = list({one.id: one for one in requests if found[one.id] is None}.values())
         if new and self.robot is None:
             raise RobotError(
                 "robot=None: there is nothing to ask. Answer the outstanding requests by record(), "
                 "or give RolloutObjective a robot."
             )
-        together = hasattr(self.robot, "batch")
-        for group in [new] if together and new else [[request] for request in new]:
-            for request in group:
-                self.begin(request)
-            made = self._call(self.robot.batch if together else self._ask_robot, group)
-            if len(made) != len(group):
-                got = Words(f"{len(made)} rollouts")
-                raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
-            for request, one in zip(group, made, strict=True):
-                found[request.id] = self._keep(request, one)
+        whole = hasattr(self.robot, "batch")
+        for group in [new] if whole and new else [[request] for request in new]:
+            begun, spent = self._begin(group)
+            found |= self._ask(begun)
+            if spent is not None:
+                raise spent
         return [one for request in requests if (one := found[request.id]) is not None]
 
-    def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:
-        return [self.robot(request) for request in group]
+    def _begin(
+        self, group: Sequence[RolloutRequest]
+    ) -> tuple[list[RolloutRequest], RolloutBudgetError | None]:
+        """Enter the rollouts that the budget allows; return them and what refused the others."""
+        begun: list[RolloutRequest] = []
+        for request in group:
+            try:
+                self.begin(request)
+            except RolloutBudgetError as error:
+                return begun, error
+            begun.append(request)
+        return begun, None
 
-    def _call(self, ask: Callable[..., Any], group: Sequence[RolloutRequest]) -> Any:
-        try:
-            return ask(group)
-        except RolloutError:
-            raise
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}".rstrip(".")
-            raise RobotError(f"The robot raised {text}. The rollouts before are kept.") from error
+    def _ask(self, group: Sequence[RolloutRequest]) -> dict[str, Trajectory]:
+        """Have rollouts made; all answers that can be used are entered before one is refused."""
+        kept: dict[str, Trajectory] = {}
+        refused: list[RolloutError] = []
+        answers = ask_robot(self.robot, group, self.timeout) if group else ()
+        for request, one in zip_longest(group, answers):
+            if request is None:
+                allowed = f"{len(group)} trajectories"
+                refused.append(RolloutError(message("the robot's answer", Words("more"), allowed)))
+                break
+            try:
+                kept[request.id] = self._keep(request, one)
+            except RolloutError as error:
+                refused.append(error)
+        if len(group) > 1 and refused:
+            text = f"{refused[0]} {len(refused)} of {len(group)} answers were refused"
+            raise RolloutError(f"{text}; the others are kept.") from refused[0]
+        if refused:
+            raise refused[0]
+        return kept
 
     def evaluate(self, w: Vector, rollouts: int, seed: int = 0) -> Evaluation:
         """Measure the cost of a policy on the robot; in its own column of the ledger.

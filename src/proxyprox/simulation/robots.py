@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,104 @@ from proxyprox.simulation.rollouts import (
     Trajectory,
 )
 from proxyprox.simulation.systems import System, closed_loops, draw_starts
+
+# Seconds after which one looks up from waiting: Windows does not interrupt a wait.
+LOOK_UP = 0.2
+
+
+def ask_robot(
+    robot: Any, requests: Sequence[RolloutRequest], timeout: float | None = None
+) -> Iterator[Any]:
+    """Yield a robot's answers in the order of the requests, each when it comes.
+
+    Parameters
+    ----------
+    robot : callable
+        Called with one request, or its ``batch`` with all of them.
+    requests : sequence of RolloutRequest
+        What is asked; one of them where there is no ``batch``.
+    timeout : float, optional
+        Seconds for each request. The robot is then called in a thread. One that takes longer is
+        left to itself: its requests are withdrawn, and what it answers later goes nowhere.
+
+    Raises
+    ------
+    RobotError
+        If the robot raises or is too slow.
+    """
+    if timeout is None:
+        yield from _answers(robot, requests)
+        return
+    came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    taken = threading.Semaphore(0)
+
+    def work() -> None:
+        try:
+            for one in _answers(robot, requests):
+                came.put(("answer", one))
+                # A robot may fill the same arrays again: not before they were read.
+                taken.acquire()
+                if requests[0].withdrawn:
+                    return
+            came.put(("end", None))
+        except BaseException as error:
+            came.put(("error", error))
+
+    seconds = timeout * len(requests)
+    until, number, kind = time.monotonic() + seconds, 0, ""
+    threading.Thread(target=work, daemon=True, name="robot").start()
+    try:
+        while True:
+            try:
+                left = until - time.monotonic()
+                kind, what = came.get(timeout=min(max(left, 0.0), LOOK_UP))
+            except queue.Empty:
+                if left > 0:
+                    continue
+                which = f"{requests[min(number, len(requests) - 1)].id} ({number + 1} of"
+                raise RobotError(
+                    f"The robot did not answer the rollout {which} {len(requests)}) within "
+                    f"{seconds:g} s. It is entered as started and unanswered, and is asked for "
+                    "again when the run is repeated; a late answer is dropped. The rollouts before "
+                    "are kept."
+                ) from None
+            if kind == "error":
+                raise what
+            if kind == "end":
+                return
+            number += 1
+            left = until - time.monotonic()
+            yield what
+            # What is done with an answer is not the robot's time.
+            until = time.monotonic() + max(left, LOOK_UP)
+            taken.release()
+    finally:
+        if kind not in ("error", "end"):
+            for request in requests:
+                request.withdraw()
+            taken.release()
+
+
+def _answers(robot: Any, requests: Sequence[RolloutRequest]) -> Iterator[Any]:
+    """Yield a robot's answers; what it raises is named."""
+    try:
+        if not hasattr(robot, "batch"):
+            yield from map(robot, requests)
+            return
+        made = robot.batch(requests)
+        allowed = f"a list of {len(requests)} trajectories"
+        if not isinstance(made, Iterable):
+            raise RolloutError(message("the robot's answer", made, allowed))
+        if isinstance(made, Sized) and len(made) != len(requests):
+            raise RolloutError(
+                message("the robot's answer", Words(f"{len(made)} rollouts"), allowed)
+            )
+        yield from made
+    except RolloutError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}".rstrip(".")
+        raise RobotError(f"The robot raised {text}. The rollouts before are kept.") from error
 
 
 class SimulatedRobot:
@@ -139,6 +239,8 @@ class GymnasiumRobot:
                 message("env.action_space", getattr(env, "action_space", None), allowed)
             )
         self._shape = tuple(shape)
+        # One rollout at a time: a step that was given up for lost may still be under way.
+        self._free = threading.Lock()
         plain = getattr(env, "unwrapped", env)
         data = getattr(plain, "data", None)
         mujoco = hasattr(data, "qpos") and hasattr(data, "qvel")
@@ -157,6 +259,11 @@ class GymnasiumRobot:
         if (task.policy.actions,) != self._shape:
             got = Words(f"{task.policy.actions} entries")
             raise RolloutError(message("actions of the policy", got, f"of shape {self._shape}"))
+        with self._free:
+            return self._roll(request, task)
+
+    def _roll(self, request: RolloutRequest, task: Task) -> Trajectory:
+        """Return one rollout."""
         begun = time.perf_counter()
         seed = int(request.seed % (1 << 31))
         seen, _ = self._call("reset", lambda: self.env.reset(seed=seed))
