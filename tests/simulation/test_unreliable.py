@@ -311,3 +311,32 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
     value = mended.value_and_gradient(W, BATCH[:2])[0]
     kept = world.task.checked(robot(mended.requests(W, BATCH[:2])[0]))
     assert value == pytest.approx((world.task.total(kept) + 20 * 3.0) / 2)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("identify", [False, True])
+def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path, identify, own):
+    def run(rollouts, fail_at=()):
+        world = World()
+        world.robot.fail_at = set(fail_at)
+        estimator = TrajectoryAdjoint(world.proxy) if own else Antithetic(1, 0.1)
+        target = world.target(estimator, journal=tmp_path / f"j{rollouts}")
+        options = {"identify": identify, "checkpoint": tmp_path / f"run{rollouts}"}
+        return target, world.proxy, lambda: tune(target, world.proxy, rollouts=rollouts, **options)
+
+    target, proxy, start = run(8)
+    whole = start().ledger
+    assert target.ledger == whole
+    assert (whole.simulated, whole.simulated_steps) == (
+        proxy.simulated.rollouts, proxy.simulated.steps,
+    )  # fmt: skip
+    target, _, start = run(9, fail_at=[5])
+    with pytest.raises(pp.OracleError):
+        start()
+    saved = target.ledger.simulated
+    target, proxy, start = run(9)
+    again = start().ledger
+    assert target.ledger == again
+    # What the new process did again, to get where the checkpoint was, counts once.
+    assert proxy.simulated.rollouts < again.simulated
+    assert saved < again.simulated < 1.1 * whole.simulated + 50

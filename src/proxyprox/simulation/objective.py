@@ -13,7 +13,12 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
-from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
+from proxyprox.simulation.journal import (
+    RolloutBudget,
+    RolloutJournal,
+    RolloutLedger,
+    SimulationCount,
+)
 from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
@@ -334,7 +339,7 @@ class RolloutObjective:
         about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
         own = isinstance(journal, RolloutJournal)
         self.journal = journal if own else RolloutJournal(journal, about)
-        self._simulated_before = (0, 0)
+        self.watch(getattr(estimator, "simulator", None))
 
     def with_estimator(self, estimator: Any) -> RolloutObjective:
         """Return the same robot and journal with another estimator."""
@@ -562,11 +567,14 @@ class RolloutObjective:
 
     @property
     def ledger(self) -> RolloutLedger:
-        """What the robot and the estimator's simulator have done, an earlier process included."""
-        simulator = getattr(self.estimator, "simulator", None)
-        now = (0, 0) if simulator is None else simulator.simulated
-        done, steps = (a + b for a, b in zip(now, self._simulated_before, strict=True))
-        return replace(self.journal.ledger(), simulated=done, simulated_steps=steps)
+        """What the robot and its simulators have done, an earlier process included."""
+        return self.journal.ledger()
+
+    def watch(self, proxy: Any) -> None:
+        """Have the ledger count what a proxy simulates; the estimator's simulator is counted."""
+        count = getattr(proxy, "simulated", None)
+        if isinstance(count, SimulationCount):
+            self.journal.watch(count)
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
@@ -599,7 +607,4 @@ class RolloutObjective:
                 f"{self.journal.ledger().rollouts}: they would be made again. Give the journal "
                 "that it began with."
             )
-        simulator = getattr(self.estimator, "simulator", None)
-        now = (0, 0) if simulator is None else simulator.simulated
-        before = [a - b for a, b in zip(state["simulated"], now, strict=True)]
-        self._simulated_before = (max(0, before[0]), max(0, before[1]))
+        self.journal.resume_simulated(*state["simulated"])

@@ -17,6 +17,7 @@ from proxyprox._util.validation import Words, message
 from proxyprox.inner import LBFGS, Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
+from proxyprox.simulation.journal import SimulationCount
 from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
     ROWS,
@@ -99,12 +100,12 @@ class SimulatorProxy:
         self.starts = draw_starts(
             resets if table is None else table, rng, number, system.state_size
         )
-        self.simulated = (0, 0)
+        self.simulated = SimulationCount()
         self._paths: tuple[bytes, Paths] | None = None
         self._last: tuple[bytes, Linearised | None] | None = None
 
     def with_system(self, system: System) -> SimulatorProxy:
-        """Return the proxy of another system: same task, same resets."""
+        """Return the proxy of another system: same task, same resets, one count for both."""
         other = SimulatorProxy(self.task, system, self.starts, gradient=self.by)
         other.simulated = self.simulated
         return other
@@ -123,11 +124,8 @@ class SimulatorProxy:
         return self._paths[1]
 
     def _simulate(self, W: Array, starts: Array) -> Paths:
-        self._count(len(starts), len(starts) * self.task.horizon)
+        self.simulated.add(len(starts), len(starts) * self.task.horizon)
         return closed_loops(self.task, self.system, W, starts)
-
-    def _count(self, rollouts: int, steps: int) -> None:
-        self.simulated = (self.simulated[0] + rollouts, self.simulated[1] + steps)
 
     def value(self, w: Vector) -> float:
         """Return the mean cost; infinite where a simulation failed."""
@@ -163,7 +161,7 @@ class SimulatorProxy:
     ) -> Linearised:
         """Return the derivatives along any paths, with this simulator's Jacobians."""
         size, width = states.shape[2], actions.shape[2]
-        self._count(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
+        self.simulated.add(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
@@ -262,7 +260,7 @@ class SimulatorProxy:
 
         def errors(values: Array) -> Array:
             system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
-            self._count(0, len(before))
+            self.simulated.add(0, len(before))
             return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
 
         weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)

@@ -299,6 +299,7 @@ def tune(
     (0.7, 4)
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
+    target.watch(proxy)
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
     if identify is not False:
