@@ -31,6 +31,7 @@ CREATE TABLE rollouts (
     aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB
 );
 CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
+PRAGMA user_version = 1;
 """
 
 
@@ -164,6 +165,9 @@ class RolloutJournal:
                     database.execute(statement)
                 database.execute("INSERT INTO about VALUES (?)", (task,))
             (known,) = database.execute("SELECT task FROM about").fetchone()
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+        # Earlier versions numbered nothing, and the first of them stored costs that tasks computed.
+        self.stores_computed_costs = version < 1
         if known != task:
             self.close()
             raise RolloutError(

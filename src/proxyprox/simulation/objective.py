@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -473,7 +474,24 @@ class RolloutObjective:
     def _find(self, request: RolloutRequest) -> Trajectory | None:
         """Return the answer that the journal has, with the costs of the task as it is now."""
         found = self.journal.find(request)
-        return None if found is None else self.task.checked(found)
+        return None if found is None else self._read(found)
+
+    def _read(self, stored: Trajectory) -> Trajectory:
+        """Return an entry of the journal with its costs; say where they may be outdated."""
+        found = self.task.checked(stored)
+        if not self.journal.stores_computed_costs or stored.costs is None or stored.states is None:
+            return found
+        if self.task.cost is not None:
+            now = self.task.checked(replace(stored, costs=None, final=0.0))
+            if not np.isclose(self.task.total(now), self.task.total(found)):
+                warnings.warn(
+                    f"journal {self.journal.path} is of an earlier version, which stored the costs "
+                    "that a task computed. Those of some rollouts are not what the task's cost is "
+                    "now, and are used as they are stored. Begin a new journal, unless the robot "
+                    "measured them itself.",
+                    stacklevel=2,
+                )
+        return found
 
     def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
@@ -578,13 +596,13 @@ class RolloutObjective:
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
-        return [self.task.checked(one) for _, one in self.journal.answered()]
+        return [self._read(one) for _, one in self.journal.answered()]
 
     def costs_at(self, w: Vector) -> Array:
         """Return the costs of all rollouts of exactly this policy, evaluations left out."""
         point = np.asarray(w, dtype=np.float64)
         return np.array(
-            [self.task.total(self.task.checked(one)) for at, one in self.journal.answered()
+            [self.task.total(self._read(one)) for at, one in self.journal.answered()
              if np.array_equal(at, point)]
         )  # fmt: skip
 
