@@ -32,8 +32,8 @@ from proxyprox.stopping import Relative, Steps
 
 # Steps in a row whose errors are taken as one when intervals are computed.
 BLOCK = 5
-# Share of the prediction error that a fit may leave before the text says so.
-MUCH = 0.1
+# Share of a state's changes that a fit may leave unexplained before the text says so.
+MUCH = 0.05
 
 
 class SimulatorProxy:
@@ -281,10 +281,10 @@ class SimulatorProxy:
         near = 1e-3 * (high - low)
         stuck = (solved.x - low <= near) | (high - solved.x <= near)
         bounds = tuple(name for name, there in zip(chosen, stuck, strict=True) if there)
-        residual, first = errors(solved.x), errors(np.array([known[name].value for name in chosen]))
-        share = float((residual**2 * weights**2).sum() / (first**2 * weights**2).sum())
-        system = self.system.with_parameters(estimates)
-        return Identification(estimates, intervals, share, self.with_system(system), bounds)
+        assumed = errors(np.array([known[name].value for name in chosen]))
+        shares = [_worst_share(error, after - before) for error in (errors(solved.x), assumed)]
+        proxy = self.with_system(self.system.with_parameters(estimates))
+        return Identification(estimates, intervals, shares[0], proxy, bounds, shares[1])
 
     def randomised(
         self, ranges: Mapping[str, tuple[float, float]], draws: int = 6, seed: int = 0
@@ -319,11 +319,15 @@ class Identification:
         Confidence intervals, by name, within the parameter's bounds; errors of a few neighbouring
         steps may depend on each other.
     unexplained : float
-        Share of the squared prediction errors that is left after the fit.
+        Share of the changes of the state in a step that the fitted simulator does not predict: the
+        sum of squared errors over the sum of squared changes, of the entry where it is largest. It
+        is the robot's noise where the simulator is right, and more where something is missing.
     proxy : SimulatorProxy
         The fitted simulator.
     at_bound : tuple of str
         Parameters that ended at a bound: the bound is wrong, or they make up for something else.
+    unexplained_before : float
+        The share before the fit; where it is not larger, the simulator was right from the start.
     """
 
     estimates: dict[str, float]
@@ -331,6 +335,7 @@ class Identification:
     unexplained: float
     proxy: SimulatorProxy
     at_bound: tuple[str, ...] = ()
+    unexplained_before: float = math.nan
 
     def __str__(self) -> str:
         lines = [
@@ -338,10 +343,24 @@ class Identification:
             + (" (at its bound)" if name in self.at_bound else "")
             for name, (low, high) in self.intervals.items()
         ]
-        lines.append(f"{self.unexplained:.1%} of the prediction error is left")
+        lines.append(
+            f"{self.unexplained:.1%} of the state's changes in a step are not explained "
+            f"({self.unexplained_before:,.1%} before the fit)"
+        )
         if self.unexplained > MUCH:
-            lines.append("these parameters do not explain the robot: the intervals may be wrong")
+            lines.append(
+                "these parameters do not explain the robot, or it is very noisy: the intervals may "
+                "be wrong"
+            )
         return "; ".join(lines)
+
+
+def _worst_share(errors: Array, changes: Array) -> float:
+    """Return the share of changes that are not predicted, of the entry where it is largest."""
+    missed, moved = (errors**2).sum(axis=0), (changes**2).sum(axis=0)
+    # An entry that never moves is explained by any simulator that does not move it.
+    shares = np.where(missed > 1e-18, np.inf, 0.0)
+    return float(np.divide(missed, moved, out=shares, where=moved > 0).max())
 
 
 def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:
