@@ -20,6 +20,7 @@ from proxyprox.simulation import (
     RolloutBudgetError,
     RolloutError,
     RolloutObjective,
+    SimulatedRobot,
     Task,
     Trajectory,
     TrajectoryAdjoint,
@@ -356,3 +357,93 @@ def test_costs_that_an_earlier_version_stored_are_named(world, tmp_path):
         assert len(again.trajectories()) == 2
     with pytest.warns(UserWarning, match="earlier version"):
         assert again.costs_at(W).mean() == pytest.approx(value)
+
+
+class Plant:
+    """The least of a gymnasium environment."""
+
+    action_space = type("Box", (), {"shape": (1,)})()
+
+    def __init__(self, **parts):
+        self.seen = np.zeros(3)
+        vars(self).update(parts)
+
+    def reset(self, seed=None):
+        self.t = 0
+        return self.show(), {}
+
+    def show(self):
+        self.seen[:] = self.t
+        return self.seen
+
+    def step(self, action):
+        self.t += 1
+        action[:] = 0.0
+        return self.show(), -1.0, False, False, {}
+
+
+PLAIN = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+
+
+def test_arrays_that_an_environment_fills_again_are_copied():
+    target = RolloutObjective(PLAIN, Plant(), Antithetic(1, 0.1))
+    one = target.collect(np.ones(3), BATCH[:2])[0]
+    np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
+    assert np.all(one.actions[1:] != 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ({"reset": lambda seed: np.ones(3)}, "reset"),
+        ({"step": lambda action: (np.ones(3), -1.0, False, {})}, "step 0"),
+        ({"show": lambda: {"angle": 1.0}}, "observation"),
+        ({"show": lambda: np.full(3, np.nan)}, "action"),
+        ({"step": lambda action: (np.full(3, np.nan), -1.0, False, False, {})}, "worst"),
+    ],
+)
+def test_environments_of_another_kind_are_named(parts, word):
+    target = RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
+    with pytest.raises(RolloutError, match=word):
+        target.gradient(np.ones(3), BATCH[:2])
+    assert target.ledger.rollouts == 1
+
+
+def test_an_environment_that_returns_nan_is_aborted_at_its_worst():
+    def step(action):
+        plant.t += 1
+        return np.full(3, 1.0 if plant.t < 3 else np.nan), -1.0, False, False, {}
+
+    plant = Plant(step=step)
+    task = replace(PLAIN, limits=Limits(worst=7.0))
+    target = RolloutObjective(task, plant, Antithetic(1, 0.1))
+    assert target.evaluate(np.ones(3), 1) == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
+
+
+def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
+    spaces = pytest.importorskip("gymnasium").spaces
+    for name, space in (
+        ("action_space", spaces.Discrete(2)), ("action_space", spaces.MultiDiscrete([3])),
+        ("action_space", spaces.MultiBinary(1)),
+        ("observation_space", spaces.Dict({"angle": spaces.Box(-1, 1, (3,))})),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=name):
+            RolloutObjective(PLAIN, Plant(**{name: space}), Antithetic(1, 0.1))
+
+
+def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
+    def greedy(request):
+        request.w[:] = 0.0
+
+    w = W.copy()
+    with pytest.raises(RobotError, match="read-only"):
+        RolloutObjective(world.task, greedy, Antithetic(1, 0.1)).gradient(w, BATCH[:2])
+    np.testing.assert_array_equal(w, W)
+    for wrong in (np.zeros(5), W * np.nan):
+        with pytest.raises(ValueError, match="w "):
+            world.target().evaluate(wrong, 2)
+    assert world.robot.count == 0
+    with pytest.raises(TypeError, match="robot"):
+        RolloutObjective(world.task, SimulatedRobot, Antithetic(1, 0.1))
+    with pytest.raises(TypeError, match="request"):
+        world.target().record("first", None)

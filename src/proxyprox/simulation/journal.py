@@ -152,8 +152,8 @@ class RolloutJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, task: str = "") -> None:
-        self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
         self._lock, self._memory = threading.RLock(), None
+        self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
         # Simulators leave nothing on disk; of an earlier process a checkpoint tells.
         self._simulators: list[SimulationCount] = []
         self._earlier = SimulationCount()

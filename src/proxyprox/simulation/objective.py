@@ -324,7 +324,7 @@ class RolloutObjective:
         check.instance("task", task, Task, "a Task")
         if robot is not None and not callable(robot) and hasattr(robot, "step"):
             robot = GymnasiumRobot(robot)
-        if robot is not None and not callable(robot):
+        if isinstance(robot, type) or (robot is not None and not callable(robot)):
             allowed = "callable as robot(request), a gymnasium environment, or None"
             raise TypeError(message("robot", robot, allowed))
         if isinstance(estimator, type) or not hasattr(estimator, "requests"):
@@ -409,8 +409,8 @@ class RolloutObjective:
     def gradient_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> Vector:
         """Return the gradient of rollouts that were told, in the order of the requests."""
         answers = self._checked(batch, observations)
-        requests = self.requests(w, batch)
-        return np.asarray(self.estimator.gradient(self.task, w, requests, answers))
+        requests, point = self.requests(w, batch), np.asarray(w, dtype=np.float64)
+        return np.asarray(self.estimator.gradient(self.task, point, requests, answers))
 
     def value_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> float:
         """Return the mean cost of rollouts that were told; an aborted one is never left out."""
@@ -445,6 +445,7 @@ class RolloutObjective:
         RolloutError
             If it cannot be used. The rollout counts as started, and may be repeated.
         """
+        check.instance("request", request, RolloutRequest, "a RolloutRequest of outstanding()")
         if not self.journal.knows(request):
             self.begin(request)
         self._keep(request, trajectory)

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from proxyprox.simulation.rollouts import (
 )
 from proxyprox.simulation.systems import System, closed_loops, draw_starts
 
+FLATTEN = "Wrap the environment: gymnasium.wrappers.FlattenObservation(env)."
 # Seconds after which one looks up from waiting: Windows does not interrupt a wait.
 LOOK_UP = 0.2
 
@@ -238,6 +240,12 @@ class GymnasiumRobot:
             raise TypeError(
                 message("env.action_space", getattr(env, "action_space", None), allowed)
             )
+        spaces = env.action_space, getattr(env, "observation_space", None)
+        if not np.issubdtype(getattr(spaces[0], "dtype", None) or np.float64, np.floating):
+            raise TypeError(message("env.action_space", spaces[0], "a box of real numbers"))
+        if spaces[1] is not None and getattr(spaces[1], "shape", None) is None:
+            allowed = "one of arrays"
+            raise TypeError(message("env.observation_space", spaces[1], allowed, FLATTEN))
         self._shape = tuple(shape)
         # One rollout at a time: a step that was given up for lost may still be under way.
         self._free = threading.Lock()
@@ -266,21 +274,27 @@ class GymnasiumRobot:
         """Return one rollout."""
         begun = time.perf_counter()
         seed = int(request.seed % (1 << 31))
-        seen, _ = self._call("reset", lambda: self.env.reset(seed=seed))
-        seen = np.asarray(seen, dtype=np.float64).ravel()
+        seen, _ = self._call("reset", lambda: self.env.reset(seed=seed), 2)
+        seen = _observation(seen)
         observations, states, actions, costs = [seen], [self._read_state()], [], []
         why = ""
         for t in range(task.horizon):
             action = request.act(seen, t)
-            answer = self._call(f"step {t}", lambda action=action: self.env.step(action))  # type: ignore[misc]
-            seen, reward, terminated, truncated = answer[:4]
-            seen = np.asarray(seen, dtype=np.float64).ravel()
+            # A copy: an environment may clip in place.
+            answer = self._call(f"step {t}", partial(self.env.step, action.copy()), 5)
+            seen, reward, terminated, truncated, _ = answer
+            seen = _observation(seen)
             actions.append(action)
             observations.append(seen)
             states.append(self._read_state())
             costs.append(-float(reward))
             bounded = states[-1] if self._state is not None else seen
-            if bool(task.limits.exceeded(np.asarray(bounded)[None])[0]):
+            if not (np.isfinite(seen).all() and np.isfinite(states[-1]).all()):
+                why = f"the environment failed in step {t}"
+                # What is not finite is not kept.
+                for part in (actions, observations, states, costs):
+                    part.pop()
+            elif bool(task.limits.exceeded(np.asarray(bounded)[None])[0]):
                 why = "the state left its bounds"
             elif terminated:
                 why = "the environment ended the episode"
@@ -293,7 +307,8 @@ class GymnasiumRobot:
         known = None if self._state is None else np.stack(states)
         own = task.cost is not None and known is not None
         return Trajectory(
-            np.stack(actions), known, np.stack(observations), None if own else np.array(costs),
+            np.reshape(actions, (-1, *self._shape)), known, np.stack(observations),
+            None if own else np.array(costs),
             aborted=short, seconds=time.perf_counter() - begun,
         )  # fmt: skip
 
@@ -302,12 +317,24 @@ class GymnasiumRobot:
             return np.zeros(0)
         return np.asarray(self._state(self.env), dtype=np.float64).ravel().copy()
 
-    def _call(self, what: str, action: Callable[[], Any]) -> Any:
+    def _call(self, what: str, action: Callable[[], Any], parts: int) -> Any:
         try:
-            return action()
+            made = action()
         except Exception as error:
             text = f"The environment raised in {what}: {type(error).__name__}: {error}"
             raise RobotError(f"{text.rstrip('.')}. The rollouts before are kept.") from error
+        if not isinstance(made, tuple) or len(made) != parts:
+            allowed = f"{parts} values, as gymnasium's"
+            raise RobotError(message(f"what the environment returns from {what}", made, allowed))
+        return made
+
+
+def _observation(seen: Any) -> Array:
+    """Return a copy of an observation, as numbers in a row."""
+    try:
+        return np.array(seen, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise RobotError(message("an observation", seen, "an array of numbers", FLATTEN)) from error
 
 
 def _mujoco_state(env: Any) -> Array:

@@ -533,6 +533,15 @@ class RolloutRequest:
     std: float = 0.0
     evaluation: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the parameters, and keep a copy that no robot can change."""
+        w = check.require_finite("w", np.array(self.w, dtype=np.float64))
+        if w.shape != (self.task.dim,):
+            got = Words(f"shape {w.shape}")
+            raise ValueError(message("w", got, f"of {self.task.dim} entries, the policy's"))
+        w.setflags(write=False)
+        object.__setattr__(self, "w", w)
+
     @cached_property
     def id(self) -> str:
         """A name that only this question has: a second answer to it is refused."""
@@ -562,12 +571,19 @@ class RolloutRequest:
         ------
         RobotError
             If the request was withdrawn: a rollout that nobody waits for ends here.
+        RolloutError
+            If the policy's action is not finite.
         """
         if self.withdrawn:
             raise RobotError(f"The rollout {self.id} was withdrawn at step {t}: it took too long.")
         seen = np.asarray(observation, dtype=np.float64).reshape(1, -1)
-        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0]
-        return self.task.limits.clip(action + self.exploration[t])
+        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0] + self.exploration[t]
+        if not np.isfinite(action).all():
+            remedy = "Nothing was sent."
+            raise RolloutError(
+                message(f"the policy's action at step {t}", action, "finite", remedy)
+            )
+        return self.task.limits.clip(action)
 
 
 def _numbers(name: str, given: Any) -> Array:
