@@ -304,8 +304,10 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
         estimator = Antithetic(1, 0.1)
         return RolloutObjective(task, robot, estimator, journal=tmp_path / "j")
 
-    with pytest.raises(RolloutError, match=r"KeyError.*kept"):
-        target(robot, cost=wrong).gradient(W, BATCH[:2])
+    for bad, word in ((wrong, "KeyError"), (lambda x, u, t: np.nan * t, "costs")):
+        with pytest.raises((RolloutError, KeyError), match=word):
+            target(robot, cost=bad).gradient(W, BATCH[:2])
+        assert (world.robot.count, target(None).ledger.unanswered) == (1, 0)
     with pytest.raises(RolloutError, match="worst"):
         target(fall).gradient(W, BATCH[:2])
     assert world.robot.count == 2

@@ -457,19 +457,17 @@ class RolloutObjective:
         plain = self.task.readable(given, getattr(self.estimator, "state_size", None))
         try:
             kept = self.task.priced(plain)
-        except RolloutError:
-            raise
+            self.task.total(kept)
         except Exception as error:
-            # The robot did its part.
+            # The robot did its part: what the task lacks can be given later.
             self.journal.answer(request, plain)
-            text = f"{type(error).__name__}: {error}".rstrip(".")
-            raise RolloutError(
-                f"A function of the task raised {text}. The rollout is kept: mend the function and "
-                "repeat the run."
-            ) from error
+            text = str(error)
+            if not isinstance(error, RolloutError):
+                text = f"A function of the task raised {type(error).__name__}: {text}".rstrip(".")
+                text += "."
+            remedy = "The rollout is kept: correct the task and repeat the run."
+            raise RolloutError(f"{text} {remedy}") from error
         self.journal.answer(request, plain)
-        # One that ended early needs Limits.worst, which can be given later.
-        self.task.total(kept)
         return kept
 
     def _find(self, request: RolloutRequest) -> Trajectory | None:
@@ -552,7 +550,7 @@ class RolloutObjective:
             except RolloutError as error:
                 refused.append(error)
         if len(group) > 1 and refused:
-            text = f"{refused[0]} {len(refused)} of {len(group)} answers were refused"
+            text = f"{refused[0]} {len(refused)} of {len(group)} answers cannot be used"
             raise RolloutError(f"{text}; the others are kept.") from refused[0]
         if refused:
             raise refused[0]

@@ -63,6 +63,7 @@ def ask_robot(
                 if requests[0].withdrawn:
                     return
             came.put(("end", None))
+        # Whatever it is, it is raised where the answer is waited for.
         except BaseException as error:
             came.put(("error", error))
 
@@ -77,7 +78,9 @@ def ask_robot(
             except queue.Empty:
                 if left > 0:
                     continue
-                which = f"{requests[min(number, len(requests) - 1)].id} ({number + 1} of"
+                if number == len(requests):
+                    return
+                which = f"{requests[number].id} ({number + 1} of"
                 raise RobotError(
                     f"The robot did not answer the rollout {which} {len(requests)}) within "
                     f"{seconds:g} s. It is entered as started and unanswered, and is asked for "
@@ -105,7 +108,8 @@ def _answers(robot: Any, requests: Sequence[RolloutRequest]) -> Iterator[Any]:
     """Yield a robot's answers; what it raises is named."""
     try:
         if not hasattr(robot, "batch"):
-            yield from map(robot, requests)
+            for request in requests:
+                yield robot(request)
             return
         made = robot.batch(requests)
         allowed = f"a list of {len(requests)} trajectories"
@@ -267,8 +271,13 @@ class GymnasiumRobot:
         if (task.policy.actions,) != self._shape:
             got = Words(f"{task.policy.actions} entries")
             raise RolloutError(message("actions of the policy", got, f"of shape {self._shape}"))
-        with self._free:
+        while not self._free.acquire(timeout=LOOK_UP):
+            if request.withdrawn:
+                raise RobotError("The environment is still in the rollout before. Make a new one.")
+        try:
             return self._roll(request, task)
+        finally:
+            self._free.release()
 
     def _roll(self, request: RolloutRequest, task: Task) -> Trajectory:
         """Return one rollout."""
