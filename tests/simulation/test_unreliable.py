@@ -177,6 +177,7 @@ def test_a_late_answer_is_not_entered(world):
     assert len(target.outstanding(W, np.array([1, 2]))) == 2
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
 def test_a_wait_can_be_interrupted(world):
     robot = Hanging(world.robot.robot, at=[1])
     target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=60.0)
@@ -190,6 +191,28 @@ def test_a_wait_can_be_interrupted(world):
     robot.go.set()
     assert target.ledger.unanswered == 1
     assert np.isfinite(target.gradient(W, np.array([1, 2]))).all()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_an_answer_that_came_is_stored_before_an_interrupt():
+    world, late = World(), []
+
+    def observe(x):
+        if late:
+            late.pop()
+            signal.raise_signal(signal.SIGINT)
+        return x
+
+    def robot(request):
+        made = world.robot.robot(request)
+        late.append(1)
+        return made
+
+    task = replace(world.task, observe=observe)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(world.proxy))
+    with pytest.raises(KeyboardInterrupt):
+        tune(target, world.proxy, rollouts=4)
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 0)
 
 
 def test_answers_in_time_are_the_same_with_and_without_a_timeout(world):

@@ -13,6 +13,7 @@ import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
+from proxyprox._util.signals import critical, ending_signals
 from proxyprox._util.validation import Words, message
 from proxyprox.simulation.journal import (
     RolloutBudget,
@@ -546,7 +547,8 @@ class RolloutObjective:
                 refused.append(RolloutError(message("the robot's answer", Words("more"), allowed)))
                 break
             try:
-                kept[request.id] = self._keep(request, one)
+                with ending_signals(), critical():  # the answer is paid for
+                    kept[request.id] = self._keep(request, one)
             except RolloutError as error:
                 refused.append(error)
         if len(group) > 1 and refused:
