@@ -214,7 +214,7 @@ def test_mujoco_jacobians_are_those_of_mujoco():
 
 def test_what_mujoco_freezes_or_resets_is_nan(tmp_path, monkeypatch):
     pytest.importorskip("mujoco")
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings there
+    monkeypatch.chdir(tmp_path)  # where MuJoCo would write its warnings
     system = MuJoCoSystem(ARM, frame_skip=2)
     x, u = np.zeros((5, 4)), np.zeros((5, 2))
     x[1, 2], x[2, 0], u[3, 0], u[4, 0] = 1e12, np.nan, np.nan, 1e9
@@ -225,3 +225,4 @@ def test_what_mujoco_freezes_or_resets_is_nan(tmp_path, monkeypatch):
     proxy = SimulatorProxy(task, system, 0.1 + np.zeros((2, 4)))
     assert proxy.value(np.ones(8)) == np.inf
     assert np.isnan(proxy.gradient(np.ones(8))).all()
+    assert not list(tmp_path.iterdir())

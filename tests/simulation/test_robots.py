@@ -208,10 +208,15 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
         (lambda one: replace(one, costs=np.zeros(3)), "costs"),
         (lambda one: replace(one, states=None, observations=None), "states"),
         (lambda one: [1.0, 2.0], "answer"),
-        (lambda one: replace(one, actions=one.actions[:5], states=one.states[:6], aborted="x"),
-         "worst"),
+        (lambda one: None, "answer"),
+        (lambda one: replace(one, states=[["a", "b"]] * 21), "states"),
+        (lambda one: replace(one, costs="free"), "costs"),
+        (lambda one: replace(one, final=np.nan), "costs"),
+        (lambda one: replace(one, final=np.zeros(2)), "costs"),
+        (lambda one: replace(one, seconds=np.nan), "seconds"),
+        (lambda one: replace(one, seconds=None), "seconds"),
     ],
-)  # fmt: skip
+)
 def test_answers_that_cannot_be_used_are_named(world, change, word):
     target = RolloutObjective(
         world.task, lambda request: change(world.robot(request)), TrajectoryAdjoint(world.proxy)

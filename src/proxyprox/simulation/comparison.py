@@ -15,15 +15,27 @@ Array = Any
 
 # How sure costs must make it that a policy is not dearer by the margin.
 CONFIDENCE = 0.9
-# Rollouts that the simulator's spread over resets counts for, where it is the larger one.
-PRIOR = 2.0
 
 
 class Observed(NamedTuple):
-    """The costs of one policy's rollouts, in order, and where each of them began."""
+    """The rollouts of one policy, in order.
+
+    Attributes
+    ----------
+    w : array
+        The policy.
+    costs : array
+        What they cost.
+    excess : array
+        By how much each should cost more than the mean over resets, because of where it began;
+        what a simulator says.
+    starts : tuple of bytes
+        Where each began.
+    """
 
     w: Vector
     costs: Array
+    excess: Array
     starts: tuple[bytes, ...]
 
     @property
@@ -33,7 +45,11 @@ class Observed(NamedTuple):
 
     def part(self, rows: slice) -> Observed:
         """Return some of the rollouts."""
-        return Observed(self.w, self.costs[rows], self.starts[rows])
+        return Observed(self.w, self.costs[rows], self.excess[rows], self.starts[rows])
+
+    def adjusted(self) -> Observed:
+        """Return what the rollouts would have cost from an average reset."""
+        return self._replace(costs=self.costs - self.excess, excess=0 * self.excess)
 
 
 class Evidence:
@@ -42,7 +58,8 @@ class Evidence:
     Another policy may be the answer if it was observed to be cheaper, and if its costs would be a
     surprise for one that is ``margin`` dearer than the first. Costs are compared as ratios (as
     differences, where some are not positive). Their spread is pooled over all policies, because
-    each has few rollouts. Rollouts of two policies that began in one state are compared in pairs.
+    each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
+    makes the spread smaller. Rollouts of two policies that began in one state make pairs.
 
     The first ``each`` rollouts of a policy are those it was chosen by: the lowest of many costs is
     low by luck, so they must be as clear as the number of policies demands. Later ones were made to
@@ -54,9 +71,6 @@ class Evidence:
         All policies, the first one among them.
     first : array
         The policy that the others are compared with.
-    simulated : array
-        Costs of the first policy in the simulator, one a reset. Where they spread more than those
-        of the robot they count for two rollouts.
     each : int
         Rollouts of a policy before any check.
     margin : float
@@ -67,9 +81,9 @@ class Evidence:
     Examples
     --------
     >>> import numpy as np
-    >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), (b"a", b"b"))
-    >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), (b"c", b"d"))
-    >>> evidence = Evidence([first, other], np.zeros(1), np.array([4.0, 4.5]), each=2)
+    >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), np.zeros(2), (b"a", b"b"))
+    >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), np.zeros(2), (b"c", b"d"))
+    >>> evidence = Evidence([first, other], np.zeros(1), each=2)
     >>> evidence.doubt(first, other) < 0.05, evidence.trusted() is other
     (True, True)
     """
@@ -78,28 +92,25 @@ class Evidence:
         self,
         observed: Sequence[Observed],
         first: Vector,
-        simulated: Array,
         *,
         each: int,
         margin: float = 0.1,
         exact: bool = False,
     ) -> None:
         self.exact, self._each = exact, each
+        adjusted = [one.adjusted() for one in observed]
+        if _spread(adjusted) < _spread(observed):
+            observed = adjusted
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
-        parts = [one.costs for one in observed]
-        positive = all(bool((part > 0).all()) for part in (*parts, simulated))
+        positive = all(bool((one.costs > 0).all()) for one in observed)
         self._scale = np.log if positive else np.asarray
         size = 0.0 if self.first is None else abs(self.first.mean)
         self._margin = math.log1p(margin) if positive else margin * size
-        scaled = [self._scale(part) for part in parts]
+        scaled = [self._scale(one.costs) for one in observed]
         total = sum(float(((part - part.mean()) ** 2).sum()) for part in scaled)
-        self.freedom: float = sum(len(part) - 1 for part in scaled)
+        self.freedom = sum(len(part) - 1 for part in scaled)
         self.variance = total / self.freedom if self.freedom else math.nan
-        prior = float(np.var(self._scale(simulated), ddof=1)) if len(simulated) > 1 else 0.0
-        if self.freedom and prior > self.variance:
-            self.variance = (total + PRIOR * prior) / (self.freedom + PRIOR)
-            self.freedom += PRIOR
 
     def trusted(self) -> Observed | None:
         """Return the cheapest policy of those that may be the answer, if any may."""
@@ -148,6 +159,12 @@ class Evidence:
             if waiting.get(start)
         ]
         return np.array(found).reshape(-1, 2)
+
+
+def _spread(observed: Sequence[Observed]) -> float:
+    """Return how much costs of one policy differ, relative to their mean, over all policies."""
+    parts = [one.costs for one in observed]
+    return sum(float(np.var(part)) * len(part) / max(part.mean() ** 2, 1e-300) for part in parts)
 
 
 def _tail(mean: float, variance: float, freedom: float) -> float:

@@ -31,6 +31,7 @@ CREATE TABLE rollouts (
     aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB
 );
 CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
+PRAGMA user_version = 1;
 """
 
 
@@ -53,9 +54,11 @@ class RolloutLedger:
     evaluations : int
         Real rollouts that only measured.
     simulated : int
-        Simulated rollouts.
+        Simulated rollouts: all that the estimator's simulator, the proxy of :func:`tune` and the
+        simulators made from them (fitted, randomised) have made, each once. A run that is resumed
+        goes on from the count of its checkpoint.
     simulated_steps : int
-        Their control steps, those of Jacobians included.
+        Their control steps, those of Jacobians and of fits included.
     """
 
     rollouts: int = 0
@@ -75,12 +78,28 @@ class RolloutLedger:
         return ", ".join(f"{name} {count:,.6g}" for name, count in asdict(self).items() if count)
 
 
+@dataclass
+class SimulationCount:
+    """What a simulator and all that were made from it have done."""
+
+    rollouts: int = 0
+    steps: int = 0
+
+    def add(self, rollouts: int, steps: int) -> None:
+        """Enter what is about to be simulated."""
+        self.rollouts += rollouts
+        self.steps += steps
+
+
 @dataclass(frozen=True)
 class RolloutBudget:
     """Limits on the columns of a :class:`RolloutLedger`.
 
-    Real rollouts, their steps and evaluations are known ahead, so those limits are never exceeded;
-    of the others the rollout that reaches the limit is the last. A rollout counts when it starts,
+    All are checked when a real rollout starts, and only then. Real rollouts, their steps and
+    evaluations are known ahead, so those limits are never exceeded; of seconds and aborted ones the
+    rollout that reaches the limit is the last. What is simulated between two real rollouts (the
+    simulator's own minimum, a fit, an inner solve) is finished however much it takes: limits on
+    simulated ones stop the next real rollout, not a simulation. A rollout counts when it starts,
     whether it is answered or not.
 
     Examples
@@ -133,8 +152,11 @@ class RolloutJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, task: str = "") -> None:
-        self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
         self._lock, self._memory = threading.RLock(), None
+        self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
+        # Simulators leave nothing on disk; of an earlier process a checkpoint tells.
+        self._simulators: list[SimulationCount] = []
+        self._earlier = SimulationCount()
         if self.path is None:
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
         with self._transaction() as database:
@@ -143,6 +165,9 @@ class RolloutJournal:
                     database.execute(statement)
                 database.execute("INSERT INTO about VALUES (?)", (task,))
             (known,) = database.execute("SELECT task FROM about").fetchone()
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+        # Earlier versions numbered nothing, and the first of them stored costs that tasks computed.
+        self.stores_computed_costs = version < 1
         if known != task:
             self.close()
             raise RolloutError(
@@ -228,8 +253,18 @@ class RolloutJournal:
             ).fetchall()
         return [(np.frombuffer(w), Trajectory.from_bytes(data)) for w, data in rows]
 
+    def watch(self, count: SimulationCount) -> None:
+        """Have the ledger count what a simulator does; twice is once."""
+        if not any(count is known for known in self._simulators):
+            self._simulators.append(count)
+
+    def resume_simulated(self, rollouts: int, steps: int) -> None:
+        """Count on from what an earlier process has simulated; what is repeated counts once."""
+        now = self.ledger()
+        self._earlier.add(max(0, rollouts - now.simulated), max(0, steps - now.simulated_steps))
+
     def ledger(self) -> RolloutLedger:
-        """Return the real columns of the ledger."""
+        """Return what was paid, and what the simulators that are watched have done."""
         with self._transaction() as database:
             real = database.execute(
                 "SELECT SUM(started), SUM(steps), SUM(seconds), "
@@ -240,7 +275,11 @@ class RolloutJournal:
                 "SELECT SUM(started) FROM rollouts WHERE evaluation"
             ).fetchone()
         rollouts, steps, seconds, aborted, lost = (part or 0 for part in real)
-        return RolloutLedger(rollouts, steps, float(seconds), aborted, lost, measured or 0)
+        simulated = [self._earlier, *self._simulators]
+        return RolloutLedger(
+            rollouts, steps, float(seconds), aborted, lost, measured or 0,
+            sum(one.rollouts for one in simulated), sum(one.steps for one in simulated),
+        )  # fmt: skip
 
     def empty(self) -> bool:
         """Tell whether no run has ever used it."""

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
+from proxyprox._util.signals import critical, ending_signals
 from proxyprox._util.validation import Words, message
 from proxyprox.simulation.comparison import Observed
-from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
+from proxyprox.simulation.journal import (
+    RolloutBudget,
+    RolloutJournal,
+    RolloutLedger,
+    SimulationCount,
+)
+from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
     RobotError,
+    RolloutBudgetError,
     RolloutError,
     RolloutRequest,
     Task,
@@ -29,6 +39,10 @@ REMEDY = (
     "Gradients through a simulator need the full state: give the robot a state function, "
     "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
 )
+
+
+# First states, the latest, whose mean cost stands for that of the robot's resets.
+MOST = 64
 
 
 class Estimator(Protocol):
@@ -277,6 +291,11 @@ class RolloutObjective:
         A file that a killed run is resumed from; in memory by default.
     budget : RolloutBudget, optional
         Limits, checked before every rollout; started ones count, whether they were answered or not.
+    timeout : float, optional
+        Seconds for one rollout; a ``batch`` of n has n times as many. A robot that takes longer
+        raises :class:`RobotError`: the rollout counts as started, its late answer is dropped, its
+        request acts no longer (``request.act`` raises), and it is asked for again when the run is
+        repeated. The robot is then called in a thread. By default one waits as long as it takes.
 
     Examples
     --------
@@ -306,13 +325,12 @@ class RolloutObjective:
         *,
         journal: Any = None,
         budget: RolloutBudget | None = None,
+        timeout: float | None = None,
     ) -> None:
         check.instance("task", task, Task, "a Task")
         if robot is not None and not callable(robot) and hasattr(robot, "step"):
-            from proxyprox.simulation.robots import GymnasiumRobot
-
             robot = GymnasiumRobot(robot)
-        if robot is not None and not callable(robot):
+        if isinstance(robot, type) or (robot is not None and not callable(robot)):
             allowed = "callable as robot(request), a gymnasium environment, or None"
             raise TypeError(message("robot", robot, allowed))
         if isinstance(estimator, type) or not hasattr(estimator, "requests"):
@@ -324,16 +342,18 @@ class RolloutObjective:
             raise RolloutError(message("robot", Words("one without states"), FULL, REMEDY))
         self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
         self.dim = task.dim
+        self.timeout = None if timeout is None else check.positive("timeout", timeout)
         about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
         own = isinstance(journal, RolloutJournal)
         self.journal = journal if own else RolloutJournal(journal, about)
-        self._simulated_before = (0, 0)
+        self.watch(getattr(estimator, "simulator", None))
 
     def with_estimator(self, estimator: Any) -> RolloutObjective:
         """Return the same robot and journal with another estimator."""
         return RolloutObjective(
-            self.task, self.robot, estimator, journal=self.journal, budget=self.budget
-        )
+            self.task, self.robot, estimator, journal=self.journal, budget=self.budget,
+            timeout=self.timeout,
+        )  # fmt: skip
 
     # -- what a run asks ----------------------------------------------------------------------
 
@@ -395,8 +415,8 @@ class RolloutObjective:
     def gradient_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> Vector:
         """Return the gradient of rollouts that were told, in the order of the requests."""
         answers = self._checked(batch, observations)
-        requests = self.requests(w, batch)
-        return np.asarray(self.estimator.gradient(self.task, w, requests, answers))
+        requests, point = self.requests(w, batch), np.asarray(w, dtype=np.float64)
+        return np.asarray(self.estimator.gradient(self.task, point, requests, answers))
 
     def value_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> float:
         """Return the mean cost of rollouts that were told; an aborted one is never left out."""
@@ -431,25 +451,52 @@ class RolloutObjective:
         RolloutError
             If it cannot be used. The rollout counts as started, and may be repeated.
         """
+        check.instance("request", request, RolloutRequest, "a RolloutRequest of outstanding()")
         if not self.journal.knows(request):
             self.begin(request)
         self._keep(request, trajectory)
 
     def _keep(self, request: RolloutRequest, given: Any) -> Trajectory:
         """Enter an answer and return it with its costs; states of another width are refused."""
-        # One without states is kept: an estimator with states=... can use it.
-        size = getattr(self.estimator, "state_size", None)
-        kept = self.task.checked(given, size)
-        # Costs that the task computes are computed again when they are read: its cost may change.
-        own = given.costs is None
-        stored = replace(kept, costs=None, final=float(given.final)) if own else kept
-        self.journal.answer(request, stored)
+        # One without states is kept: an estimator with states=... can use it. Costs that the task
+        # computes are computed again when they are read: its cost may change.
+        plain = self.task.readable(given, getattr(self.estimator, "state_size", None))
+        try:
+            kept = self.task.priced(plain)
+            self.task.total(kept)
+        except Exception as error:
+            # The robot did its part: what the task lacks can be given later.
+            self.journal.answer(request, plain)
+            text = str(error)
+            if not isinstance(error, RolloutError):
+                text = f"A function of the task raised {type(error).__name__}: {text}".rstrip(".")
+                text += "."
+            remedy = "The rollout is kept: correct the task and repeat the run."
+            raise RolloutError(f"{text} {remedy}") from error
+        self.journal.answer(request, plain)
         return kept
 
     def _find(self, request: RolloutRequest) -> Trajectory | None:
         """Return the answer that the journal has, with the costs of the task as it is now."""
         found = self.journal.find(request)
-        return None if found is None else self.task.checked(found)
+        return None if found is None else self._read(found)
+
+    def _read(self, stored: Trajectory) -> Trajectory:
+        """Return an entry of the journal with its costs; say where they may be outdated."""
+        found = self.task.checked(stored)
+        if not self.journal.stores_computed_costs or stored.costs is None or stored.states is None:
+            return found
+        if self.task.cost is not None:
+            now = self.task.checked(replace(stored, costs=None, final=0.0))
+            if not np.isclose(self.task.total(now), self.task.total(found)):
+                warnings.warn(
+                    f"journal {self.journal.path} is of an earlier version, which stored the costs "
+                    "that a task computed. Those of some rollouts are not what the task's cost is "
+                    "now, and are used as they are stored. Begin a new journal, unless the robot "
+                    "measured them itself.",
+                    stacklevel=2,
+                )
+        return found
 
     def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
@@ -466,35 +513,55 @@ class RolloutObjective:
     def _make(self, requests: Sequence[RolloutRequest]) -> list[Trajectory]:
         """Return the rollouts of requests, new ones from the robot."""
         found = {request.id: self._find(request) for request in requests}
-        new = [request for request in requests if found[request.id] is None]
+        # A batch may name a seed twice; it is one rollout.
+        new = list({one.id: one for one in requests if found[one.id] is None}.values())
         if new and self.robot is None:
             raise RobotError(
                 "robot=None: there is nothing to ask. Answer the outstanding requests by record(), "
                 "or give RolloutObjective a robot."
             )
-        together = hasattr(self.robot, "batch")
-        for group in [new] if together and new else [[request] for request in new]:
-            for request in group:
-                self.begin(request)
-            made = self._call(self.robot.batch if together else self._ask_robot, group)
-            if len(made) != len(group):
-                got = Words(f"{len(made)} rollouts")
-                raise RolloutError(message("the robot's answer", got, f"{len(group)} of them"))
-            for request, one in zip(group, made, strict=True):
-                found[request.id] = self._keep(request, one)
+        whole = hasattr(self.robot, "batch")
+        for group in [new] if whole and new else [[request] for request in new]:
+            begun, spent = self._begin(group)
+            found |= self._ask(begun)
+            if spent is not None:
+                raise spent
         return [one for request in requests if (one := found[request.id]) is not None]
 
-    def _ask_robot(self, group: Sequence[RolloutRequest]) -> list[Any]:
-        return [self.robot(request) for request in group]
+    def _begin(
+        self, group: Sequence[RolloutRequest]
+    ) -> tuple[list[RolloutRequest], RolloutBudgetError | None]:
+        """Enter the rollouts that the budget allows; return them and what refused the others."""
+        begun: list[RolloutRequest] = []
+        for request in group:
+            try:
+                self.begin(request)
+            except RolloutBudgetError as error:
+                return begun, error
+            begun.append(request)
+        return begun, None
 
-    def _call(self, ask: Callable[..., Any], group: Sequence[RolloutRequest]) -> Any:
-        try:
-            return ask(group)
-        except RolloutError:
-            raise
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}".rstrip(".")
-            raise RobotError(f"The robot raised {text}. The rollouts before are kept.") from error
+    def _ask(self, group: Sequence[RolloutRequest]) -> dict[str, Trajectory]:
+        """Have rollouts made; all answers that can be used are entered before one is refused."""
+        kept: dict[str, Trajectory] = {}
+        refused: list[RolloutError] = []
+        answers = ask_robot(self.robot, group, self.timeout) if group else ()
+        for request, one in zip_longest(group, answers):
+            if request is None:
+                allowed = f"{len(group)} trajectories"
+                refused.append(RolloutError(message("the robot's answer", Words("more"), allowed)))
+                break
+            try:
+                with ending_signals(), critical():  # the answer is paid for
+                    kept[request.id] = self._keep(request, one)
+            except RolloutError as error:
+                refused.append(error)
+        if len(group) > 1 and refused:
+            text = f"{refused[0]} {len(refused)} of {len(group)} answers cannot be used"
+            raise RolloutError(f"{text}; the others are kept.") from refused[0]
+        if refused:
+            raise refused[0]
+        return kept
 
     def evaluate(self, w: Vector, rollouts: int, seed: int = 0) -> Evaluation:
         """Measure the cost of a policy on the robot; in its own column of the ledger.
@@ -528,28 +595,52 @@ class RolloutObjective:
 
     @property
     def ledger(self) -> RolloutLedger:
-        """What the robot and the estimator's simulator have done, an earlier process included."""
-        simulator = getattr(self.estimator, "simulator", None)
-        now = (0, 0) if simulator is None else simulator.simulated
-        done, steps = (a + b for a, b in zip(now, self._simulated_before, strict=True))
-        return replace(self.journal.ledger(), simulated=done, simulated_steps=steps)
+        """What the robot and its simulators have done, an earlier process included."""
+        return self.journal.ledger()
+
+    def watch(self, proxy: Any) -> None:
+        """Have the ledger count what a proxy simulates; the estimator's simulator is counted."""
+        count = getattr(proxy, "simulated", None)
+        if isinstance(count, SimulationCount):
+            self.journal.watch(count)
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
-        return [self.task.checked(one) for _, one in self.journal.answered()]
+        return [self._read(one) for _, one in self.journal.answered()]
 
-    def observed(self) -> list[Observed]:
-        """Return the costs of every policy that was run, evaluations left out."""
-        found: dict[bytes, list[tuple[float, bytes]]] = {}
+    def observed(self, simulator: Any, points: Sequence[Vector] | None = None) -> list[Observed]:
+        """Return the costs of every policy that was run, evaluations left out.
+
+        Parameters
+        ----------
+        simulator : SimulatorProxy
+            Says what each rollout should have cost from where it began, and from where the others
+            did.
+        points : sequence of arrays, optional
+            Of these policies alone.
+        """
+        wanted = None if points is None else {np.asarray(w, float).tobytes() for w in points}
+        rollouts: dict[bytes, list[Trajectory]] = {}
         for w, one in self.journal.answered():
-            checked = self.task.checked(one)
-            begun = np.asarray(checked.observations[0]).tobytes()
-            found.setdefault(w.tobytes(), []).append((self.task.total(checked), begun))
-        return [
-            Observed(np.frombuffer(w), np.array([cost for cost, _ in runs]),
-                     tuple(begun for _, begun in runs))
-            for w, runs in found.items()
-        ]  # fmt: skip
+            if wanted is None or w.tobytes() in wanted:
+                rollouts.setdefault(w.tobytes(), []).append(self._read(one))
+        firsts = {key: [self._first_state(one) for one in made] for key, made in rollouts.items()}
+        every = [state for states in firsts.values() for state in states]
+        known, found = all(state is not None for state in every), []
+        for key, made in rollouts.items():
+            w, expected = np.frombuffer(key), np.zeros(len(made))
+            if known:
+                expected = simulator.excess(w, np.stack(firsts[key]), np.stack(every[-MOST:]))
+            costs = np.array([self.task.total(one) for one in made])
+            begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
+            found.append(Observed(w, costs, expected, begun))
+        return found
+
+    def _first_state(self, one: Trajectory) -> Array:
+        """Return where a rollout began; None where that is not known."""
+        estimate = getattr(self.estimator, "with_states", None)
+        states = one.states if estimate is None else estimate(one).states
+        return None if states is None else states[0]
 
     def __repr__(self) -> str:
         return f"RolloutObjective({self.gradient_source})"
@@ -570,7 +661,4 @@ class RolloutObjective:
                 f"{self.journal.ledger().rollouts}: they would be made again. Give the journal "
                 "that it began with."
             )
-        simulator = getattr(self.estimator, "simulator", None)
-        now = (0, 0) if simulator is None else simulator.simulated
-        before = [a - b for a, b in zip(state["simulated"], now, strict=True)]
-        self._simulated_before = (max(0, before[0]), max(0, before[1]))
+        self.journal.resume_simulated(*state["simulated"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,109 @@ from proxyprox.simulation.rollouts import (
     Trajectory,
 )
 from proxyprox.simulation.systems import System, closed_loops, draw_starts
+
+FLATTEN = "Wrap the environment: gymnasium.wrappers.FlattenObservation(env)."
+# Seconds after which one looks up from waiting: Windows does not interrupt a wait.
+LOOK_UP = 0.2
+
+
+def ask_robot(
+    robot: Any, requests: Sequence[RolloutRequest], timeout: float | None = None
+) -> Iterator[Any]:
+    """Yield a robot's answers in the order of the requests, each when it comes.
+
+    Parameters
+    ----------
+    robot : callable
+        Called with one request, or its ``batch`` with all of them.
+    requests : sequence of RolloutRequest
+        What is asked; one of them where there is no ``batch``.
+    timeout : float, optional
+        Seconds for each request. The robot is then called in a thread. One that takes longer is
+        left to itself: its requests are withdrawn, and what it answers later goes nowhere.
+
+    Raises
+    ------
+    RobotError
+        If the robot raises or is too slow.
+    """
+    if timeout is None:
+        yield from _answers(robot, requests)
+        return
+    came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    taken = threading.Semaphore(0)
+
+    def work() -> None:
+        try:
+            for one in _answers(robot, requests):
+                came.put(("answer", one))
+                # A robot may fill the same arrays again: not before they were read.
+                taken.acquire()
+                if requests[0].withdrawn:
+                    return
+            came.put(("end", None))
+        # Whatever it is, it is raised where the answer is waited for.
+        except BaseException as error:
+            came.put(("error", error))
+
+    seconds = timeout * len(requests)
+    until, number, kind = time.monotonic() + seconds, 0, ""
+    threading.Thread(target=work, daemon=True, name="robot").start()
+    try:
+        while True:
+            try:
+                left = until - time.monotonic()
+                kind, what = came.get(timeout=min(max(left, 0.0), LOOK_UP))
+            except queue.Empty:
+                if left > 0:
+                    continue
+                if number == len(requests):
+                    return
+                which = f"{requests[number].id} ({number + 1} of"
+                raise RobotError(
+                    f"The robot did not answer the rollout {which} {len(requests)}) within "
+                    f"{seconds:g} s. It is entered as started and unanswered, and is asked for "
+                    "again when the run is repeated; a late answer is dropped. The rollouts before "
+                    "are kept."
+                ) from None
+            if kind == "error":
+                raise what
+            if kind == "end":
+                return
+            number += 1
+            left = until - time.monotonic()
+            yield what
+            # What is done with an answer is not the robot's time.
+            until = time.monotonic() + max(left, LOOK_UP)
+            taken.release()
+    finally:
+        if kind not in ("error", "end"):
+            for request in requests:
+                request.withdraw()
+            taken.release()
+
+
+def _answers(robot: Any, requests: Sequence[RolloutRequest]) -> Iterator[Any]:
+    """Yield a robot's answers; what it raises is named."""
+    try:
+        if not hasattr(robot, "batch"):
+            for request in requests:
+                yield robot(request)
+            return
+        made = robot.batch(requests)
+        allowed = f"a list of {len(requests)} trajectories"
+        if not isinstance(made, Iterable):
+            raise RolloutError(message("the robot's answer", made, allowed))
+        if isinstance(made, Sized) and len(made) != len(requests):
+            raise RolloutError(
+                message("the robot's answer", Words(f"{len(made)} rollouts"), allowed)
+            )
+        yield from made
+    except RolloutError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}".rstrip(".")
+        raise RobotError(f"The robot raised {text}. The rollouts before are kept.") from error
 
 
 class SimulatedRobot:
@@ -143,7 +249,15 @@ class GymnasiumRobot:
             raise TypeError(
                 message("env.action_space", getattr(env, "action_space", None), allowed)
             )
+        spaces = env.action_space, getattr(env, "observation_space", None)
+        if not np.issubdtype(getattr(spaces[0], "dtype", None) or np.float64, np.floating):
+            raise TypeError(message("env.action_space", spaces[0], "a box of real numbers"))
+        if spaces[1] is not None and getattr(spaces[1], "shape", None) is None:
+            allowed = "one of arrays"
+            raise TypeError(message("env.observation_space", spaces[1], allowed, FLATTEN))
         self._shape = tuple(shape)
+        # One rollout at a time: a step that was given up for lost may still be under way.
+        self._free = threading.Lock()
         plain = getattr(env, "unwrapped", env)
         data = getattr(plain, "data", None)
         mujoco = hasattr(data, "qpos") and hasattr(data, "qvel")
@@ -162,23 +276,39 @@ class GymnasiumRobot:
         if (task.policy.actions,) != self._shape:
             got = Words(f"{task.policy.actions} entries")
             raise RolloutError(message("actions of the policy", got, f"of shape {self._shape}"))
+        while not self._free.acquire(timeout=LOOK_UP):
+            if request.withdrawn:
+                raise RobotError("The environment is still in the rollout before. Make a new one.")
+        try:
+            return self._roll(request, task)
+        finally:
+            self._free.release()
+
+    def _roll(self, request: RolloutRequest, task: Task) -> Trajectory:
+        """Return one rollout."""
         begun = time.perf_counter()
         seed = int(request.seed % (1 << 31))
-        seen, _ = self._call("reset", lambda: self.env.reset(seed=seed))
-        seen = np.asarray(seen, dtype=np.float64).ravel()
+        seen, _ = self._call("reset", lambda: self.env.reset(seed=seed), 2)
+        seen = _observation(seen)
         observations, states, actions, costs = [seen], [self._read_state()], [], []
         why = ""
         for t in range(task.horizon):
             action = request.act(seen, t)
-            answer = self._call(f"step {t}", lambda action=action: self.env.step(action))  # type: ignore[misc]
-            seen, reward, terminated, truncated = answer[:4]
-            seen = np.asarray(seen, dtype=np.float64).ravel()
+            # A copy: an environment may clip in place.
+            answer = self._call(f"step {t}", partial(self.env.step, action.copy()), 5)
+            seen, reward, terminated, truncated, _ = answer
+            seen = _observation(seen)
             actions.append(action)
             observations.append(seen)
             states.append(self._read_state())
             costs.append(-float(reward))
             bounded = states[-1] if self._state is not None else seen
-            if bool(task.limits.exceeded(np.asarray(bounded)[None])[0]):
+            if not (np.isfinite(seen).all() and np.isfinite(states[-1]).all()):
+                why = f"the environment failed in step {t}"
+                # What is not finite is not kept.
+                for part in (actions, observations, states, costs):
+                    part.pop()
+            elif bool(task.limits.exceeded(np.asarray(bounded)[None])[0]):
                 why = "the state left its bounds"
             elif terminated:
                 why = "the environment ended the episode"
@@ -191,7 +321,8 @@ class GymnasiumRobot:
         known = None if self._state is None else np.stack(states)
         own = task.cost is not None and known is not None
         return Trajectory(
-            np.stack(actions), known, np.stack(observations), None if own else np.array(costs),
+            np.reshape(actions, (-1, *self._shape)), known, np.stack(observations),
+            None if own else np.array(costs),
             aborted=short, seconds=time.perf_counter() - begun,
         )  # fmt: skip
 
@@ -200,12 +331,24 @@ class GymnasiumRobot:
             return np.zeros(0)
         return np.asarray(self._state(self.env), dtype=np.float64).ravel().copy()
 
-    def _call(self, what: str, action: Callable[[], Any]) -> Any:
+    def _call(self, what: str, action: Callable[[], Any], parts: int) -> Any:
         try:
-            return action()
+            made = action()
         except Exception as error:
             text = f"The environment raised in {what}: {type(error).__name__}: {error}"
             raise RobotError(f"{text.rstrip('.')}. The rollouts before are kept.") from error
+        if not isinstance(made, tuple) or len(made) != parts:
+            allowed = f"{parts} values, as gymnasium's"
+            raise RobotError(message(f"what the environment returns from {what}", made, allowed))
+        return made
+
+
+def _observation(seen: Any) -> Array:
+    """Return a copy of an observation, as numbers in a row."""
+    try:
+        return np.array(seen, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise RobotError(message("an observation", seen, "an array of numbers", FLATTEN)) from error
 
 
 def _mujoco_state(env: Any) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ class RolloutError(RuntimeError):
 
 
 class RobotError(RolloutError):
-    """The robot or its environment raised in the middle of a rollout."""
+    """The robot or its environment raised in the middle of a rollout, or did not answer in time."""
 
 
 class RolloutBudgetError(RolloutError):
@@ -402,6 +402,12 @@ class Task:
 
     def checked(self, trajectory: Any, states_size: int | None = None) -> Trajectory:
         """Return a robot's answer, its costs filled in; one that cannot be used is refused."""
+        found = self.priced(self.readable(trajectory, states_size))
+        self.total(found)
+        return found
+
+    def readable(self, trajectory: Any, states_size: int | None = None) -> Trajectory:
+        """Return a copy of a robot's answer, its shapes and numbers checked; nothing filled in."""
         if not isinstance(trajectory, Trajectory):
             raise RolloutError(message("the robot's answer", trajectory, "a Trajectory"))
         actions = _table("actions", trajectory.actions, None, self.policy.actions)
@@ -417,29 +423,41 @@ class Task:
                 ("observations", trajectory.observations, None),
             )
         )  # fmt: skip
-        if observations is None:
-            if states is None:
-                raise RolloutError(
-                    message("trajectory", Words("neither"), "with states or observations")
-                )
-            observations = self.observations(states)
-        costs, final = trajectory.costs, trajectory.final
-        if costs is None:
-            if states is None:
-                raise RolloutError(message("costs", None, "given where states are not"))
-            costs = self.step_costs(states[:-1], actions, np.arange(taken))
-            if self.final is not None and taken == self.horizon:
-                final = float(np.asarray(self.final(states[-1:]))[0])
-        costs = np.asarray(costs, dtype=np.float64)
-        if costs.shape != (taken,):
-            raise RolloutError(message("costs", Words(f"shape {costs.shape}"), f"({taken},)"))
-        if not (np.isfinite(costs).all() and math.isfinite(final)):
-            raise RolloutError(message("costs of a rollout", Words("NaN or infinite"), "finite"))
+        if states is None and observations is None:
+            raise RolloutError(
+                message("trajectory", Words("neither"), "with states or observations")
+            )
+        costs = trajectory.costs
+        if costs is not None:
+            costs = _numbers("costs", costs)
+            if costs.shape != (taken,):
+                raise RolloutError(message("costs", Words(f"shape {costs.shape}"), f"({taken},)"))
+        elif states is None:
+            raise RolloutError(message("costs", None, "given where states are not"))
+        final, seconds = (
+            float(_numbers(name, part).reshape(()) if np.size(part) == 1 else np.nan)
+            for name, part in (("final", trajectory.final), ("seconds", trajectory.seconds))
+        )
+        if not 0 <= seconds < math.inf:
+            allowed = "a finite number, zero or more"
+            raise RolloutError(message("seconds of a rollout", trajectory.seconds, allowed))
         found = Trajectory(
-            actions, states, observations, costs, float(final), trajectory.aborted,
-            check.nonnegative("seconds", float(trajectory.seconds)),
-        )  # fmt: skip
-        self.total(found)
+            actions, states, observations, costs, final, str(trajectory.aborted or ""), seconds
+        )
+        _require_finite_costs(found)
+        return found
+
+    def priced(self, one: Trajectory) -> Trajectory:
+        """Return a readable answer with what is the task's to compute: observations and costs."""
+        observations, costs, final, taken = one.observations, one.costs, one.final, len(one.actions)
+        if observations is None:
+            observations = self.observations(one.states)
+        if costs is None:
+            costs = self.step_costs(one.states[:-1], one.actions, np.arange(taken))
+            if self.final is not None and taken == self.horizon:
+                final = float(np.asarray(self.final(one.states[-1:]))[0])
+        found = replace(one, observations=observations, costs=costs, final=final)
+        _require_finite_costs(found)
         return found
 
 
@@ -515,6 +533,15 @@ class RolloutRequest:
     std: float = 0.0
     evaluation: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the parameters, and keep a copy that no robot can change."""
+        w = check.require_finite("w", np.array(self.w, dtype=np.float64))
+        if w.shape != (self.task.dim,):
+            got = Words(f"shape {w.shape}")
+            raise ValueError(message("w", got, f"of {self.task.dim} entries, the policy's"))
+        w.setflags(write=False)
+        object.__setattr__(self, "w", w)
+
     @cached_property
     def id(self) -> str:
         """A name that only this question has: a second answer to it is refused."""
@@ -528,19 +555,56 @@ class RolloutRequest:
             return np.zeros(shape)
         return self.std * np.random.default_rng([self.seed, 1]).standard_normal(shape)
 
+    @property
+    def withdrawn(self) -> bool:
+        """Whether nobody waits for the answer any more, because it took too long."""
+        return bool(vars(self).get("_withdrawn", False))
+
+    def withdraw(self) -> None:
+        """Say that nobody waits any more: the policy acts for this request no longer."""
+        object.__setattr__(self, "_withdrawn", True)
+
     def act(self, observation: Array, t: int) -> Array:
-        """Return the action for an observation at a step, within the limits."""
+        """Return the action for an observation at a step, within the limits.
+
+        Raises
+        ------
+        RobotError
+            If the request was withdrawn: a rollout that nobody waits for ends here.
+        RolloutError
+            If the policy's action is not finite.
+        """
+        if self.withdrawn:
+            raise RobotError(f"The rollout {self.id} was withdrawn at step {t}: it took too long.")
         seen = np.asarray(observation, dtype=np.float64).reshape(1, -1)
-        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0]
-        return self.task.limits.clip(action + self.exploration[t])
+        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0] + self.exploration[t]
+        if not np.isfinite(action).all():
+            remedy = "Nothing was sent."
+            raise RolloutError(
+                message(f"the policy's action at step {t}", action, "finite", remedy)
+            )
+        return self.task.limits.clip(action)
+
+
+def _numbers(name: str, given: Any) -> Array:
+    """Return a copy, as numbers: a robot may fill its arrays again."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise RolloutError(message(f"{name} of a rollout", given, "numbers")) from error
+
+
+def _require_finite_costs(one: Trajectory) -> None:
+    finite = one.costs is None or np.isfinite(one.costs).all()
+    if not (finite and math.isfinite(one.final)):
+        raise RolloutError(message("costs of a rollout", Words("NaN or infinite"), "finite"))
 
 
 def _table(name: str, given: Any, rows: int | None, columns: int | None) -> Array:
     """Return a table of finite numbers of the wanted shape."""
-    try:
-        table = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise RolloutError(message(f"{name} of a rollout", given, "a table of numbers")) from error
+    table = _numbers(name, given)
+    if not table.size and rows is None and columns is not None:
+        table = table.reshape(0, columns)
     shape = tuple(want or "any" for want in (rows, columns))
     fits = table.ndim == 2 and all(
         want is None or want == got for want, got in zip((rows, columns), table.shape, strict=True)

@@ -17,6 +17,7 @@ from proxyprox._util.validation import Words, message
 from proxyprox.inner import LBFGS, Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
+from proxyprox.simulation.journal import SimulationCount
 from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
     ROWS,
@@ -31,8 +32,8 @@ from proxyprox.stopping import Relative, Steps
 
 # Steps in a row whose errors are taken as one when intervals are computed.
 BLOCK = 5
-# Share of the prediction error that a fit may leave before the text says so.
-MUCH = 0.1
+# Share of a state's changes that a fit may leave unexplained before the text says so.
+MUCH = 0.05
 
 
 class SimulatorProxy:
@@ -99,12 +100,12 @@ class SimulatorProxy:
         self.starts = draw_starts(
             resets if table is None else table, rng, number, system.state_size
         )
-        self.simulated = (0, 0)
+        self.simulated = SimulationCount()
         self._paths: tuple[bytes, Paths] | None = None
         self._last: tuple[bytes, Linearised | None] | None = None
 
     def with_system(self, system: System) -> SimulatorProxy:
-        """Return the proxy of another system: same task, same resets."""
+        """Return the proxy of another system: same task, same resets, one count for both."""
         other = SimulatorProxy(self.task, system, self.starts, gradient=self.by)
         other.simulated = self.simulated
         return other
@@ -123,15 +124,25 @@ class SimulatorProxy:
         return self._paths[1]
 
     def _simulate(self, W: Array, starts: Array) -> Paths:
-        self._count(len(starts), len(starts) * self.task.horizon)
+        self.simulated.add(len(starts), len(starts) * self.task.horizon)
         return closed_loops(self.task, self.system, W, starts)
-
-    def _count(self, rollouts: int, steps: int) -> None:
-        self.simulated = (self.simulated[0] + rollouts, self.simulated[1] + steps)
 
     def value(self, w: Vector) -> float:
         """Return the mean cost; infinite where a simulation failed."""
         return float(self.paths(w).totals.mean())
+
+    def excess(self, w: Vector, starts: Array, among: Array) -> Array:
+        """Return by how much rollouts from some states cost more than the mean over others.
+
+        Zero where a simulation failed, or where states have another width.
+        """
+        both = np.concatenate([starts, among])
+        if both.shape[1] != self.system.state_size:
+            return np.zeros(len(starts))
+        totals = self._simulate(np.asarray(w, dtype=np.float64)[None], both).totals
+        if not np.isfinite(totals).all():
+            return np.zeros(len(starts))
+        return totals[: len(starts)] - totals[len(starts) :].mean()
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean cost; NaN where a simulation failed."""
@@ -163,7 +174,7 @@ class SimulatorProxy:
     ) -> Linearised:
         """Return the derivatives along any paths, with this simulator's Jacobians."""
         size, width = states.shape[2], actions.shape[2]
-        self._count(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
+        self.simulated.add(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
@@ -262,7 +273,7 @@ class SimulatorProxy:
 
         def errors(values: Array) -> Array:
             system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
-            self._count(0, len(before))
+            self.simulated.add(0, len(before))
             return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
 
         weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
@@ -283,10 +294,10 @@ class SimulatorProxy:
         near = 1e-3 * (high - low)
         stuck = (solved.x - low <= near) | (high - solved.x <= near)
         bounds = tuple(name for name, there in zip(chosen, stuck, strict=True) if there)
-        residual, first = errors(solved.x), errors(np.array([known[name].value for name in chosen]))
-        share = float((residual**2 * weights**2).sum() / (first**2 * weights**2).sum())
-        system = self.system.with_parameters(estimates)
-        return Identification(estimates, intervals, share, self.with_system(system), bounds)
+        assumed = errors(np.array([known[name].value for name in chosen]))
+        shares = [_worst_share(error, after - before) for error in (errors(solved.x), assumed)]
+        proxy = self.with_system(self.system.with_parameters(estimates))
+        return Identification(estimates, intervals, shares[0], proxy, bounds, shares[1])
 
     def randomised(
         self, ranges: Mapping[str, tuple[float, float]], draws: int = 6, seed: int = 0
@@ -321,11 +332,15 @@ class Identification:
         Confidence intervals, by name, within the parameter's bounds; errors of a few neighbouring
         steps may depend on each other.
     unexplained : float
-        Share of the squared prediction errors that is left after the fit.
+        Share of the changes of the state in a step that the fitted simulator does not predict: the
+        sum of squared errors over the sum of squared changes, of the entry where it is largest. It
+        is the robot's noise where the simulator is right, and more where something is missing.
     proxy : SimulatorProxy
         The fitted simulator.
     at_bound : tuple of str
         Parameters that ended at a bound: the bound is wrong, or they make up for something else.
+    unexplained_before : float
+        The share before the fit; where it is not larger, the simulator was right from the start.
     """
 
     estimates: dict[str, float]
@@ -333,6 +348,7 @@ class Identification:
     unexplained: float
     proxy: SimulatorProxy
     at_bound: tuple[str, ...] = ()
+    unexplained_before: float = math.nan
 
     def __str__(self) -> str:
         lines = [
@@ -340,10 +356,24 @@ class Identification:
             + (" (at its bound)" if name in self.at_bound else "")
             for name, (low, high) in self.intervals.items()
         ]
-        lines.append(f"{self.unexplained:.1%} of the prediction error is left")
+        lines.append(
+            f"{self.unexplained:.1%} of the state's changes in a step are not explained "
+            f"({self.unexplained_before:,.1%} before the fit)"
+        )
         if self.unexplained > MUCH:
-            lines.append("these parameters do not explain the robot: the intervals may be wrong")
+            lines.append(
+                "these parameters do not explain the robot, or it is very noisy: the intervals may "
+                "be wrong"
+            )
         return "; ".join(lines)
+
+
+def _worst_share(errors: Array, changes: Array) -> float:
+    """Return the share of changes that are not predicted, of the entry where it is largest."""
+    missed, moved = (errors**2).sum(axis=0), (changes**2).sum(axis=0)
+    # An entry that never moves is explained by any simulator that does not move it.
+    shares = np.where(missed > 1e-18, np.inf, 0.0)
+    return float(np.divide(missed, moved, out=shares, where=moved > 0).max())
 
 
 def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -159,7 +161,8 @@ class MuJoCoSystem(System):
     """A MuJoCo model whose states are stepped in batches by ``mujoco.rollout``.
 
     A state is positions, velocities and activations. A row that MuJoCo warns about, resets or
-    freezes (its time then does not advance as it should) becomes NaN.
+    freezes (its time then does not advance as it should) becomes NaN; the warnings are not printed,
+    and no ``MUJOCO_LOG.TXT`` is written.
 
     Parameters
     ----------
@@ -230,7 +233,8 @@ class MuJoCoSystem(System):
         control = np.where(good[:, None], actions, 0.0)[:, None]
         if self.frame_skip > 1:
             control = np.repeat(control, self.frame_skip, axis=1)
-        after, _ = self._pool.rollout(self.model, self._data, initial, control)
+        with _quietly(self._mujoco):
+            after, _ = self._pool.rollout(self.model, self._data, initial, control)
         after = after[:, -1]
         good &= np.abs(after[:, 0] - 1.0 - self.dt) < 1e-9
         return np.where(good[:, None], after[:, 1:], np.nan)
@@ -240,6 +244,32 @@ class MuJoCoSystem(System):
         full = np.empty(self.state_size + 1)
         self._mujoco.mj_getState(self.model, data, full, self._spec)
         return full[1:]
+
+
+class _Quiet:
+    """Keeps MuJoCo from writing warnings to the console and to a file while a block runs."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._known = threading.Lock(), 0, None
+
+    @contextmanager
+    def __call__(self, mujoco: Any) -> Iterator[None]:
+        with self._lock:
+            # There is one handler for all threads: the first sets it, the last gives it back.
+            if not self._inside:
+                self._known = mujoco.get_mju_user_warning()
+                mujoco.set_mju_user_warning(lambda warning: None)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    mujoco.set_mju_user_warning(self._known)
+
+
+_quietly = _Quiet()
 
 
 # -- closed loops ---------------------------------------------------------------------------------

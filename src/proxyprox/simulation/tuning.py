@@ -43,6 +43,7 @@ ATTEMPTS = 6
 RETRAINING = 4
 # Rollouts for each pair of start and answer that is kept back to tell them apart.
 PER_PAIR = 5
+RESUMED = " Resumed from"
 # Share by which another minimum must be lower to be taken.
 CLEARLY = 0.01
 
@@ -309,6 +310,7 @@ def tune(
     (0.7, 4)
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
+    target.watch(proxy)
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
     if identify is not False:
@@ -325,7 +327,6 @@ def tune(
         )
     # Made once: on another machine the last bits would differ, and with them every request.
     given = None if w0 is None else check.vector("w0", w0, target.dim)
-    given_proxy = proxy
     # A journal that is used again with another cost has another start and another step size.
     about = f"{proxy.value(proxy.zeros() if given is None else given):.4g}"
     start = target.journal.remember(
@@ -379,8 +380,7 @@ def tune(
         if not guard:
             result = go_on(rollouts)
             return Tuned(result.w, result, target.ledger, found, proxy)
-        simulated = given_proxy.paths(start).totals
-        checks = _Checks(target, start, simulated, tolerance, rollouts, seed)
+        checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
         result = checks.run(go_on)
     chosen, text = checks.choose(result)
     result = replace(result, w=chosen, message=f"{result.message} {text}")
@@ -393,14 +393,13 @@ class _Checks:
     def __init__(
         self,
         target: RolloutObjective,
+        proxy: SimulatorProxy,
         start: Vector,
-        simulated: Array,
         margin: float,
         rollouts: int,
         seed: int,
     ) -> None:
-        self._target, self._start = target, start
-        self._simulated, self._margin = simulated, margin
+        self._target, self._proxy, self._start, self._margin = target, proxy, start, margin
         each = target.estimator.rollouts
         pairs = min(max(2, rollouts // PER_PAIR), max(0, rollouts - 2 * each) // 2)
         self._rollouts = rollouts
@@ -412,7 +411,7 @@ class _Checks:
         if result.status is not Status.BUDGET_SPENT:
             return result
         for seed in self._seeds:
-            if np.array_equal(result.w, self._start) or self._evidence().trusted() is not None:
+            if np.array_equal(result.w, self._start) or self._evidence(result.w).trusted() is not None:
                 break
             try:
                 self._target.repeat((self._start, result.w), int(seed))
@@ -420,29 +419,30 @@ class _Checks:
                 return replace(result, message=f"{result.message} {error}")
             except RolloutError as error:
                 raise OracleError(str(error), result) from error
-        return go_on(self._rollouts - 2 * self._made())
+        last = go_on(self._rollouts - 2 * self._made())
+        # It is one run to the user, and resumed only where the first part was.
+        text, resumed = last.message.partition(RESUMED)[0], result.message.partition(RESUMED)[1:]
+        return replace(last, message=text + "".join(resumed))
 
     def _made(self) -> int:
         """Return the pairs that the journal has."""
         asked = (RolloutRequest(self._target.task, self._start, int(one)) for one in self._seeds)
         return sum(self._target.journal.find(request) is not None for request in asked)
 
-    def _evidence(self) -> Evidence:
+    def _evidence(self, answer: Vector) -> Evidence:
         target, batch = self._target, np.arange(self._target.estimator.rollouts)
         # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
         each = sum(
             np.array_equal(one.w, self._start) and not one.std
             for one in target.requests(self._start, batch)
         )
+        observed = target.observed(self._proxy, None if each else (self._start, answer))
         exact = bool(getattr(target.robot, "deterministic", False))
-        return Evidence(
-            target.observed(), self._start, self._simulated,
-            each=each, margin=self._margin, exact=exact,
-        )  # fmt: skip
+        return Evidence(observed, self._start, each=each, margin=self._margin, exact=exact)
 
     def choose(self, result: Result) -> tuple[Vector, str]:
         """Return the answer, and why it is not the run's own where it is not."""
-        found = self._evidence().trusted()
+        found = self._evidence(result.w).trusted()
         if found is None:
             if np.array_equal(result.w, self._start):
                 return self._start, "No policy cost less than the first one, which is the answer."
@@ -456,7 +456,7 @@ class _Checks:
 
     def describe(self, chosen: Vector) -> str:
         """Say what was observed of the first and the chosen policy."""
-        evidence = self._evidence()
+        evidence = self._evidence(chosen)
         first = evidence.first
         answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), None)
         if first is None:

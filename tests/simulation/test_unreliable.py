@@ -1,0 +1,474 @@
+"""Robots that hang, refuse a part or reuse their arrays, and tasks that are wrong."""
+
+import signal
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.simulation import (
+    Antithetic,
+    Limits,
+    LinearPolicy,
+    RobotError,
+    RolloutBudget,
+    RolloutBudgetError,
+    RolloutError,
+    RolloutObjective,
+    SimulatedRobot,
+    Task,
+    Trajectory,
+    TrajectoryAdjoint,
+    tune,
+)
+from tests.simulation.cart_world import World, cost
+
+W = np.array([-0.6, -0.5, 0.1])
+BATCH = np.arange(1, 5)
+
+
+class Fleet:
+    """Four robots that work at once; ``change(k, answer)`` says what becomes of the answers."""
+
+    def __init__(self, world, change=lambda k, one: one, pack=list):
+        self.world, self.change, self.pack, self.count = world, change, pack, 0
+
+    def __call__(self, request):
+        return next(iter(self.batch([request])))
+
+    def batch(self, requests):
+        self.count += len(requests)
+        made = self.world.robot.robot.batch(requests)
+        return self.pack(self.change(k, one) for k, one in enumerate(made))
+
+    def target(self, **options):
+        estimator = TrajectoryAdjoint(self.world.proxy, rollouts=4)
+        return RolloutObjective(self.world.task, self, estimator, **options)
+
+
+def require_equal(a, b):
+    """Compare gradients; rollouts that are simulated side by side differ in their last bits."""
+    np.testing.assert_allclose(a.gradient(W, BATCH), b.gradient(W, BATCH), rtol=1e-6)
+
+
+def spoil(*which):
+    return lambda k, one: replace(one, states=one.states * np.nan) if k in which else one
+
+
+@pytest.mark.parametrize("pack", [list, lambda made: made])
+def test_good_answers_of_a_batch_are_stored_before_a_bad_one_is_refused(world, tmp_path, pack):
+    fleet = Fleet(world, spoil(0, 2), pack)
+    target = fleet.target(journal=tmp_path / "j")
+    with pytest.raises(RolloutError, match=r"states.*2 of 4"):
+        target.gradient(W, BATCH)
+    assert (target.ledger.rollouts, target.ledger.unanswered, fleet.count) == (4, 2, 4)
+    left = target.outstanding(W, BATCH)
+    assert [one.seed for one in left] == [1, 3]
+    fleet.change = lambda k, one: one
+    require_equal(target, Fleet(world).target())
+    assert (target.ledger.rollouts, fleet.count) == (6, 6)
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda made: None, lambda made: list(made)[:3], lambda made: list(made) * 2]
+)
+def test_batches_of_another_length_are_refused(world, pack):
+    target = Fleet(world, pack=pack).target()
+    with pytest.raises(RolloutError, match="4 trajectories"):
+        target.gradient(W, BATCH)
+    assert target.ledger.unanswered == 4
+
+
+@pytest.mark.parametrize("timeout", [None, 20.0])
+def test_what_a_batch_yielded_before_it_broke_is_kept(world, timeout):
+    def breaking(made):
+        for k, one in enumerate(made):
+            if k == 2:
+                raise ConnectionError("the third arm is off")
+            yield one
+
+    target = Fleet(world, pack=breaking).target(timeout=timeout)
+    with pytest.raises(RobotError, match="third arm"):
+        target.gradient(W, BATCH)
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 2)
+    short = Fleet(world, pack=lambda made: (one for k, one in enumerate(made) if k < 3))
+    target = short.target(timeout=timeout)
+    with pytest.raises(RolloutError, match="1 of 4"):
+        target.gradient(W, BATCH)
+    assert target.ledger.unanswered == 1
+
+
+def test_a_batch_is_counted_only_as_far_as_the_budget_allows(world):
+    fleet = Fleet(world)
+    target = fleet.target(budget=RolloutBudget(rollouts=6))
+    target.gradient(W, BATCH)
+    with pytest.raises(RolloutBudgetError, match="rollouts"):
+        target.gradient(W, BATCH + 4)
+    assert fleet.count == target.ledger.rollouts == 6
+    assert target.ledger.unanswered == 0
+
+
+def test_a_seed_that_a_batch_names_twice_is_one_rollout(world):
+    target = world.target()
+    target.gradient(W, np.array([7, 7]))
+    assert world.robot.count == target.ledger.rollouts == 1
+
+
+class Hanging:
+    """A robot that hangs at some calls until it is let go, and answers then."""
+
+    def __init__(self, robot, at=()):
+        self.robot, self.at, self.go = robot, set(at), threading.Event()
+        self.count, self.late = 0, []
+
+    def __call__(self, request):
+        self.count += 1
+        if self.count in self.at:
+            self.go.wait(30)
+            self.late.append(request)
+        return self.robot(request)
+
+
+def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
+    world = World()
+    robot = Hanging(world.robot.robot, at=[4])
+    target = RolloutObjective(
+        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=0.3
+    )
+    begun = time.monotonic()
+    with pytest.raises(pp.OracleError, match=r"did not answer.*0\.3 s") as failed:
+        tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
+    assert isinstance(failed.value.__cause__, RobotError)
+    assert time.monotonic() - begun < 10
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 1)
+    robot.go.set()
+    again = tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
+    for _ in range(500):
+        if robot.late:
+            break
+        time.sleep(0.01)
+    # The late answer went nowhere, and its request acts no longer.
+    (late,) = robot.late
+    assert late.withdrawn
+    with pytest.raises(RobotError, match="withdrawn"):
+        late.act(np.zeros(2), 0)
+    assert (again.ledger.rollouts, again.ledger.unanswered, robot.count) == (9, 1, 9)
+    whole = World()
+    np.testing.assert_array_equal(again.w, tune(whole.target(), whole.proxy, rollouts=8).w)
+    assert target.with_estimator(target.estimator).timeout == 0.3
+
+
+def test_a_late_answer_is_not_entered(world):
+    robot = Hanging(world.robot.robot, at=[1])
+    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=0.1)
+    with pytest.raises(RobotError, match="1 of 1"):
+        target.gradient(W, np.array([1, 2]))
+    robot.go.set()
+    for thread in threading.enumerate():
+        if thread.name == "robot":
+            thread.join(10)
+    assert len(robot.late) == 1
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 1)
+    assert len(target.outstanding(W, np.array([1, 2]))) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_a_wait_can_be_interrupted(world):
+    robot = Hanging(world.robot.robot, at=[1])
+    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=60.0)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        target.gradient(W, np.array([1, 2]))
+    assert time.monotonic() - begun < 5
+    robot.go.set()
+    assert target.ledger.unanswered == 1
+    assert np.isfinite(target.gradient(W, np.array([1, 2]))).all()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_an_answer_that_came_is_stored_before_an_interrupt():
+    world, late = World(), []
+
+    def observe(x):
+        if late:
+            late.pop()
+            signal.raise_signal(signal.SIGINT)
+        return x
+
+    def robot(request):
+        made = world.robot.robot(request)
+        late.append(1)
+        return made
+
+    task = replace(world.task, observe=observe)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(world.proxy))
+    with pytest.raises(KeyboardInterrupt):
+        tune(target, world.proxy, rollouts=4)
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 0)
+
+
+def test_answers_in_time_are_the_same_with_and_without_a_timeout(world):
+    fleet = Fleet(world)
+    plain, timed = fleet.target(), fleet.target(timeout=30.0)
+    require_equal(plain, timed)
+    with pytest.raises(ValueError, match="timeout"):
+        fleet.target(timeout=0.0)
+
+
+class SlowEnv:
+    """An environment whose third step hangs once; it would notice two rollouts at a time."""
+
+    def __init__(self):
+        self.action_space = type("Box", (), {"shape": (1,)})()
+        self.hang, self.go, self.inside, self.clash = True, threading.Event(), 0, False
+
+    def reset(self, seed=None):
+        self.clash |= self.inside > 0
+        self.t = 0
+        return np.ones(3), {}
+
+    def step(self, action):
+        self.inside += 1
+        self.clash |= self.inside > 1
+        self.t += 1
+        if self.hang and self.t == 3:
+            self.hang = False
+            self.go.wait(30)
+        self.inside -= 1
+        return np.full(3, float(self.t)), -1.0, False, False, {}
+
+
+def test_an_environment_that_hung_makes_one_rollout_at_a_time():
+    env = SlowEnv()
+    task = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+    target = RolloutObjective(task, env, Antithetic(1, 0.1), timeout=0.5)
+    with pytest.raises(RobotError, match="did not answer"):
+        target.gradient(np.zeros(3), BATCH[:2])
+    threading.Timer(0.2, env.go.set).start()
+    target.gradient(np.zeros(3), BATCH[:2])
+    assert not env.clash
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (3, 1)
+
+
+class Reusing:
+    """A robot that fills the same arrays at every rollout."""
+
+    def __init__(self, robot):
+        self.robot, self.states, self.actions = robot, None, None
+
+    def __call__(self, request):
+        one = self.robot(request)
+        if self.states is None:
+            self.states, self.actions = np.empty_like(one.states), np.empty_like(one.actions)
+        self.states[:], self.actions[:] = one.states, one.actions
+        return Trajectory(self.actions, self.states)
+
+
+def test_arrays_that_a_robot_fills_again_are_copied(world):
+    target = RolloutObjective(
+        world.task, Reusing(world.robot.robot), TrajectoryAdjoint(world.proxy, rollouts=4)
+    )
+    require_equal(target, Fleet(world).target())
+
+    class Line(Fleet):
+        def batch(self, requests):
+            return map(robot, requests)
+
+    robot = Reusing(world.robot.robot)
+    for timeout in (None, 20.0):
+        target = Line(world).target(timeout=timeout)
+        require_equal(target, Fleet(world).target())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: Trajectory(one.actions.tolist(), one.states.tolist(), aborted=None),
+        lambda one: Trajectory(one.actions.astype("f4"), one.states.astype("f4"), seconds=1),
+        lambda one: Trajectory(one.actions, one.states, costs=[0.5] * 20, final=np.ones(1)),
+    ],
+)
+def test_lists_and_single_precision_are_as_good(world, tmp_path, change):
+    def robot(request):
+        return change(world.robot(request))
+
+    target = RolloutObjective(
+        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
+    )
+    first = target.value_and_gradient(W, BATCH[:2])
+    again = RolloutObjective(
+        world.task, None, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
+    ).value_and_gradient(W, BATCH[:2])
+    assert first[0] == again[0]
+    np.testing.assert_array_equal(first[1], again[1])
+
+
+def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
+    def wrong(x, u, t):
+        raise KeyError("speed")
+
+    def robot(request):
+        return world.robot(replace(request, task=world.task))
+
+    def fall(request):
+        one = robot(request)
+        return replace(one, actions=[], states=one.states[:1], aborted="fell")
+
+    def target(robot, **changes):
+        task = replace(world.task, **changes)
+        estimator = Antithetic(1, 0.1)
+        return RolloutObjective(task, robot, estimator, journal=tmp_path / "j")
+
+    for bad, word in ((wrong, "KeyError"), (lambda x, u, t: np.nan * t, "costs")):
+        with pytest.raises((RolloutError, KeyError), match=word):
+            target(robot, cost=bad).gradient(W, BATCH[:2])
+        assert (world.robot.count, target(None).ledger.unanswered) == (1, 0)
+    with pytest.raises(RolloutError, match="worst"):
+        target(fall).gradient(W, BATCH[:2])
+    assert world.robot.count == 2
+    assert target(None).ledger.unanswered == 0
+    mended = target(None, limits=Limits(worst=3.0))
+    value = mended.value_and_gradient(W, BATCH[:2])[0]
+    kept = world.task.checked(robot(mended.requests(W, BATCH[:2])[0]))
+    assert value == pytest.approx((world.task.total(kept) + 20 * 3.0) / 2)
+
+
+@pytest.mark.parametrize(("identify", "own"), [(False, False), (True, True)])
+def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path, identify, own):
+    def run(rollouts, fail_at=()):
+        world = World()
+        world.robot.fail_at = set(fail_at)
+        estimator = TrajectoryAdjoint(world.proxy) if own else Antithetic(1, 0.1)
+        target = world.target(estimator, journal=tmp_path / f"j{rollouts}")
+        options = {"identify": identify, "checkpoint": tmp_path / f"run{rollouts}"}
+        return target, world.proxy, lambda: tune(target, world.proxy, rollouts=rollouts, **options)
+
+    target, proxy, start = run(4)
+    whole = start().ledger
+    assert target.ledger == whole
+    assert (whole.simulated, whole.simulated_steps) == (
+        proxy.simulated.rollouts, proxy.simulated.steps,
+    )  # fmt: skip
+    target, _, start = run(6, fail_at=[5])
+    with pytest.raises(pp.OracleError):
+        start()
+    saved = target.ledger.simulated
+    target, proxy, start = run(6)
+    again = start().ledger
+    assert target.ledger == again
+    # What the new process did again, to get where the checkpoint was, counts once.
+    assert proxy.simulated.rollouts < again.simulated
+    assert saved < again.simulated < 2 * whole.simulated
+
+
+def test_costs_that_an_earlier_version_stored_are_named(world, tmp_path):
+    target = world.target(journal=tmp_path / "j")
+    for request in target.requests(W, BATCH[:2]):
+        target.record(request, world.task.checked(world.robot(request)))  # with computed costs
+    with closing(sqlite3.connect(tmp_path / "j")) as database:
+        database.execute("PRAGMA user_version = 0")
+    value = world.target(journal=tmp_path / "j").value_and_gradient(W, BATCH[:2])[0]
+    dearer = replace(world.task, cost=lambda x, u, t: 2 * cost(x, u, t))
+    again = RolloutObjective(dearer, None, Antithetic(1, 0.1), journal=tmp_path / "j")
+    with pytest.warns(UserWarning, match="earlier version"):
+        assert len(again.trajectories()) == 2
+    with pytest.warns(UserWarning, match="earlier version"):
+        assert again.costs_at(W).mean() == pytest.approx(value)
+
+
+class Plant:
+    """The least of a gymnasium environment."""
+
+    action_space = type("Box", (), {"shape": (1,)})()
+
+    def __init__(self, **parts):
+        self.seen = np.zeros(3)
+        vars(self).update(parts)
+
+    def reset(self, seed=None):
+        self.t = 0
+        return self.show(), {}
+
+    def show(self):
+        self.seen[:] = self.t
+        return self.seen
+
+    def step(self, action):
+        self.t += 1
+        action[:] = 0.0
+        return self.show(), -1.0, False, False, {}
+
+
+PLAIN = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+
+
+def test_arrays_that_an_environment_fills_again_are_copied():
+    target = RolloutObjective(PLAIN, Plant(), Antithetic(1, 0.1))
+    one = target.collect(np.ones(3), BATCH[:2])[0]
+    np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
+    assert np.all(one.actions[1:] != 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ({"reset": lambda seed: np.ones(3)}, "reset"),
+        ({"step": lambda action: (np.ones(3), -1.0, False, {})}, "step 0"),
+        ({"show": lambda: {"angle": 1.0}}, "observation"),
+        ({"show": lambda: np.full(3, np.nan)}, "action"),
+        ({"step": lambda action: (np.full(3, np.nan), -1.0, False, False, {})}, "worst"),
+    ],
+)
+def test_environments_of_another_kind_are_named(parts, word):
+    target = RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
+    with pytest.raises(RolloutError, match=word):
+        target.gradient(np.ones(3), BATCH[:2])
+    assert target.ledger.rollouts == 1
+
+
+def test_an_environment_that_returns_nan_is_aborted_at_its_worst():
+    def step(action):
+        plant.t += 1
+        return np.full(3, 1.0 if plant.t < 3 else np.nan), -1.0, False, False, {}
+
+    plant = Plant(step=step)
+    task = replace(PLAIN, limits=Limits(worst=7.0))
+    target = RolloutObjective(task, plant, Antithetic(1, 0.1))
+    assert target.evaluate(np.ones(3), 1) == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
+
+
+def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
+    spaces = pytest.importorskip("gymnasium").spaces
+    for name, space in (
+        ("action_space", spaces.Discrete(2)), ("action_space", spaces.MultiDiscrete([3])),
+        ("action_space", spaces.MultiBinary(1)),
+        ("observation_space", spaces.Dict({"angle": spaces.Box(-1, 1, (3,))})),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=name):
+            RolloutObjective(PLAIN, Plant(**{name: space}), Antithetic(1, 0.1))
+
+
+def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
+    def greedy(request):
+        request.w[:] = 0.0
+
+    w = W.copy()
+    with pytest.raises(RobotError, match="read-only"):
+        RolloutObjective(world.task, greedy, Antithetic(1, 0.1)).gradient(w, BATCH[:2])
+    np.testing.assert_array_equal(w, W)
+    for wrong in (np.zeros(5), W * np.nan):
+        with pytest.raises(ValueError, match="w "):
+            world.target().evaluate(wrong, 2)
+    assert world.robot.count == 0
+    with pytest.raises(TypeError, match="robot"):
+        RolloutObjective(world.task, SimulatedRobot, Antithetic(1, 0.1))
+    with pytest.raises(TypeError, match="request"):
+        world.target().record("first", None)
