@@ -381,7 +381,7 @@ def test_costs_that_an_earlier_version_stored_are_named(world, tmp_path):
     with pytest.warns(UserWarning, match="earlier version"):
         assert len(again.trajectories()) == 2
     with pytest.warns(UserWarning, match="earlier version"):
-        assert again.costs_at(W).mean() == pytest.approx(value)
+        assert again.observed(world.proxy, [W])[0].mean == pytest.approx(value)
 
 
 class Plant:

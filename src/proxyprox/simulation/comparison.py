@@ -14,7 +14,7 @@ from proxyprox._util.arrays import Vector
 Array = Any
 
 # How sure costs must make it that a policy is not dearer by the margin.
-CONFIDENCE = 0.9
+CONFIDENCE = 0.95
 
 
 class Observed(NamedTuple):
@@ -98,9 +98,9 @@ class Evidence:
         exact: bool = False,
     ) -> None:
         self.exact, self._each = exact, each
-        adjusted = [one.adjusted() for one in observed]
-        if _spread(adjusted) < _spread(observed):
-            observed = adjusted
+        moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]
+        self.adjusted = _spread(moved, sizes) < _spread(observed, sizes)
+        observed = moved if self.adjusted else observed
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
         positive = all(bool((one.costs > 0).all()) for one in observed)
@@ -111,6 +111,11 @@ class Evidence:
         total = sum(float(((part - part.mean()) ** 2).sum()) for part in scaled)
         self.freedom = sum(len(part) - 1 for part in scaled)
         self.variance = total / self.freedom if self.freedom else math.nan
+
+    def cheapest(self) -> Observed | None:
+        """Return the policy with the lowest mean cost."""
+        every = self.others if self.first is None else [self.first, *self.others]
+        return min(every, key=lambda one: one.mean, default=None)
 
     def trusted(self) -> Observed | None:
         """Return the cheapest policy of those that may be the answer, if any may."""
@@ -161,10 +166,10 @@ class Evidence:
         return np.array(found).reshape(-1, 2)
 
 
-def _spread(observed: Sequence[Observed]) -> float:
-    """Return how much costs of one policy differ, relative to their mean, over all policies."""
-    parts = [one.costs for one in observed]
-    return sum(float(np.var(part)) * len(part) / max(part.mean() ** 2, 1e-300) for part in parts)
+def _spread(observed: Sequence[Observed], sizes: Sequence[float]) -> float:
+    """Return how much costs of one policy differ, relative to their size, over all policies."""
+    parts = zip((one.costs for one in observed), sizes, strict=True)
+    return sum(float(np.var(costs)) * len(costs) / max(size**2, 1e-300) for costs, size in parts)
 
 
 def _tail(mean: float, variance: float, freedom: float) -> float:

@@ -608,22 +608,29 @@ class RolloutObjective:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
         return [self._read(one) for _, one in self.journal.answered()]
 
-    def observed(self, simulator: Any, points: Sequence[Vector] | None = None) -> list[Observed]:
-        """Return the costs of every policy that was run, evaluations left out.
+    def observed(
+        self, simulator: Any, points: Sequence[Vector], since: int | None = None
+    ) -> list[Observed]:
+        """Return the costs of policies that were run, evaluations left out.
 
         Parameters
         ----------
         simulator : SimulatorProxy
             Says what each rollout should have cost from where it began, and from where the others
             did.
-        points : sequence of arrays, optional
-            Of these policies alone.
+        points : sequence of arrays
+            Which policies.
+        since : int, optional
+            And all of those that were first run after so many rollouts.
         """
-        wanted = None if points is None else {np.asarray(w, float).tobytes() for w in points}
+        wanted = {np.asarray(w, dtype=np.float64).tobytes() for w in points}
         rollouts: dict[bytes, list[Trajectory]] = {}
-        for w, one in self.journal.answered():
-            if wanted is None or w.tobytes() in wanted:
-                rollouts.setdefault(w.tobytes(), []).append(self._read(one))
+        for number, (w, one) in enumerate(self.journal.answered()):
+            key = w.tobytes()
+            late = since is not None and number >= since and key not in rollouts
+            if late or key in wanted:
+                wanted.add(key)
+                rollouts.setdefault(key, []).append(self._read(one))
         firsts = {key: [self._first_state(one) for one in made] for key, made in rollouts.items()}
         every = [state for states in firsts.values() for state in states]
         known, found = all(state is not None for state in every), []

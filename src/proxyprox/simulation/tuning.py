@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -14,6 +12,7 @@ import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, all_finite, norm
+from proxyprox._util.digests import digest
 from proxyprox._util.validation import message
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.inner import Newton
@@ -22,16 +21,11 @@ from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Step
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, count_words
+from proxyprox.result import Budget, Ledger, Result, Status, count_words
 from proxyprox.simulation.comparison import Evidence
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
-from proxyprox.simulation.rollouts import (
-    Array,
-    RolloutBudgetError,
-    RolloutError,
-    RolloutRequest,
-)
+from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -43,7 +37,6 @@ ATTEMPTS = 6
 RETRAINING = 4
 # Rollouts for each pair of start and answer that is kept back to tell them apart.
 PER_PAIR = 5
-RESUMED = " Resumed from"
 # Share by which another minimum must be lower to be taken.
 CLEARLY = 0.01
 
@@ -69,8 +62,9 @@ class GuardedProxyProx(Method):
 
     A trial that costs more than ``(1 + tolerance)`` times the lowest cost so far, or is not finite,
     is rejected: the next trial starts from the last accepted point, with its gradient, and a
-    quarter of η. After an accepted one η doubles again, up to what was given. No step is longer
-    than ``change``. The answer is the point with the lowest observed cost.
+    quarter of η. After one that is the cheapest so far η doubles again, up to what was given; after
+    another it is halved. No step is longer than ``change``. The answer is the point with the lowest
+    observed cost.
 
     Parameters
     ----------
@@ -136,7 +130,7 @@ class GuardedProxyProx(Method):
                 state, centre=state.w, gradient=gradient, value=value,
                 best=state.w if better else state.best,
                 best_value=value if better else state.best_value,
-                factor=min(1.0, 2 * state.factor),
+                factor=min(1.0, 2 * state.factor) if better else state.factor / 2,
             )  # fmt: skip
         else:
             state = replace(state, factor=state.factor / 4, rejected=state.rejected + 1)
@@ -356,39 +350,41 @@ def tune(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
     )
     stop = Steps(inner_steps) | Relative(1e-2)
-    with contextlib.ExitStack() as held:
-        if checkpoint is None:
-            folder = held.enter_context(tempfile.TemporaryDirectory())
-            checkpoint = os.path.join(folder, "run")
-        saver = Checkpoint(checkpoint, every_steps=1)
+    saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
+    checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
 
-        def go_on(samples: int) -> Result:
-            try:
-                return minimize(
-                    Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
-                    budget=Budget(target_samples=samples), rng=seed, checkpoint=saver,
-                    callback=callback,
-                )  # fmt: skip
-            except OracleError as error:
-                if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
-                    raise
-                spent = Status.BUDGET_SPENT
-                return replace(
-                    error.result, status=spent, message=f"{spent.value} {error.__cause__}"
-                )
+    class Kept(Budget):
+        """Keeps rollouts back while it is not clear that there is a gain."""
 
-        if not guard:
-            result = go_on(rollouts)
-            return Tuned(result.w, result, target.ledger, found, proxy)
-        checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
-        result = checks.run(go_on)
-    chosen, text = checks.choose(result)
-    result = replace(result, w=chosen, message=f"{result.message} {text}")
-    return Tuned(chosen, result, target.ledger, found, proxy, checks.describe(chosen))
+        def exceeded(self, ledger: Ledger, ahead: dict[str, float]) -> str | None:
+            found = super().exceeded(ledger, ahead)
+            rollouts = int(ledger.target_samples + ahead["target_samples"])
+            return found or ("target_samples" if guard and checks.keeps(rollouts) else None)
+
+    try:
+        result = minimize(
+            Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
+            budget=Kept(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
+        )  # fmt: skip
+    except OracleError as error:
+        if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
+            raise
+        spent = Status.BUDGET_SPENT
+        result = replace(error.result, status=spent, message=f"{spent.value} {error.__cause__}")
+    observed = ""
+    if guard:
+        checks.run(result)
+        chosen, text = checks.choose(result)
+        result = replace(result, w=chosen, message=f"{result.message} {text}".rstrip())
+        observed = checks.describe(chosen)
+    return Tuned(result.w, result, target.ledger, found, proxy, observed)
 
 
 class _Checks:
-    """Keeps rollouts back, and has start and answer repeated where costs do not tell them apart."""
+    """Keeps rollouts back, and has start and answer repeated where costs do not tell them apart.
+
+    All it knows is in the journal, so that a run that was killed is repeated with the same end.
+    """
 
     def __init__(
         self,
@@ -400,68 +396,86 @@ class _Checks:
         seed: int,
     ) -> None:
         self._target, self._proxy, self._start, self._margin = target, proxy, start, margin
-        each = target.estimator.rollouts
-        pairs = min(max(2, rollouts // PER_PAIR), max(0, rollouts - 2 * each) // 2)
-        self._rollouts = rollouts
+        all_of_one = np.arange(target.estimator.rollouts)
+        # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
+        self._each = sum(
+            np.array_equal(one.w, start) and not one.std
+            for one in target.requests(start, all_of_one)
+        )
+        spare = max(0, rollouts - 2 * len(all_of_one))
+        pairs = min(max(2, rollouts // PER_PAIR), spare // 2)
+        self._rollouts, self._free = rollouts, rollouts - 2 * pairs
+        self._name = f"checks {seed} {rollouts} {digest(start)}"
+        # Policies of other runs that the journal knows are not this one's answers.
+        note, journal = f"{self._name} begun", target.journal
+        self._begun = int(journal.remember(note, lambda: np.array(len(journal.answered()))))
         self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=pairs)
 
-    def run(self, go_on: Callable[[int], Result]) -> Result:
-        """Return the run's result, the answer's check included in its rollouts."""
-        result = go_on(self._rollouts - 2 * len(self._seeds))
+    def keeps(self, rollouts: int) -> bool:
+        """Tell whether no gradient may be had that makes it so many rollouts."""
+        if rollouts <= self._free:
+            return False
+        # Decided once: rollouts of a step that was cut short must not change it.
+        note = f"{self._name} {rollouts}"
+        return bool(self._target.journal.remember(note, lambda: np.array(self._unclear())))
+
+    def _unclear(self) -> bool:
+        """Tell whether some policy seems to be cheaper than the start, and none surely is."""
+        evidence = self._evidence()
+        seems = evidence.cheapest() is not evidence.first
+        return evidence.first is None or (seems and evidence.trusted() is None)
+
+    def run(self, result: Result) -> None:
+        """Have start and answer repeated, as often as is needed and was kept back."""
         if result.status is not Status.BUDGET_SPENT:
-            return result
-        for seed in self._seeds:
-            if np.array_equal(result.w, self._start) or self._evidence(result.w).trusted() is not None:
-                break
+            return
+        left = max(0, self._rollouts - int(result.ledger.target_samples)) // 2
+        answer = self._target.journal.remember(self._name, lambda: self._candidate(result))
+        for seed in self._seeds[:left]:
+            alone = np.array_equal(answer, self._start)
+            if alone or self._evidence(answer, result.w).trusted() is not None:
+                return
             try:
-                self._target.repeat((self._start, result.w), int(seed))
-            except RolloutBudgetError as error:
-                return replace(result, message=f"{result.message} {error}")
+                self._target.repeat((self._start, answer), int(seed))
+            except RolloutBudgetError:
+                return
             except RolloutError as error:
                 raise OracleError(str(error), result) from error
-        last = go_on(self._rollouts - 2 * self._made())
-        # It is one run to the user, and resumed only where the first part was.
-        text, resumed = last.message.partition(RESUMED)[0], result.message.partition(RESUMED)[1:]
-        return replace(last, message=text + "".join(resumed))
 
-    def _made(self) -> int:
-        """Return the pairs that the journal has."""
-        asked = (RolloutRequest(self._target.task, self._start, int(one)) for one in self._seeds)
-        return sum(self._target.journal.find(request) is not None for request in asked)
+    def _candidate(self, result: Result) -> Vector:
+        """Return the policy that seems to be the cheapest."""
+        found = self._evidence(result.w).cheapest() if self._each else None
+        return result.w if found is None else found.w
 
-    def _evidence(self, answer: Vector) -> Evidence:
-        target, batch = self._target, np.arange(self._target.estimator.rollouts)
-        # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
-        each = sum(
-            np.array_equal(one.w, self._start) and not one.std
-            for one in target.requests(self._start, batch)
-        )
-        observed = target.observed(self._proxy, None if each else (self._start, answer))
-        exact = bool(getattr(target.robot, "deterministic", False))
-        return Evidence(observed, self._start, each=each, margin=self._margin, exact=exact)
+    def _evidence(self, *points: Vector) -> Evidence:
+        since = self._begun if self._each else None
+        observed = self._target.observed(self._proxy, (self._start, *points), since)
+        exact = bool(getattr(self._target.robot, "deterministic", False))
+        return Evidence(observed, self._start, each=self._each, margin=self._margin, exact=exact)
 
     def choose(self, result: Result) -> tuple[Vector, str]:
-        """Return the answer, and why it is not the run's own where it is not."""
-        found = self._evidence(result.w).trusted()
-        if found is None:
-            if np.array_equal(result.w, self._start):
-                return self._start, "No policy cost less than the first one, which is the answer."
-            return self._start, (
-                "No policy was clearly as good as the first one, which is the answer: more "
-                "rollouts, or more of them a gradient, may tell."
-            )
-        if np.array_equal(found.w, result.w):
-            return result.w, ""
-        return found.w, "The answer is the cheapest policy that is clearly as good as the first."
+        """Return the answer, and why it is the start where it is."""
+        answer = self._candidate(result)
+        found = self._evidence(answer, result.w).trusted()
+        if found is not None:
+            return found.w, ""
+        if np.array_equal(answer, self._start):
+            return self._start, "No policy cost less than the first one, which is the answer."
+        return self._start, (
+            "No policy was clearly as good as the first one, which is the answer: more rollouts, "
+            "or more of them a gradient, may tell."
+        )
 
     def describe(self, chosen: Vector) -> str:
         """Say what was observed of the first and the chosen policy."""
         evidence = self._evidence(chosen)
         first = evidence.first
-        answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), None)
         if first is None:
             return ""
-        if answer is None:
-            return f"{first.mean:.4g}, observed in {count_words(len(first.costs), 'rollout')}"
-        counts = f"{len(first.costs)} and {count_words(len(answer.costs), 'rollout')}"
-        return f"{first.mean:.4g} → {answer.mean:.4g}, observed in {counts}"
+        answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), first)
+        number = count_words(len(answer.costs), "rollout")
+        adjusted = ", less what the simulator says of their starts" if evidence.adjusted else ""
+        if answer is first:
+            return f"{first.mean:.4g}, observed in {number}{adjusted}"
+        counts = f"{len(first.costs)} and {number}"
+        return f"{first.mean:.4g} → {answer.mean:.4g}, observed in {counts}{adjusted}"
