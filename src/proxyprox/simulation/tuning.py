@@ -193,7 +193,8 @@ class Tuned:
     Attributes
     ----------
     w : array
-        The policy with the lowest observed cost.
+        The answer: the cheapest policy that was clearly not worse than the first one, or the first
+        one where none was.
     result : Result
         How the run ended; ``result.biased`` says that gradients were.
     ledger : RolloutLedger
@@ -203,8 +204,7 @@ class Tuned:
     proxy : SimulatorProxy
         The simulator, fitted where that was asked for.
     observed : str
-        The observed costs of the first and of the chosen policy, and whether they differ by more
-        than their rollouts do.
+        The observed costs of the first policy and of the answer.
     """
 
     w: Vector
@@ -246,6 +246,13 @@ def tune(
 ) -> Tuned:
     """Tune a policy on a robot with the help of a simulator.
 
+    The answer is never a policy that was cheap by luck: its rollouts must show, with 95 %
+    confidence, that it is not dearer than the first one by more than the tolerance. Costs are
+    compared after what the simulator says of the states that rollouts began in. Two fifths of the
+    rollouts are kept back: they are spent on gradients where a gain is clear, and else on the first
+    policy and the answer, on the same seeds. Where that does not tell them apart, the first policy
+    is the answer.
+
     Parameters
     ----------
     target : RolloutObjective
@@ -267,9 +274,10 @@ def tune(
     change : float, optional
         The largest change of the policy in a step, as a norm.
     tolerance : float
-        Relative increase of the observed cost that noise may explain.
+        Relative increase of the observed cost that noise may explain, and by which the answer may
+        be dearer than the first policy.
     guard : bool
-        Whether steps are accepted and rejected by observed costs.
+        Whether steps are accepted and rejected by observed costs, and the answer is checked.
     inner_steps : int
         Steps of the inner solver, Gauss and Newton's, in the simulator for each real step.
     rng : int
