@@ -112,9 +112,9 @@ def pendulum() -> Plant:
     def cost(x: Array, u: Array, t: Array) -> Array:
         return 1 - np.cos(x[:, 0]) + 0.05 * x[:, 1] ** 2 + 1e-3 * u[:, 0] ** 2
 
-    features = LinearPolicy(
-        lambda x, t: np.stack([np.sin(x[:, 0]), x[:, 1], x[:, 0] ** 3], 1), 3, 1
-    )
+    def features(x: Array, t: Array) -> Array:
+        return np.stack([np.sin(x[:, 0]), x[:, 1], x[:, 0] ** 3], axis=1)
+
     limits = Limits(action=(-30, 30), state=(-8, 8), worst=6.0)
     task = Task(LinearPolicy(features, 3, 1), 60, cost, limits=limits)
     known = {

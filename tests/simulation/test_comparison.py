@@ -23,19 +23,19 @@ def test_costs_are_compared_as_ratios_with_one_spread_for_all():
     first, other = observed(0.0, FIRST), observed(1.0, OTHER)
     evidence = Evidence([first, other], first.w, each=2, margin=0.0)
     exact = scipy.stats.ttest_ind(np.log(OTHER), np.log(FIRST), alternative="less").pvalue
-    assert evidence.doubt(first, other) == pytest.approx(exact)
+    assert evidence.doubt(other) == pytest.approx(exact)
     dearer = Evidence([first, other], first.w, each=2, margin=0.1)
     exact = scipy.stats.ttest_ind(
         np.log(OTHER), np.log(FIRST) + np.log(1.1), alternative="less"
     ).pvalue
-    assert dearer.doubt(first, other) == pytest.approx(exact)
+    assert dearer.doubt(other) == pytest.approx(exact)
 
 
 def test_costs_that_may_be_negative_are_compared_as_differences():
     first, other = observed(0.0, np.array(FIRST) - 5), observed(1.0, np.array(OTHER) - 5)
     evidence = Evidence([first, other], first.w, each=2, margin=0.0)
     exact = scipy.stats.ttest_ind(OTHER, FIRST, alternative="less").pvalue
-    assert evidence.doubt(first, other) == pytest.approx(exact)
+    assert evidence.doubt(other) == pytest.approx(exact)
 
 
 def test_what_the_simulator_says_of_a_start_is_subtracted_where_that_helps():
@@ -43,19 +43,19 @@ def test_what_the_simulator_says_of_a_start_is_subtracted_where_that_helps():
     first = observed(0.0, 5.0 + far + [0.1, 0.0, -0.1, 0.0], excess=far)
     other = observed(1.0, 4.0 - far + [0.0, 0.1, 0.0, -0.1], excess=-far)
     evidence = Evidence([first, other], first.w, each=4)
-    assert evidence.trusted().costs == pytest.approx([4.0, 4.1, 4.0, 3.9])
+    assert evidence.promising().costs == pytest.approx([4.0, 4.1, 4.0, 3.9])
     wrong = [first._replace(excess=-far), other._replace(excess=far)]
-    assert Evidence(wrong, first.w, each=4).trusted() is None
+    assert Evidence(wrong, first.w, each=4).promising() is None
 
 
 def test_rollouts_that_began_in_one_state_are_compared_in_pairs():
     starts, costs = ["a", "b", "c", "d"], np.array([1.0, 10.0, 100.0, 3.0])
     first, apart = observed(0.0, costs, starts), observed(1.0, 0.8 * costs)
     other = observed(1.0, [0.8 * 3, 0.85 * 100, 0.75 * 10, 0.8], starts[::-1])
-    assert Evidence([first, apart], first.w, each=0).doubt(first, apart) > 0.4
+    assert Evidence([first, apart], first.w, each=0).doubt(apart) > 0.4
     paired = Evidence([first, other], first.w, each=0, margin=0.0)
     exact = scipy.stats.ttest_1samp(np.log([0.8, 0.85, 0.75, 0.8]), 0, alternative="less").pvalue
-    assert paired.doubt(first, other) == pytest.approx(exact)
+    assert paired.doubt(other) == pytest.approx(exact)
     assert paired.trusted() is other
 
 
@@ -67,13 +67,20 @@ def test_one_rollout_says_nothing_unless_the_robot_is_exact():
 
 
 def test_the_lowest_of_many_must_be_clearer_than_the_lowest_of_two():
-    first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [3.0, 4.0])
+    first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [3.0, 3.6])
     same = [observed(2.0 + k, [4.5, 6.6]) for k in range(20)]
-    assert Evidence([first, low], first.w, each=2).trusted() is low
-    assert Evidence([first, low, *same], first.w, each=2).trusted() is None
-    # Rollouts that were made to check it are not the lowest of many.
-    again = [observed(0.0, [5.0, 6.0] * 2), observed(1.0, [3.0, 4.0] * 2), *same]
-    assert Evidence(again, first.w, each=2).trusted() is again[1]
+    assert Evidence([first, low], first.w, each=2).promising() is low
+    assert Evidence([first, low, *same], first.w, each=2).promising() is None
+
+
+def test_a_policy_is_trusted_by_rollouts_that_it_was_not_chosen_by():
+    first, low = observed(0.0, [100.0, 108.0]), observed(1.0, [10.0, 11.0])
+    assert Evidence([first, low], first.w, each=2).promising() is low
+    assert Evidence([first, low], first.w, each=2).trusted() is None
+    lucky = observed(1.0, [10.0, 11.0, 150.0, 10.5])
+    assert Evidence([first, lucky], first.w, each=2).trusted() is None
+    good = observed(1.0, [10.0, 11.0, 12.0, 10.5])
+    assert Evidence([first, good], first.w, each=2).trusted() is good
 
 
 class Lottery:
@@ -121,7 +128,7 @@ def test_an_answer_that_is_not_clear_is_repeated_beside_the_start_on_the_same_se
         tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
     assert caught.value.result.steps == 5
     second = tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
-    assert world.robot.count == 17
+    assert world.robot.count == whole.ledger.rollouts + 1
     assert broken.ledger.unanswered == 1
     assert (first.w == second.w).all()
 
@@ -130,7 +137,7 @@ def test_rollouts_that_were_kept_back_are_used_where_the_gain_is_clear():
     world = World()
     target = world.target()
     tuned = tune(target, world.proxy, world.proxy.minimum() + 1.0, rollouts=16)
-    assert (tuned.result.ledger.target_samples, world.robot.count) == (16, 16)
+    assert (tuned.result.ledger.target_samples, world.robot.count) == (14, 16)
     assert "→" in tuned.observed
     assert "Resumed" not in str(tuned)
 

@@ -357,7 +357,7 @@ def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path, identify,
     assert (whole.simulated, whole.simulated_steps) == (
         proxy.simulated.rollouts, proxy.simulated.steps,
     )  # fmt: skip
-    target, _, start = run(6, fail_at=[5])
+    target, _, start = run(6, fail_at=[4])
     with pytest.raises(pp.OracleError):
         start()
     saved = target.ledger.simulated

@@ -15,6 +15,8 @@ Array = Any
 
 # How sure costs must make it that a policy is not dearer by the margin.
 CONFIDENCE = 0.95
+# Rollouts, at least, that check a policy: two that it was chosen by may both have been lucky.
+CHECKS = 2
 
 
 class Observed(NamedTuple):
@@ -61,9 +63,8 @@ class Evidence:
     each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
     makes the spread smaller. Rollouts of two policies that began in one state make pairs.
 
-    The first ``each`` rollouts of a policy are those it was chosen by: the lowest of many costs is
-    low by luck, so they must be as clear as the number of policies demands. Later ones were made to
-    check it.
+    The first ``each`` rollouts of a policy are those it was chosen by, and the lowest of many costs
+    is low by luck: they only make it promising. Later ones were made to check it, and they decide.
 
     Parameters
     ----------
@@ -84,8 +85,8 @@ class Evidence:
     >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), np.zeros(2), (b"a", b"b"))
     >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), np.zeros(2), (b"c", b"d"))
     >>> evidence = Evidence([first, other], np.zeros(1), each=2)
-    >>> evidence.doubt(first, other) < 0.05, evidence.trusted() is other
-    (True, True)
+    >>> evidence.doubt(other) < 0.05, evidence.promising() is other, evidence.trusted() is None
+    (True, True, True)
     """
 
     def __init__(
@@ -117,25 +118,30 @@ class Evidence:
         every = self.others if self.first is None else [self.first, *self.others]
         return min(every, key=lambda one: one.mean, default=None)
 
+    def promising(self) -> Observed | None:
+        """Return the cheapest policy that the rollouts it was chosen by speak for."""
+        # The lowest of many must be clearer than one alone.
+        chance = (1 - CONFIDENCE) / max(1, len(self.others))
+        return self._cheapest_within(chance, slice(0, self._each))
+
     def trusted(self) -> Observed | None:
-        """Return the cheapest policy of those that may be the answer, if any may."""
-        found = [one for one in self.others if self.trusts(one)]
+        """Return the cheapest policy that the rollouts made to check it speak for."""
+        if self.exact:
+            return self.promising()
+        return self._cheapest_within(1 - CONFIDENCE, slice(self._each, None), CHECKS)
+
+    def _cheapest_within(self, chance: float, rows: slice, least: int = 1) -> Observed | None:
+        parts = [(one, one.part(rows)) for one in self.others]
+        found = [
+            one for one, part in parts
+            if len(part.costs) >= least and self.doubt(part) <= chance
+        ]  # fmt: skip
         return min(found, key=lambda one: one.mean, default=None)
 
-    def trusts(self, other: Observed) -> bool:
-        """Tell whether a policy may be the answer."""
-        if self.first is None:
-            return False
-        before, after = slice(0, self._each), slice(self._each, None)
-        chances = (1 - CONFIDENCE) / max(1, len(self.others)), 1 - CONFIDENCE
-        return any(
-            self.doubt(self.first.part(rows), other.part(rows)) <= chance
-            for rows, chance in zip((before, after), chances, strict=True)
-        )
-
-    def doubt(self, first: Observed, other: Observed) -> float:
+    def doubt(self, other: Observed) -> float:
         """Return how likely costs as low as these are if the policy is dearer by the margin."""
-        if not len(first.costs) or not len(other.costs):
+        first = self.first
+        if first is None:
             return 1.0
         pairs = self._pairs(first, other)
         gain = other.mean - first.mean if len(pairs) < 2 else float(np.diff(pairs).mean())

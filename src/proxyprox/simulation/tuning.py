@@ -22,10 +22,10 @@ from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Step
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Ledger, Result, Status, count_words
-from proxyprox.simulation.comparison import Evidence
+from proxyprox.simulation.comparison import CHECKS, Evidence
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
-from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError
+from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError, RolloutRequest
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -35,8 +35,8 @@ from proxyprox.stopping import Relative, Steps
 ATTEMPTS = 6
 # Inner solves, one after another, that lead to the proxy's own minimum.
 RETRAINING = 4
-# Rollouts for each pair of start and answer that is kept back to tell them apart.
-PER_PAIR = 5
+# Of so many rollouts two are kept back, to check the answer.
+KEPT = 5
 # Share by which another minimum must be lower to be taken.
 CLEARLY = 0.01
 
@@ -389,7 +389,7 @@ def tune(
 
 
 class _Checks:
-    """Keeps rollouts back, and has start and answer repeated where costs do not tell them apart.
+    """Keeps rollouts back, and spends them on the answer and on the start until costs tell.
 
     All it knows is in the journal, so that a run that was killed is repeated with the same end.
     """
@@ -404,25 +404,28 @@ class _Checks:
         seed: int,
     ) -> None:
         self._target, self._proxy, self._start, self._margin = target, proxy, start, margin
-        all_of_one = np.arange(target.estimator.rollouts)
+        one_gradient = np.arange(target.estimator.rollouts)
         # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
         self._each = sum(
             np.array_equal(one.w, start) and not one.std
-            for one in target.requests(start, all_of_one)
+            for one in target.requests(start, one_gradient)
         )
-        spare = max(0, rollouts - 2 * len(all_of_one))
-        pairs = min(max(2, rollouts // PER_PAIR), spare // 2)
-        self._rollouts, self._free = rollouts, rollouts - 2 * pairs
-        self._name = f"checks {seed} {rollouts} {digest(start)}"
+        self._exact = bool(getattr(target.robot, "deterministic", False))
+        kept = min(max(2 * CHECKS, 2 * (rollouts // KEPT)), rollouts - 2 * len(one_gradient))
+        self._kept = 0 if self._exact or kept < CHECKS else kept
+        self._rollouts, self._name = rollouts, f"checks {seed} {rollouts} {digest(start)}"
         # Policies of other runs that the journal knows are not this one's answers.
         note, journal = f"{self._name} begun", target.journal
         self._begun = int(journal.remember(note, lambda: np.array(len(journal.answered()))))
-        self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=pairs)
+        # The same for all policies: a robot that can repeat a reset runs them from one.
+        self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=rollouts).tolist()
 
     def keeps(self, rollouts: int) -> bool:
         """Tell whether no gradient may be had that makes it so many rollouts."""
-        if rollouts <= self._free:
+        if not self._kept or rollouts <= self._rollouts - self._kept:
             return False
+        if rollouts > self._rollouts - CHECKS:
+            return True
         # Decided once: rollouts of a step that was cut short must not change it.
         note = f"{self._name} {rollouts}"
         return bool(self._target.journal.remember(note, lambda: np.array(self._unclear())))
@@ -431,43 +434,61 @@ class _Checks:
         """Tell whether some policy seems to be cheaper than the start, and none surely is."""
         evidence = self._evidence()
         seems = evidence.cheapest() is not evidence.first
-        return evidence.first is None or (seems and evidence.trusted() is None)
+        return evidence.first is None or (seems and evidence.promising() is None)
 
     def run(self, result: Result) -> None:
-        """Have start and answer repeated, as often as is needed and was kept back."""
-        if result.status is not Status.BUDGET_SPENT:
+        """Run the policy that seems the cheapest, and the start, until it is trusted or not."""
+        if result.status is not Status.BUDGET_SPENT or not self._kept:
             return
-        left = max(0, self._rollouts - int(result.ledger.target_samples)) // 2
-        answer = self._target.journal.remember(self._name, lambda: self._candidate(result))
-        for seed in self._seeds[:left]:
+        left = self._rollouts - int(result.ledger.target_samples)
+        while True:
+            evidence = self._evidence(result.w)
+            known = [self._start, result.w, *(one.w for one in evidence.others)]
+            made = {w.tobytes(): self._made(w) for w in known}
+            answer = self._candidate(evidence, made, result)
             alone = np.array_equal(answer, self._start)
-            if alone or self._evidence(answer, result.w).trusted() is not None:
+            if alone or evidence.trusted() is not None or sum(made.values()) >= left:
                 return
+            point, number = answer, made[answer.tobytes()]
+            if number >= max(CHECKS, made[self._start.tobytes()] + 1):
+                point, number = self._start, made[self._start.tobytes()]
             try:
-                self._target.repeat((self._start, answer), int(seed))
+                self._target.repeat([point], self._seeds[number])
             except RolloutBudgetError:
                 return
             except RolloutError as error:
                 raise OracleError(str(error), result) from error
 
-    def _candidate(self, result: Result) -> Vector:
-        """Return the policy that seems to be the cheapest."""
-        found = self._evidence(result.w).cheapest() if self._each else None
-        return result.w if found is None else found.w
+    def _candidate(self, evidence: Evidence, made: dict[bytes, int], result: Result) -> Vector:
+        """Return the policy that seems the cheapest, or one about as cheap whose check has begun."""
+        cheapest = evidence.cheapest() if self._each else None
+        if cheapest is None:
+            return result.w
+        limit = cheapest.mean + self._margin * abs(cheapest.mean)
+        begun = [
+            one for one in evidence.others if made[one.w.tobytes()] and one.mean <= limit
+        ]  # fmt: skip
+        return min(begun, key=lambda one: one.mean, default=cheapest).w
+
+    def _made(self, w: Vector) -> int:
+        """Return how many rollouts of a policy were made to check it."""
+        asked = (RolloutRequest(self._target.task, w, seed) for seed in self._seeds)
+        return sum(self._target.journal.find(request) is not None for request in asked)
 
     def _evidence(self, *points: Vector) -> Evidence:
         since = self._begun if self._each else None
         observed = self._target.observed(self._proxy, (self._start, *points), since)
-        exact = bool(getattr(self._target.robot, "deterministic", False))
-        return Evidence(observed, self._start, each=self._each, margin=self._margin, exact=exact)
+        return Evidence(
+            observed, self._start, each=self._each, margin=self._margin, exact=self._exact
+        )
 
     def choose(self, result: Result) -> tuple[Vector, str]:
         """Return the answer, and why it is the start where it is."""
-        answer = self._candidate(result)
-        found = self._evidence(answer, result.w).trusted()
+        evidence = self._evidence(result.w)
+        found = evidence.trusted() if self._kept else evidence.promising()
         if found is not None:
             return found.w, ""
-        if np.array_equal(answer, self._start):
+        if evidence.cheapest() is evidence.first:
             return self._start, "No policy cost less than the first one, which is the answer."
         return self._start, (
             "No policy was clearly as good as the first one, which is the answer: more rollouts, "
