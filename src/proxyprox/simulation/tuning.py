@@ -246,12 +246,12 @@ def tune(
 ) -> Tuned:
     """Tune a policy on a robot with the help of a simulator.
 
-    The answer is never a policy that was cheap by luck: its rollouts must show, with 95 %
-    confidence, that it is not dearer than the first one by more than the tolerance. Costs are
-    compared after what the simulator says of the states that rollouts began in. Two fifths of the
-    rollouts are kept back: they are spent on gradients where a gain is clear, and else on the first
-    policy and the answer, on the same seeds. Where that does not tell them apart, the first policy
-    is the answer.
+    A policy that was cheap by luck is not the answer. The cheapest one is run again: two rollouts
+    at least, which it was not chosen by, must show with 95 % confidence that it is not dearer than
+    the first policy by more than the tolerance. Costs are compared after subtracting what the
+    simulator says of the states that rollouts began in, where that makes them agree better. Two
+    fifths of the rollouts are kept back for this; all but two of them are spent on gradients where
+    a gain is clear. Where nothing is shown, the first policy is the answer.
 
     Parameters
     ----------
@@ -460,7 +460,7 @@ class _Checks:
                 raise OracleError(str(error), result) from error
 
     def _candidate(self, evidence: Evidence, made: dict[bytes, int], result: Result) -> Vector:
-        """Return the policy that seems the cheapest, or one about as cheap whose check has begun."""
+        """Return the policy that seems the cheapest, or one as cheap whose check has begun."""
         cheapest = evidence.cheapest() if self._each else None
         if cheapest is None:
             return result.w
