@@ -101,7 +101,7 @@ class Evidence:
         self.exact, self._each = exact, each
         moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]
         self.adjusted = _spread(moved, sizes) < _spread(observed, sizes)
-        observed = moved if self.adjusted else observed
+        self.observed = observed = moved if self.adjusted else list(observed)
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
         positive = all(bool((one.costs > 0).all()) for one in observed)
@@ -115,8 +115,7 @@ class Evidence:
 
     def cheapest(self) -> Observed | None:
         """Return the policy with the lowest mean cost."""
-        every = self.others if self.first is None else [self.first, *self.others]
-        return min(every, key=lambda one: one.mean, default=None)
+        return min(self.observed, key=lambda one: one.mean, default=None)
 
     def promising(self) -> Observed | None:
         """Return the cheapest policy that the rollouts it was chosen by speak for."""

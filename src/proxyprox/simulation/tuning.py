@@ -22,7 +22,7 @@ from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracles import Step
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Ledger, Result, Status, count_words
-from proxyprox.simulation.comparison import CHECKS, Evidence
+from proxyprox.simulation.comparison import CHECKS, Evidence, Observed
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
 from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError, RolloutRequest
@@ -443,8 +443,8 @@ class _Checks:
         left = self._rollouts - int(result.ledger.target_samples)
         while True:
             evidence = self._evidence(result.w)
-            known = [self._start, result.w, *(one.w for one in evidence.others)]
-            made = {w.tobytes(): self._made(w) for w in known}
+            made = {self._start.tobytes(): 0, result.w.tobytes(): 0}
+            made |= {one.w.tobytes(): self._made(one) for one in evidence.observed}
             answer = self._candidate(evidence, made, result)
             alone = np.array_equal(answer, self._start)
             if alone or evidence.trusted() is not None or sum(made.values()) >= left:
@@ -470,9 +470,11 @@ class _Checks:
         ]  # fmt: skip
         return min(begun, key=lambda one: one.mean, default=cheapest).w
 
-    def _made(self, w: Vector) -> int:
+    def _made(self, one: Observed) -> int:
         """Return how many rollouts of a policy were made to check it."""
-        asked = (RolloutRequest(self._target.task, w, seed) for seed in self._seeds)
+        if len(one.costs) <= self._each:
+            return 0
+        asked = (RolloutRequest(self._target.task, one.w, seed) for seed in self._seeds)
         return sum(self._target.journal.find(request) is not None for request in asked)
 
     def _evidence(self, *points: Vector) -> Evidence:
