@@ -1,6 +1,6 @@
 """The guard of `tune` on plants with severe gaps: does the answer ever cost more than the start?
 
-    python benchmarks/guard.py [--seeds 3] [--plants cart,drone] [--rollouts 16] [--output FILE]
+    python benchmarks/guard.py [--seeds 3] [--plants cart,drone] [--rollouts 16] [--output FOLDER]
 
 Four plants, each with gaps that the simulator knows nothing of (a weak, strong or reversed motor, a
 delay, drag, wind), first states of small and of large spread, robots that repeat a seed and robots
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=16)
     parser.add_argument("--each", type=int, default=2, help="rollouts of a gradient")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--output", default=os.devnull, help="a file for the records")
+    parser.add_argument("--output", type=Path, default=Path("runs/guard"), help="a folder")
     given = parser.parse_args()
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     cases = [
@@ -272,14 +272,30 @@ def main() -> None:
             PLANTS[plant]().gaps, SPREADS, (True, False), (False, True), seeds
         )
     ]
-    records = []
-    with ProcessPoolExecutor(given.workers) as pool, open(given.output, "w") as file:
+    given.output.mkdir(parents=True, exist_ok=True)
+    records, path = [], given.output / "records.jsonl"
+    with ProcessPoolExecutor(given.workers) as pool, path.open("w") as file:
         for one in pool.map(run, cases):
             records.append(one)
             file.write(json.dumps(one) + "\n")
             file.flush()
-    for names in (("repeats", "spread", "identify"), ("plant", "gap")):
-        print(f"\n{table(records, names)}")
+    text = write_page(records)
+    (given.output / "table.md").write_text(text)
+    print(text)
+
+
+def write_page(records: list[dict[str, Any]]) -> str:
+    """Return the tables as a page."""
+    tables = (table(records, names) for names in (("repeats", "spread", "identify"), WHERE))
+    return "\n\n".join((TITLE, *tables)) + "\n"
+
+
+TITLE = """# Is the answer of `tune` ever worse than the start?
+
+True costs (400 held-out rollouts) of the answer and of the policy with the lowest observed cost,
+both over that of the start. `repeats`: whether the robot repeats a reset for a seed; `spread`: of
+first states, in units of the plant's."""
+WHERE = ("plant", "gap")
 
 
 def table(records: list[dict[str, Any]], names: tuple[str, ...]) -> str:
