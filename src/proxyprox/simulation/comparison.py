@@ -129,6 +129,10 @@ class Evidence:
             return self.promising()
         return self._cheapest_within(1 - CONFIDENCE, slice(self._each, None), CHECKS)
 
+    def speaks_for(self, other: Observed) -> bool:
+        """Tell whether all rollouts of a policy together speak for it."""
+        return self.doubt(other) <= 1 - CONFIDENCE
+
     def _cheapest_within(self, chance: float, rows: slice, least: int = 1) -> Observed | None:
         parts = [(one, one.part(rows)) for one in self.others]
         found = [

@@ -460,13 +460,14 @@ class _Checks:
                 raise OracleError(str(error), result) from error
 
     def _candidate(self, evidence: Evidence, made: dict[bytes, int], result: Result) -> Vector:
-        """Return the policy that seems the cheapest, or one as cheap whose check has begun."""
+        """Return the policy that seems the cheapest, or one as good whose check has begun."""
         cheapest = evidence.cheapest() if self._each else None
         if cheapest is None:
             return result.w
         limit = cheapest.mean + self._margin * abs(cheapest.mean)
         begun = [
-            one for one in evidence.others if made[one.w.tobytes()] and one.mean <= limit
+            one for one in evidence.others
+            if made[one.w.tobytes()] and (one.mean <= limit or evidence.speaks_for(one))
         ]  # fmt: skip
         return min(begun, key=lambda one: one.mean, default=cheapest).w
 
