@@ -397,7 +397,7 @@ class _Loop:
         steps = self.run.steps
         return OracleError(
             f"{type(error).__name__} in outer step {steps}: {str(error).rstrip('.')}. "
-            f"The {steps} finished steps are in this error's result.{saved}",
+            f"What {count_words(steps, 'finished step')} led to is in this error's result.{saved}",
             self.run.result_before_verdict(Status.INTERRUPTED),
         )
 

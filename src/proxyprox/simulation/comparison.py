@@ -17,6 +17,8 @@ Array = Any
 CONFIDENCE = 0.95
 # Rollouts, at least, that check a policy: two that it was chosen by may both have been lucky.
 CHECKS = 2
+# Rollouts, beyond the first of each policy, that make their spread known.
+LEAST = 3
 
 
 class Observed(NamedTuple):
@@ -100,22 +102,30 @@ class Evidence:
     ) -> None:
         self.exact, self._each = exact, each
         moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]
-        self.adjusted = _spread(moved, sizes) < _spread(observed, sizes)
+        self.freedom = sum(len(one.costs) - 1 for one in observed)
+        # A simulator that takes away more than there is does not know these costs.
+        fits = _positive(moved) or not _positive(observed)
+        better = _spread(moved, sizes) < _spread(observed, sizes)
+        self.adjusted = fits and better and self.freedom >= LEAST
         self.observed = observed = moved if self.adjusted else list(observed)
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
-        positive = all(bool((one.costs > 0).all()) for one in observed)
+        positive = _positive(observed)
         self._scale = np.log if positive else np.asarray
         size = 0.0 if self.first is None else abs(self.first.mean)
         self._margin = math.log1p(margin) if positive else margin * size
         scaled = [self._scale(one.costs) for one in observed]
         total = sum(float(((part - part.mean()) ** 2).sum()) for part in scaled)
-        self.freedom = sum(len(part) - 1 for part in scaled)
         self.variance = total / self.freedom if self.freedom else math.nan
 
     def cheapest(self) -> Observed | None:
         """Return the policy with the lowest mean cost."""
         return min(self.observed, key=lambda one: one.mean, default=None)
+
+    @property
+    def spread_known(self) -> bool:
+        """Whether there are enough rollouts to say how much costs spread, or they do not at all."""
+        return self.exact or self.freedom >= LEAST or self.variance == 0
 
     def promising(self) -> Observed | None:
         """Return the cheapest policy that the rollouts it was chosen by speak for."""
@@ -125,8 +135,8 @@ class Evidence:
 
     def trusted(self) -> Observed | None:
         """Return the cheapest policy that the rollouts made to check it speak for."""
-        if self.exact:
-            return self.promising()
+        if self.exact or not self.spread_known:
+            return self.promising() if self.exact else None
         return self._cheapest_within(1 - CONFIDENCE, slice(self._each, None), CHECKS)
 
     def speaks_for(self, other: Observed) -> bool:
@@ -150,8 +160,10 @@ class Evidence:
         gain = other.mean - first.mean if len(pairs) < 2 else float(np.diff(pairs).mean())
         if not gain < 0:
             return 1.0
-        if self.exact or not self.freedom:
-            return 0.0 if self.exact else 1.0
+        if self.exact:
+            return 0.0
+        if not self.freedom:
+            return 1.0
         apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
         size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
         found = [_tail(apart - self._margin, size, self.freedom)]
@@ -173,6 +185,11 @@ class Evidence:
             if waiting.get(start)
         ]
         return np.array(found).reshape(-1, 2)
+
+
+def _positive(observed: Sequence[Observed]) -> bool:
+    """Tell whether all costs are positive."""
+    return all(bool((one.costs > 0).all()) for one in observed)
 
 
 def _spread(observed: Sequence[Observed], sizes: Sequence[float]) -> float:

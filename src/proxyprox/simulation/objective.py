@@ -474,6 +474,13 @@ class RolloutObjective:
             remedy = "The rollout is kept: correct the task and repeat the run."
             raise RolloutError(f"{text} {remedy}") from error
         self.journal.answer(request, plain)
+        worst, dearest = self.task.limits.worst, max(kept.costs, default=-math.inf)
+        if worst is not None and dearest > worst:
+            warnings.warn(
+                f"Limits.worst is {worst:g}, but a step of a rollout cost {dearest:g}: rollouts "
+                "that are aborted look cheaper than they are. Raise it.",
+                stacklevel=2,
+            )
         return kept
 
     def _find(self, request: RolloutRequest) -> Trajectory | None:

@@ -605,7 +605,7 @@ def _table(name: str, given: Any, rows: int | None, columns: int | None) -> Arra
     table = _numbers(name, given)
     if not table.size and rows is None and columns is not None:
         table = table.reshape(0, columns)
-    shape = tuple(want or "any" for want in (rows, columns))
+    shape = f"({', '.join(str(want or 'any') for want in (rows, columns))})"
     fits = table.ndim == 2 and all(
         want is None or want == got for want, got in zip((rows, columns), table.shape, strict=True)
     )

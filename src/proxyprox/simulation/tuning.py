@@ -383,7 +383,8 @@ def tune(
     if guard:
         checks.run(result)
         chosen, text = checks.choose(result)
-        result = replace(result, w=chosen, message=f"{result.message} {text}".rstrip())
+        # The losses of a result are what was observed while policies were chosen: low by luck.
+        result = replace(result, w=chosen, values=None, message=f"{result.message} {text}".rstrip())
         observed = checks.describe(chosen)
     return Tuned(result.w, result, target.ledger, found, proxy, observed)
 
@@ -457,7 +458,8 @@ class _Checks:
             except RolloutBudgetError:
                 return
             except RolloutError as error:
-                raise OracleError(str(error), result) from error
+                text = f"{error} Repeat the call with the same journal and checkpoint."
+                raise OracleError(text, result) from error
 
     def _candidate(self, evidence: Evidence, made: dict[bytes, int], result: Result) -> Vector:
         """Return the policy that seems the cheapest, or one as good whose check has begun."""
@@ -488,15 +490,23 @@ class _Checks:
     def choose(self, result: Result) -> tuple[Vector, str]:
         """Return the answer, and why it is the start where it is."""
         evidence = self._evidence(result.w)
-        found = evidence.trusted() if self._kept else evidence.promising()
+        found = evidence.trusted()
+        if not self._kept and evidence.spread_known:
+            found = evidence.promising()
+        made = sum(self._made(one) for one in evidence.observed)
+        left = self._rollouts - int(result.ledger.target_samples) - made
+        unused = f"{count_words(left, 'rollout')} kept back to check an answer, and not needed."
+        texts = [unused] if self._kept and left > 0 else []
         if found is not None:
-            return found.w, ""
+            return found.w, " ".join(texts)
         if evidence.cheapest() is evidence.first:
-            return self._start, "No policy cost less than the first one, which is the answer."
-        return self._start, (
-            "No policy was clearly as good as the first one, which is the answer: more rollouts, "
-            "or more of them a gradient, may tell."
-        )
+            texts.append("No policy cost less than the first one, which is the answer.")
+        else:
+            texts.append(
+                "No policy was clearly as good as the first one, which is the answer: more "
+                "rollouts, or more of them a gradient, may tell."
+            )
+        return self._start, " ".join(texts)
 
     def describe(self, chosen: Vector) -> str:
         """Say what was observed of the first and the chosen policy."""
