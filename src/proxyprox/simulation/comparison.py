@@ -17,6 +17,9 @@ Array = Any
 CONFIDENCE = 0.95
 # Rollouts, at least, that check a policy: two that it was chosen by may both have been lucky.
 CHECKS = 2
+# Rollouts that count less in an estimate of their spread: costs have heavier tails than a normal
+# distribution, and few rollouts do not show them.
+TAILS = 2
 # Rollouts, beyond the first of each policy, that make their spread known.
 LEAST = 3
 
@@ -166,7 +169,7 @@ class Evidence:
             return 1.0
         apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
         size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
-        found = [_tail(apart - self._margin, size, self.freedom)]
+        found = [_tail(apart - self._margin, size, max(1, self.freedom - TAILS))]
         if len(pairs) > 1:
             between = np.diff(self._scale(pairs)).ravel()
             size = float(np.var(between, ddof=1)) / len(pairs)
