@@ -71,7 +71,7 @@ def test_one_rollout_says_nothing_unless_the_robot_is_exact():
 
 
 def test_the_lowest_of_many_must_be_clearer_than_one_alone():
-    first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [3.6, 4.3])
+    first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [3.8, 4.6])
     same = [observed(2.0 + k, [5.0, 6.0]) for k in range(20)]
     many = Evidence([first, low, *same], first.w, each=2)
     assert 0.05 / 21 < many.doubt(low) < 0.05

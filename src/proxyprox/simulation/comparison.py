@@ -20,7 +20,7 @@ CHECKS = 2
 # Rollouts that count less in an estimate of their spread: costs have heavier tails than a normal
 # distribution, and few rollouts do not show them.
 TAILS = 2
-# Rollouts, beyond the first of each policy, that make their spread known.
+# Rollouts, beyond the first of each policy, that make their spread known; and pairs.
 LEAST = 3
 
 
@@ -66,7 +66,7 @@ class Evidence:
     surprise for one that is ``margin`` dearer than the first. Costs are compared as ratios (as
     differences, where some are not positive). Their spread is pooled over all policies, because
     each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
-    makes the spread smaller. Rollouts of two policies that began in one state make pairs.
+    halves the spread. Rollouts of two policies that began in one state make pairs.
 
     The first ``each`` rollouts of a policy are those it was chosen by, and the lowest of many costs
     is low by luck: they only make it promising. Later ones were made to check it, and they decide.
@@ -108,7 +108,7 @@ class Evidence:
         self.freedom = sum(len(one.costs) - 1 for one in observed)
         # A simulator that takes away more than there is does not know these costs.
         fits = _positive(moved) or not _positive(observed)
-        better = _spread(moved, sizes) < _spread(observed, sizes)
+        better = _spread(moved, sizes) < 0.5 * _spread(observed, sizes)
         self.adjusted = fits and better and self.freedom >= LEAST
         self.observed = observed = moved if self.adjusted else list(observed)
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
@@ -170,7 +170,7 @@ class Evidence:
         apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
         size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
         found = [_tail(apart - self._margin, size, max(1, self.freedom - TAILS))]
-        if len(pairs) > 1:
+        if len(pairs) >= LEAST:
             between = np.diff(self._scale(pairs)).ravel()
             size = float(np.var(between, ddof=1)) / len(pairs)
             found.append(_tail(float(between.mean()) - self._margin, size, len(pairs) - 1))
