@@ -95,8 +95,11 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
 }
 
 
-def names(part: str) -> list[str]:
-    """Return the full names of a section; a module that is not there has none."""
+def names(part: str, seen: set[int]) -> list[str]:
+    """Return the full names of a section; a module that is not there has none.
+
+    What two modules share is documented once: an object has one page.
+    """
     top = import_module("proxyprox")
     if not part.startswith("proxyprox."):
         return [f"proxyprox.{name}" for name in part.split()]
@@ -105,15 +108,17 @@ def names(part: str) -> list[str]:
     module = import_module(part)
     # What the top package has, too, is documented there.
     own = [n for n in module.__all__ if getattr(top, n, None) is not getattr(module, n)]
+    own = [n for n in own if id(getattr(module, n)) not in seen]
+    seen.update(id(getattr(module, n)) for n in own)
     return [f"{part}.{name}" for name in own]
 
 
 def write(folder: Path) -> None:
     """Write one page for each kind of user, and their list."""
     folder.mkdir(exist_ok=True)
-    pages, listing = [], []
+    pages, listing, seen = [], [], set[int]()
     for page, (title, text, sections) in PAGES.items():
-        found = {section: names(part) for section, part in sections.items()}
+        found = {section: names(part, seen) for section, part in sections.items()}
         if not any(found.values()):
             continue
         lines = [title, "=" * len(title), "", text.replace("`", "``"), ""]
