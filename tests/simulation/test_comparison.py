@@ -160,25 +160,23 @@ def test_luck_is_not_taken_for_a_gain():
     assert np.mean(kept) >= 0.8
 
 
-def test_an_answer_that_is_not_clear_is_repeated_beside_the_start_on_the_same_seeds(tmp_path):
-    def target(fail_at=()):
-        world = World(force=0.4, drag=1.0)  # nothing to gain, and starts that differ
-        world.robot.fail_at = set(fail_at)
-        return world, world.target(journal=tmp_path / f"j{len(fail_at)}")
+def test_an_answer_that_is_not_clear_is_run_beside_the_start_on_the_same_seeds():
+    shared = []
+    for seed in range(4):
+        world, asked = World(noise=2.0), []  # little to gain, much noise
 
-    world, whole = target()
-    first = tune(whole, world.proxy, rollouts=16, checkpoint=tmp_path / "a")
-    assert world.robot.count == whole.ledger.rollouts <= 16
-    assert "first one, which is the answer" in first.result.message
-    # The pairs come last; one of their rollouts fails, and the call is repeated.
-    world, broken = target(fail_at=(12,))
-    with pytest.raises(pp.OracleError, match="kept") as caught:
-        tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
-    assert caught.value.result.steps == 5
-    second = tune(broken, world.proxy, rollouts=16, checkpoint=tmp_path / "b")
-    assert world.robot.count == whole.ledger.rollouts + 1
-    assert broken.ledger.unanswered == 1
-    assert (first.w == second.w).all()
+        def robot(request, world=world, asked=asked):
+            asked.append((request.w.tobytes(), request.seed))
+            return world.robot(request)
+
+        target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy))
+        start = world.proxy.minimum()
+        tuned = tune(target, world.proxy, start, rollouts=16, rng=seed)
+        checks = asked[int(tuned.result.ledger.target_samples) :]
+        own = {number for w, number in checks if w == start.tobytes()}
+        shared += [number in own for w, number in checks if w != start.tobytes()]
+        assert len(asked) <= 16
+    assert any(shared)
 
 
 def test_rollouts_that_were_kept_back_are_used_where_the_gain_is_clear():
@@ -186,8 +184,7 @@ def test_rollouts_that_were_kept_back_are_used_where_the_gain_is_clear():
     target = world.target()
     tuned = tune(target, world.proxy, world.proxy.minimum() + 1.0, rollouts=16)
     assert (tuned.result.ledger.target_samples, world.robot.count) == (14, 16)
-    assert "→" in tuned.observed
-    assert "Resumed" not in str(tuned)
+    assert tuned.observed in str(tuned)
 
 
 def test_a_robot_that_never_varies_needs_no_check():

@@ -1,4 +1,4 @@
-"""Which of the policies that a robot has run may be trusted more than the one it began with."""
+"""Which of the policies that a robot has run can be trusted not to cost more than the first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from proxyprox._util.arrays import Vector
 
 Array = Any
 
-# How sure costs must make it that a policy is not dearer by the margin.
+# Confidence, at least, that a policy does not exceed the first one's cost by the margin.
 CONFIDENCE = 0.95
 # Rollouts, at least, that check a policy: two that it was chosen by may both have been lucky.
 CHECKS = 2
-# Rollouts that count less in an estimate of their spread: costs have heavier tails than a normal
-# distribution, and few rollouts do not show them.
+# Degrees of freedom that are taken off: costs have heavier tails than a normal distribution, and
+# few rollouts do not show them.
 TAILS = 2
 # Rollouts, beyond the first of each policy, that make their spread known; and pairs.
 LEAST = 3
@@ -62,8 +62,8 @@ class Observed(NamedTuple):
 class Evidence:
     """What the rollouts of several policies say about the first one.
 
-    Another policy may be the answer if it was observed to be cheaper, and if its costs would be a
-    surprise for one that is ``margin`` dearer than the first. Costs are compared as ratios (as
+    Another policy may be the answer if it was observed to be cheaper, and if its costs would be
+    unlikely for one that costs ``margin`` more than the first. Costs are compared as ratios (as
     differences, where some are not positive). Their spread is pooled over all policies, because
     each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
     halves the spread. Rollouts of two policies that began in one state make pairs.
@@ -80,7 +80,7 @@ class Evidence:
     each : int
         Rollouts of a policy before any check.
     margin : float
-        By how much, relatively, the answer may be dearer.
+        By how much, relatively, the answer's cost may exceed that of the first policy.
     exact : bool
         Whether the robot gives the same cost each time, so that one rollout says all.
 
@@ -155,7 +155,7 @@ class Evidence:
         return min(found, key=lambda one: one.mean, default=None)
 
     def doubt(self, other: Observed) -> float:
-        """Return how likely costs as low as these are if the policy is dearer by the margin."""
+        """Return how likely costs as low as these are if the true cost exceeds the margin."""
         first = self.first
         if first is None:
             return 1.0

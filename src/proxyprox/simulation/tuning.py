@@ -246,12 +246,12 @@ def tune(
 ) -> Tuned:
     """Tune a policy on a robot with the help of a simulator.
 
-    A policy that was cheap by luck is not the answer. The cheapest one is run again: two rollouts
-    at least, which it was not chosen by, must show with 95 % confidence that it is not dearer than
-    the first policy by more than the tolerance. Costs are compared after subtracting what the
-    simulator says of the states that rollouts began in, where that makes them agree better. Two
-    fifths of the rollouts are kept back for this; all but two of them are spent on gradients where
-    a gain is clear. Where nothing is shown, the first policy is the answer.
+    The cheapest policy may have been cheap by luck, so it is run again. At least two rollouts that
+    it was not chosen by must show, with 95 % confidence, that it costs no more than the first
+    policy plus the tolerance. Before costs are compared, what the simulator predicts for the states
+    that the rollouts began in is subtracted, where that halves their spread. Two fifths of the
+    rollouts are kept back for this; all but two of them go to gradients where a gain is clear. If
+    nothing is shown, the first policy is returned.
 
     Parameters
     ----------
@@ -274,8 +274,8 @@ def tune(
     change : float, optional
         The largest change of the policy in a step, as a norm.
     tolerance : float
-        Relative increase of the observed cost that noise may explain, and by which the answer may
-        be dearer than the first policy.
+        Relative increase of the observed cost that noise may explain, and by which the answer's
+        cost may exceed that of the first policy.
     guard : bool
         Whether steps are accepted and rejected by observed costs, and the answer is checked.
     inner_steps : int
@@ -495,16 +495,16 @@ class _Checks:
             found = evidence.promising()
         made = sum(self._made(one) for one in evidence.observed)
         left = self._rollouts - int(result.ledger.target_samples) - made
-        unused = f"{count_words(left, 'rollout')} kept back to check an answer, and not needed."
+        unused = f"Not needed of those kept back for a check: {count_words(left, 'rollout')}."
         texts = [unused] if self._kept and left > 0 else []
         if found is not None:
             return found.w, " ".join(texts)
         if evidence.cheapest() is evidence.first:
-            texts.append("No policy cost less than the first one, which is the answer.")
+            texts.append("No policy cost less than the first one, which is returned.")
         else:
             texts.append(
-                "No policy was clearly as good as the first one, which is the answer: more "
-                "rollouts, or more of them a gradient, may tell."
+                "No policy was shown to be as good as the first one, which is returned: take more "
+                "rollouts, or more per gradient."
             )
         return self._start, " ".join(texts)
 
