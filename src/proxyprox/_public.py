@@ -40,7 +40,7 @@ from proxyprox.methods import (
     StabilizedDANE,
 )
 from proxyprox.minimization import OracleError, minimize
-from proxyprox.oracles import Query, Step
+from proxyprox.oracle import Query, Step
 from proxyprox.penalties import L1, Box, ElasticNet
 from proxyprox.problems import (
     GLM,

@@ -4,7 +4,7 @@ A state is a tree of dataclasses, named tuples, dicts, lists, tuples, numbers, t
 ``state_dict()`` of a run makes one and ``load_state_dict(tree)`` takes it back. A file is a header
 and frames, each ``length, payload, digest``: the payload is one line of JSON, the skeleton, and the
 raw arrays; the digest covers the frame and all frames before it. A frame holds the whole state, but
-of the lists that only grow (:class:`Prefix`) just what was added since the last frame, so a save
+of the lists that only grow (:class:`Growing`) just what was added since the last frame, so a save
 costs the same at every step. A file that ends in the middle of a frame was being written when the
 machine stopped: the save before it counts. Nothing is compressed and nothing in a file is ever run:
 classes are found by name among those that are imported already, and every length is compared with
@@ -17,6 +17,7 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import os
@@ -41,7 +42,7 @@ from proxyprox._util.validation import file_path, message, positive, require_fin
 
 Tree = dict[str, Any]
 
-HEADER = b"proxyprox checkpoint 5\n"
+HEADER = b"proxyprox checkpoint 6\n"
 DIGEST = 16
 # Of a frame: the length of its payload, and a checksum of that.
 HEAD = struct.Struct("<QI")
@@ -192,23 +193,40 @@ def other_run_error(differences: list[str]) -> CheckpointError:
 # -- trees -----------------------------------------------------------------------------------------
 
 
-class Prefix:
-    """A list that only grows, as long as it is now; made without a copy.
+class Growing:
+    """A sequence that is never changed; :meth:`append` returns a longer one, mostly without a copy.
 
-    The file gets what a later one of the same list has in addition.
+    It shares its list with those that it was made from. A branch, made when the list has gone on
+    without it, gets a list of its own. A file gets what a sequence has in addition to an earlier
+    one of the same list.
     """
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items, self.length = items, len(items)
-        self.last = items[-1] if items else None
+    __slots__ = ("items", "length")
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items = list(items)
+        self.length = len(self.items)
+
+    def __len__(self) -> int:
+        return self.length
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.items[: self.length])
+        return itertools.islice(self.items, self.length)
 
-    def continues(self, before: Prefix) -> bool:
-        """Tell whether an earlier one begins it, and was not cut back and filled again."""
-        same = before.items is self.items and before.length <= self.length
-        return same and (not before.length or self.items[before.length - 1] is before.last)
+    def __getitem__(self, at: int) -> Any:
+        return self.items[: self.length][at] if at < 0 else self.items[at]
+
+    def append(self, *added: Any) -> Growing:
+        """Return the sequence with something at its end."""
+        twin = Growing.__new__(Growing)
+        twin.items = self.items if len(self.items) == self.length else self.items[: self.length]
+        twin.items.extend(added)
+        twin.length = self.length + len(added)
+        return twin
+
+    def continues(self, before: Growing) -> bool:
+        """Tell whether an earlier one begins it."""
+        return before.items is self.items and before.length <= self.length
 
 
 def field_names(cls: type) -> list[str] | None:
@@ -236,13 +254,18 @@ def record_classes(tree: Any) -> list[type]:
 
 
 def conform(name: str, saved: Any, fresh: Any) -> None:
-    """Refuse a state whose records are not of the same classes as those of a fresh one."""
-    names = field_names(type(fresh))
-    if names is None or saved is None:
+    """Refuse a tree that is not built like a fresh one; what a fresh one does not tell is left."""
+    if fresh is None or saved is None:
         return
-    if type(saved) is not type(fresh):
-        raise ValueError(f"{name} is a {class_name(type(saved))}, not {class_name(type(fresh))}")
-    for part in names:
+    kind = type(fresh)
+    if is_array_api_obj(fresh):
+        require_array(name, saved, fresh)
+    elif kind in (int, float):
+        if not isinstance(saved, (int, float, np.number)) or isinstance(saved, bool):
+            raise ValueError(f"{name} is {saved!r}, not a number")
+    elif type(saved) is not kind:
+        raise ValueError(f"{name} is a {class_name(type(saved))}, not {class_name(kind)}")
+    for part in field_names(kind) or ():
         conform(f"{name}.{part}", getattr(saved, part), getattr(fresh, part))
 
 
@@ -292,8 +315,8 @@ class _Encoder:
     will have. Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
 
-    def __init__(self, written: dict[str, Prefix]) -> None:
-        self.written, self.prefixes = written, dict[str, Prefix]()
+    def __init__(self, written: dict[str, Growing]) -> None:
+        self.written, self.prefixes = written, dict[str, Growing]()
         self._buffers: list[bytes] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
@@ -314,7 +337,7 @@ class _Encoder:
         if kind in TAGS:
             tag, write, _ = TAGS[kind]
             return {tag: self.node(write(item), where)}
-        if kind is Prefix:
+        if kind is Growing:
             before, self.prefixes[where] = self.written.get(where), item
             first = before.length if before is not None and item.continues(before) else 0
             return {"$grown": [where, first, self.node(item.items[first : item.length], where)]}
@@ -354,7 +377,7 @@ class _Decoder:
 
     def __init__(self, like: Any, classes: Iterable[type]) -> None:
         self._like, self._classes = like, classes
-        self._grown: dict[str, list[Any]] = {}
+        self._grown: dict[str, Growing] = {}
         self._readers: dict[str, Callable[[Any], Any]] = {
             **READERS,
             "$grown": self._growth,
@@ -391,14 +414,13 @@ class _Decoder:
             object.__setattr__(record, key, value)
         return record
 
-    def _growth(self, content: Any) -> list[Any]:
+    def _growth(self, content: Any) -> Growing:
         where, first, added = content
-        known = self._grown.get(where, []) if first else []
+        known = self._grown.get(where, Growing()) if first else Growing()
         if (type(first), type(added)) != (int, list) or first != len(known):
             raise ValueError(f"{where} continues at {first}, after {len(known)}")
-        known += added
-        self._grown[where] = known
-        return known
+        self._grown[where] = known.append(*added)
+        return self._grown[where]
 
     def _array(self, content: Any) -> Any:
         key = repr(content)
@@ -440,7 +462,7 @@ class _Writer:
     def __init__(self, path: str) -> None:
         self.path = path
         self._stamp: tuple[int, ...] | None = None
-        self._written: dict[str, Prefix] = {}
+        self._written: dict[str, Growing] = {}
         self._digest = b""
         self._first = self._appended = 0
 
@@ -538,8 +560,8 @@ def class_name(cls: Any) -> str:
 
     Examples
     --------
-    >>> class_name(Prefix)
-    'proxyprox.checkpoint:Prefix'
+    >>> class_name(Growing)
+    'proxyprox.checkpoint:Growing'
     """
     return f"{getattr(cls, '__module__', None)}:{getattr(cls, '__qualname__', cls.__name__)}"
 

@@ -19,7 +19,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import SGD, Method
-from proxyprox.oracles import Step, answer_query, counting_calls
+from proxyprox.oracle import Step, answer_query, counting_calls
 from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
@@ -373,7 +373,6 @@ class _Loop:
     def _save(self, saver: Checkpoint) -> None:
         """Save a run that is whole, and let no signal cut the writing short."""
         with critical():
-            self.run.undo_broken_step()
             saver.save(self.run)
 
     def _save_after_error(self, error: BaseException) -> None:

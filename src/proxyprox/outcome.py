@@ -13,22 +13,20 @@ changes the two differ, and only what both say counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.arrays import (
     Vector,
-    copy_array,
+    changed,
     dot,
     dtype_name,
-    isolate,
     norm,
     same_point,
 )
-from proxyprox.checkpoint import require_array
-from proxyprox.oracles import value_for_report
+from proxyprox.oracle import copying, value_for_report
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
 
@@ -110,10 +108,10 @@ class Answers(NamedTuple):
         return bool(np.all((self.line > share * self.parts) & (self.path > 0) & clear))
 
 
-NO_ROWS = np.empty((0, len(Answers._fields)))
+Row = tuple[float, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class GradientPath:
     """The target's answers along a run: the first few, the last few, and sums over all.
 
@@ -127,8 +125,8 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    first: Array = field(default_factory=NO_ROWS.copy)
-    last: Array = field(default_factory=NO_ROWS.copy)
+    first: tuple[Row, ...] = ()
+    last: tuple[Row, ...] = ()
     start_value: float = math.nan
     value: float = math.nan
     best: Vector | None = None
@@ -138,51 +136,56 @@ class GradientPath:
 
     def add(
         self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool, value: float | None
-    ) -> None:
-        """Enter the answer at a point; the point's array may not change later."""
-        self.exact = self.exact and exact
-        if value is not None:
-            self._add_value(point, value, _distance(point, gradient, penalty))
-        gradient = copy_array(gradient)  # an objective may answer the next question in its buffer
+    ) -> GradientPath:
+        """Return the path with the answer at a point, whose arrays may not change later."""
+        valued = {} if value is None else self._values_with(point, gradient, penalty, value)
         distance = slope = start_slope = along = varied = added = 0.0
-        if self.start is None:
-            self.start, self.start_gradient = point, gradient
+        start, start_gradient = self.start, self.start_gradient
+        if start is None:
+            start, start_gradient = point, gradient
         else:
-            before, way = Answers(*self.last[-1]), point - self.start
+            before, way = Answers(*self.last[-1]), point - start
             distance = norm(way)
             if distance > 0:
                 slope = dot(gradient, way / distance)
-                start_slope = dot(self.start_gradient, way / distance)
+                start_slope = dot(start_gradient, way / distance)
             change = dot(self.gradient + gradient, point - self.point) / 2
             along, varied = before.along + change, before.varied + abs(change)
             if penalty is not None:
-                added = float(penalty.value(point)) - float(penalty.value(self.start))
+                added = float(penalty.value(point)) - float(penalty.value(start))
                 # A point outside the penalty's domain says nothing of a rise.
                 added = added if math.isfinite(added) else -LARGEST
         numbers = norm(gradient), distance, slope, start_slope, along, varied, added
         # A checkpoint holds finite numbers; infinities that cancelled out say nothing.
-        row = np.nan_to_num(numbers, posinf=math.inf, neginf=-math.inf).clip(-LARGEST, LARGEST)
-        self.point, self.gradient = point, gradient
-        self.first = np.vstack([self.first, row])[:FIRST]
-        self.last = np.vstack([self.last, row])[-LAST:]
+        row = tuple([0.0 if x != x else max(-LARGEST, min(LARGEST, x)) for x in numbers])
+        first = self.first if len(self.first) == FIRST else (*self.first, row)
+        last = (*self.last[1 - LAST :], row)
+        return changed(
+            self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
+            exact=self.exact and exact, first=first, last=last, **valued,
+        )  # fmt: skip
 
-    def _add_value(self, point: Vector, value: float, size: float) -> None:
-        """Note the lowest value and gradient, and for how long neither has fallen."""
+    def _values_with(
+        self, point: Vector, gradient: Vector, penalty: Any, value: float
+    ) -> dict[str, Any]:
+        """Return the lowest value and gradient with a new one, and for how long neither fell."""
+        found: dict[str, Any] = {"value": value, "idle": self.idle + 1}
         if self.start is None:
-            self.start_value = value
-        self.value, self.idle = value, self.idle + 1
+            found["start_value"] = value
+        size = _distance(point, gradient, penalty)
         if size < SMALLER * self.least_norm:
-            self.least_norm, self.idle = size, 0
+            found |= {"least_norm": size, "idle": 0}
         if math.isfinite(value) and not value >= self.best_value:
             if self.best is None or is_above(value, self.best_value, dtype_name(point)):
-                self.idle = 0
-            self.best, self.best_value = point, value
+                found["idle"] = 0
+            found |= {"best": point, "best_value": value}
+        return found
 
     def known_values(
         self, problem: Problem, w0: Vector, answer: Vector
     ) -> tuple[float | None, float | None]:
         """Return the losses at the start and at the answer, penalty included, where told."""
-        penalty = isolate(problem.penalty)
+        penalty = copying(problem.penalty)
 
         def total(value: float, point: Vector) -> float:
             return value if penalty is None else value + float(penalty.value(point))
@@ -265,30 +268,30 @@ class GradientPath:
         clear = np.all((few.line < -CLEAR * few.parts) & (few.path < 0))
         return bool(len(self.last) >= 4 and clear and np.median(few.norm) < self.first_size() / 2)
 
-    def require_valid(self, w0: Vector, steps: int) -> None:
-        """Refuse what is not a path of so many steps from w0."""
+    def require_valid(self, steps: int) -> None:
+        """Refuse what is not a path of so many steps."""
         # A run that turned back from its first point has no answer from there.
         answers = steps - (len(self.last) < min(steps, LAST))
-        for name in ("start", "start_gradient", "point", "gradient"):
-            if answers or getattr(self, name) is not None:
-                require_array(f"path.{name}", getattr(self, name), w0)
-        if self.best is not None:
-            require_array("path.best", self.best, w0)
-        numbers = self.start_value, self.value, self.best_value, self.least_norm
-        if any(type(x) is not float for x in numbers) or type(self.idle) is not int:
-            raise ValueError("the path's values are not numbers")
-        for name, most in (("first", FIRST), ("last", LAST)):
-            like = np.empty((min(answers, most), len(Answers._fields)))
-            require_array(f"path.{name}", getattr(self, name), like)
+        if answers and any(x is None for x in (self.start, self.start_gradient, self.point)):
+            raise ValueError("the path has no start")
+        for rows, most in ((self.first, FIRST), (self.last, LAST)):
+            numbers = [number for row in rows for number in row]
+            whole = all(type(row) is tuple and len(row) == len(Answers._fields) for row in rows)
+            if (
+                len(rows) != min(answers, most)
+                or not whole
+                or any(type(x) is not float or not math.isfinite(x) for x in numbers)
+            ):
+                raise ValueError("the path's answers are not rows of numbers")
 
     def first_size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
-        norms = self.first[:, 0]
-        return float(norms[0] if self.exact else min(np.median(norms), norms[:2].max()))
+        norms = [row[0] for row in self.first]
+        return float(norms[0] if self.exact else min(np.median(norms), max(norms[:2])))
 
     def _last(self, count: int, *, moved_only: bool = False) -> Answers:
-        rows = Answers(*self.last[-count:].T)
-        return Answers(*self.last[-count:][rows.distance > 0].T) if moved_only else rows
+        rows = [row for row in self.last[-count:] if not moved_only or row[1] > 0]
+        return Answers(*np.array(rows).reshape(-1, len(Answers._fields)).T)
 
     def _rises(self, steps: int) -> bool:
         """Tell whether the line and the path agree that the last exact answers lie higher."""
@@ -306,7 +309,7 @@ class GradientPath:
         if not self.exact:
             if steps < 4 or not np.all(np.diff(self._last(3).norm) > 0):
                 return False
-            size = self.first[: steps // 2, 0].max()
+            size = max(row[0] for row in self.first[: steps // 2])
         return few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
 
     def _explodes(self, late: Answers, steps: int) -> bool:

@@ -1,4 +1,11 @@
-"""The driver: a run that asks for target gradients and is told them."""
+"""The driver: a run that asks for target gradients and is told them.
+
+A run is a value. :class:`RunState` holds everything that its rest depends on, and two functions
+lead from one to the next: :func:`asked` opens a question, :func:`told` takes its answer. Neither
+changes the state that it is given, so that a step that is broken off, at whatever line, has not
+happened: the run still holds the state before. Only the ledger is outside: what was paid stays
+paid.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +16,28 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-import proxyprox.oracles as oracles
-from proxyprox import checkpoint
+from proxyprox import checkpoint, oracle
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
+    changed,
     copy_array,
     copy_tree,
-    is_ours,
-    isolate,
     norm,
     same_point,
 )
-from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
+from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
-from proxyprox.methods.quasi_newton import ProxyBFGS
-from proxyprox.oracles import MeteredProxy, Query, Step
+from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.oracle import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
@@ -45,7 +49,7 @@ from proxyprox.setup import (
     require_problem,
     starting_point,
 )
-from proxyprox.stepsizes.base import Observation
+from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
@@ -92,44 +96,255 @@ PARTS = ("method", "inner", "stop", "averaging")
 PLANNED = (Convex, SDane)
 
 
-# What questions and steps assign in a run, besides what they append to.
-CHANGED = (
-    "faults", "_state", "_step_size_state", "_pending", "_request", "_share", "_average", "_path",
-)  # fmt: skip
+@dataclass(frozen=True)
+class RunState:
+    """Everything that the rest of a run depends on; never changed, only replaced.
 
-
-class Undoable:
-    """An object that a block broken off leaves as it was before; abstract.
-
-    An interrupt may cut the undoing short: then the next access finishes it.
+    Attributes
+    ----------
+    method, step_size : object
+        The states of the method and of the step-size rule.
+    rng : dict
+        The state of the generator of batches and solvers.
+    memory : dict
+        What the inner solver keeps from step to step.
+    anchors : tuple of pairs
+        The last points at which the proxy's gradient was asked for, with the gradients.
+    path : GradientPath
+        The target's answers along the way.
+    faults : Faults
+        The steps that the proxy blocked.
+    trace : Growing
+        A record of each outer step.
+    average : array or None
+        The average of the iterates, if one was asked for.
+    share : float
+        The newest iterate's share in it.
+    question : Query or None
+        The question that is open.
+    own_points : int
+        How many of its points the method has asked about; one more is the step-size rule's.
     """
 
-    _undo: Callable[[], None] | None = None
+    method: Any
+    step_size: Any
+    rng: dict[str, Any]
+    memory: dict[str, Any] = field(default_factory=dict)
+    anchors: oracle.Remembered = ()
+    path: GradientPath = field(default_factory=GradientPath)
+    faults: Faults = Faults()
+    trace: Growing = field(default_factory=Growing)
+    average: Vector | None = None
+    share: float = 1.0
+    question: Query | None = None
+    own_points: int = 0
 
-    def make_undo(self) -> Callable[[], None]:
-        """Return what brings the object back to this moment."""
-        raise NotImplementedError(f"{type(self).__name__} must define make_undo()")
 
-    @contextlib.contextmanager
-    def undo_on_error(self) -> Iterator[None]:
-        """Undo all that the block did if it does not come to its end."""
-        self.undo_broken_step()
-        self._undo = self.make_undo()
+@dataclass(frozen=True)
+class Parts:
+    """What does not change in a run: the problem, the configuration, and tools to work with.
+
+    ``proxy`` and ``rng`` have no state of their own between two calls: it is set from a
+    :class:`RunState` first.
+    """
+
+    problem: Problem
+    method: Any
+    inner: Any
+    stop: Criterion
+    averaging: Averaging
+    proxy: MeteredProxy
+    rng: np.random.Generator
+    penalty: Any
+    start: Vector
+    step_size: StepSize
+
+
+class Solved(NamedTuple):
+    """A subproblem, how far it was solved, and the rule that was to hold."""
+
+    phi: Subproblem
+    progress: Progress
+    stop: Criterion
+
+
+def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
+    """Return what the method wants to know, and all points, the step-size rule's among them."""
+    method = parts.method
+    request = method.ask(copy_tree(state.method))
+    if not isinstance(request, Request) or not request.points:
+        name = f"{type(method).__name__}.ask(state)"
+        raise TypeError(message(name, request, "a Request with at least one point"))
+    points = tuple(request.points)
+    before = parts.step_size.comparison_point(state.step_size, state.method.k)
+    if before is None or any(same_point(before, point) for point in points[1:]):
+        return request, points
+    return request, (*points, before)
+
+
+def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunState:
+    """Return the state with a question open, about a batch that is drawn now or known already."""
+    request, points = questions(parts, state)
+    objective, exact, rng = parts.problem.objective, request.everything, state.rng
+    if not batch and exact and has(objective, "everything"):
+        batch = (objective.everything(),)
+    elif not batch:
+        parts.rng.bit_generator.state = rng
+        batch = (objective.sample(parts.rng),)
+        rng = parts.rng.bit_generator.state
+    # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
+    drawn = batch[0] if exact else copy_tree(batch[0])
+    split = getattr(objective, "halves", None) if parts.step_size.measures else None
+    halves = None if split is None else copy_tree(split(drawn if exact else copy_tree(drawn)))
+    # Copied: the method may write into what it has returned.
+    question = Query(drawn, copy_tree(points), halves, exact, request.value)
+    return changed(state, rng=rng, question=question, own_points=len(request.points))  # type: ignore[no-any-return]
+
+
+def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Solved | None]:
+    """Return the state after the step that the answers lead to, and the subproblem it solved.
+
+    The record of the step is not in the trace yet: what it cost is the ledger's to say.
+    """
+    method, rule, query = parts.method, parts.step_size, state.question
+    assert query is not None
+    # At the start there is nothing to turn back to.
+    nowhere = state.path.start is None and same_point(query.points[0], parts.start)
+    finite = all(map(all_finite, answers.gradients))
+    if not finite and (nowhere or not method.backtracks):
+        text = "the target's gradient is NaN or infinite"
+        raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
+    solver = _Solver(parts, state)
+    before, learnt, k = copy_tree(state.method), copy_tree(state.step_size), state.method.k
+    if rule.measures:
+        learnt = rule.observe(learnt, _observation(parts, query, answers, k))
+    own = answers
+    if len(answers.gradients) > state.own_points:
+        own = replace(answers, gradients=answers.gradients[: state.own_points])
+    step = OuterStep(parts.proxy, parts.rng, rule, learnt, k, solver, parts.penalty)
+    after = copy_tree(method.tell(before, copy_tree(own), step))
+    _require_state(method, after, k, parts.start)
+    learnt = rule.end_step(step.learnt, k, after.w) if rule.measures else step.learnt
+    if not all_finite(after.w):
+        raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
+    solved = solver.solved
+    eta = solved.phi.eta if solved else rule.eta(learnt, k)
+    share, average = _add_to_average(parts.averaging, state, after, eta)
+    faults = state.faults
+    if parts.proxy.fault is not None and (solver.unsolved or not _rule_held(solved)):
+        faults = faults.add(k, parts.proxy.fault, state.method.w)
+    return RunState(
+        after, learnt, parts.rng.bit_generator.state, solver.memory,
+        parts.proxy.remembered, _path_with(parts, state, answers, finite, nowhere), faults,
+        state.trace, average, share,
+    ), solved  # fmt: skip
+
+
+class _Solver:
+    """Solves the subproblems of one step; the inner solver's memory is its own."""
+
+    def __init__(self, parts: Parts, state: RunState) -> None:
+        parts.rng.bit_generator.state = state.rng
+        parts.proxy.remembered, parts.proxy.fault = state.anchors, None
+        self.parts, self.memory = parts, dict(state.memory)
+        self.solved: Solved | None = None
+        self.unsolved = False
+
+    def __call__(
+        self, linear: Vector, centre: Vector, eta: float, *, residual: float | None = None
+    ) -> Vector:
+        """Minimise the proxy with a linear term and a proximal one."""
+        if not eta > 0:
+            remedy = "Give the method an eta, or pass one to step.solve."
+            raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
+        # NumPy would broadcast a user's correction of another shape.
+        oracle.as_gradient("the correction's estimate", linear, centre)
+        parts, centre = self.parts, copy_array(centre)
+        phi = Subproblem(parts.proxy, copy_array(linear), centre, eta, parts.penalty)
+        rule = parts.stop if residual is None else parts.stop & Residual(residual)
+        stop = rule.begin(parts.rng)
         try:
-            yield
-            self._undo = None
-        finally:
-            self.undo_broken_step()
-
-    def undo_broken_step(self) -> None:
-        """Undo the rest of a step that was broken off, so that all is as it was before it."""
-        if self._undo is not None:
-            with critical():
-                self._undo()
-                self._undo = None
+            found = parts.inner.solve(phi, copy_array(centre), stop, self.memory, parts.rng)
+        except NonFiniteError as error:
+            self.unsolved = True
+            if parts.proxy.fault is None:
+                # Not the proxy's doing: a shorter step would only put off the end.
+                error.status = error.status or Status.DIVERGED
+            raise
+        self.solved = Solved(phi, found.progress, stop)
+        return copy_array(found.w)
 
 
-class Run(Undoable):
+def _rule_held(solved: Solved | None) -> bool:
+    """Tell whether the inner rule held, or was met where it bounds nothing."""
+    if solved is None:
+        return True
+    held = solved.stop.holds(solved.progress)
+    return bool(solved.stop(solved.progress)) if held is None else held
+
+
+def _observation(parts: Parts, query: Query, answers: Answers, k: int) -> Observation:
+    """Return a step as the step-size rule sees it."""
+    gaps = itertools.chain(answers.half_gaps, itertools.repeat(None))
+    point, *others = zip(query.points, answers.gradients, gaps, strict=False)
+    return Observation(
+        k, *copy_tree(point[:2]), parts.proxy.gradient(point[0]), answers.noise,
+        copy_tree(point[2]), copy_tree(tuple(others)), lambda: parts.proxy.smoothness,
+    )  # fmt: skip
+
+
+def _require_state(method: Any, state: Any, k: int, like: Vector) -> None:
+    """Refuse what is no state after step k."""
+    name = f"the state that {type(method).__name__}.tell returns"
+    if not (hasattr(state, "w") and hasattr(state, "k")):
+        raise TypeError(message(name, state, "an object with w and k"))
+    if state.k != k + 1:
+        raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
+    oracle.as_gradient(f"w in {name}", state.w, like)
+
+
+def _path_with(
+    parts: Parts, state: RunState, answers: Answers, finite: bool, nowhere: bool
+) -> GradientPath:
+    """Return the path with the answers."""
+    path, query = state.path, state.question
+    assert query is not None
+    point, gradient, value = query.points[0], answers.gradients[0], answers.value
+    valued = value is None or math.isfinite(value)
+    # A trial point without an answer is no part of the path: the run stayed where it was.
+    if not finite or not (valued or nowhere or path.start is not None):
+        point, gradient, value = path.point, path.gradient, path.value
+    if _returned_to_start(parts, path, point, value):
+        path = GradientPath()
+    if point is None:
+        return path
+    exact = query.batch is None or query.exact
+    return path.add(point, gradient, parts.penalty, exact=exact, value=value)
+
+
+def _returned_to_start(
+    parts: Parts, path: GradientPath, point: Vector, value: float | None
+) -> bool:
+    """Tell whether the second answer is of a w0 that is better than the first point.
+
+    The run begins there: a first gradient elsewhere, however large, is no measure.
+    """
+    elsewhere = len(path.last) == 1 and not same_point(path.start, parts.start)
+    lower = value is not None and not value >= path.value
+    return elsewhere and lower and same_point(point, parts.start)
+
+
+def _add_to_average(
+    averaging: Averaging, state: RunState, after: Any, eta: float
+) -> tuple[float, Vector | None]:
+    """Return the newest iterate's share in the average, and the average."""
+    if isinstance(averaging, (Last, Adaptive)):
+        return 1.0, None
+    share, average = averaging.share(state.share, eta, after.k), state.average
+    return share, after.w if average is None else average + share * (after.w - average)
+
+
+class Run:
     """A run in the hands of its user: :meth:`ask`, compute or wait, :meth:`tell`.
 
     The target may be a person, a robot or a hospital; :func:`~proxyprox.minimize` is the loop for
@@ -181,95 +396,131 @@ class Run(Undoable):
         rng: np.random.Generator | int | None = None,
         expected_steps: int | None = None,
     ) -> None:
-        self.ledger, self._why_method = Ledger(), ""
-        self._notes: list[str] = []
-        self._rng, first = generator(rng), ()
+        self.ledger, why_method, notes = Ledger(), "", []
+        random, first = generator(rng), ()
         if method is None:
             solves = any(part is not None for part in (inner, stop, averaging))
-            first = draw_first(problem, self._rng)
-            method, self._why_method = choose_method(problem, solves=solves, first=first)
-            self._notes.append(note_full_gradient(problem))
-        self._w0, self.inner, self.stop, self._why_inner, self._why_stop, note = complete_parts(
+            first = draw_first(problem, random)
+            method, why_method = choose_method(problem, solves=solves, first=first)
+            notes.append(note_full_gradient(problem))
+        start, inner, stop, why_inner, why_stop, note = complete_parts(
             problem, w0, method, inner, stop, averaging, expected_steps, self.ledger
         )
-        self._notes.append(note)
-        if isinstance(method, ProxyBFGS):
-            problem = problem.with_secants()
-        self.problem, self.method = problem, method
-        self.step_size = method.step_size
-        self.averaging = averaging or (Adaptive() if self.step_size.measures else Last())
-        self.trace = Trace()
-        self.faults = Faults()
-        self._path = GradientPath()
-        proxy = problem.proxy if method.uses_proxy else Zero()
-        # The zero proxy is free: what is asked of it is not entered in the run's books.
-        ledger = Ledger() if isinstance(proxy, Zero) else self.ledger
-        ours = is_ours(method) and is_ours(self.inner)
-        self._proxy = MeteredProxy(proxy, ledger, by_content=not ours)
-        rule = self.step_size
-        # The proxy's minimum, where a method of ours starts there, is entered in the books.
-        metered = is_ours(method) and not isinstance(proxy, Zero)
-        begun = time.perf_counter()
-        self._state = method.init(
-            copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
-        )
-        if not method.solves_subproblems:
-            # The search for the proxy's minimum; other methods start in no time.
-            self.ledger.seconds += time.perf_counter() - begun
-        self._step_size_state = rule.init(
-            copy_for(rule, self._w0), problem, uses_proxy=method.uses_proxy
-        )
+        self._notes = [*notes, note]
+        self._why = {"method": why_method, "inner": why_inner, "stop": why_stop}
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
         self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
-        self._memory: dict[str, Any] = {}
-        self._average: Vector | None = None
-        self._share = 1.0
-        self._pending: Query | None = None
-        self._request: Request | None = None
-        self._solved: tuple[Subproblem, Progress, Criterion] | None = None
-        self._unsolved = False
-        if first and not self._next_request().everything:
+        problem, rule = method.prepare(problem), method.step_size
+        proxy = problem.proxy if method.uses_proxy else Zero()
+        # The zero proxy is free.
+        metered = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
+        averaging = averaging or (Adaptive() if rule.measures else Last())
+        self.parts = Parts(
+            problem, method, inner, stop, averaging, metered, random,
+            oracle.copying(problem.penalty), start, rule,
+        )  # fmt: skip
+        begun = time.perf_counter()
+        given = problem if isinstance(proxy, Zero) else problem.with_proxy(metered)
+        begin = method.init(copy_array(start), given)
+        if not method.solves_subproblems:
+            # The search for the proxy's minimum; other methods start in no time.
+            self.ledger.seconds += time.perf_counter() - begun
+        learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
+        self.state = RunState(
+            copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
+            anchors=metered.remembered,
+        )  # fmt: skip
+        if first and not method.ask(copy_tree(begin)).everything:
             self.open(*first)
+
+    # -- the configuration ------------------------------------------------------------------
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+        return self.parts.problem
+
+    @property
+    def method(self) -> Any:
+        """The outer method."""
+        return self.parts.method
+
+    @property
+    def inner(self) -> Any:
+        """The inner solver."""
+        return self.parts.inner
+
+    @property
+    def stop(self) -> Criterion:
+        """When an inner solve is good enough."""
+        return self.parts.stop
+
+    @property
+    def averaging(self) -> Averaging:
+        """Which point is the answer."""
+        return self.parts.averaging
+
+    @property
+    def step_size(self) -> StepSize:
+        """The method's step-size rule."""
+        return self.parts.step_size
 
     # -- ask and tell -----------------------------------------------------------------------
 
     @property
     def steps(self) -> int:
         """Outer steps taken."""
-        return int(self._state.k)
+        return int(self.state.method.k)
 
     @property
-    def rng(self) -> np.random.Generator:
-        """The generator of batches and solvers."""
-        return self._rng
+    def trace(self) -> Trace:
+        """The record of each outer step."""
+        return Trace(list(self.state.trace))
 
     @property
     def w(self) -> Vector:
         """The answer so far, a copy: the last iterate, or the average that was asked for."""
-        if self._average is not None:
-            return copy_array(self._average)
-        w = self.method.answer(self._state)
+        state = self.state
+        if state.average is not None:
+            return copy_array(state.average)
+        w = self.method.answer(copy_tree(state.method))
         if isinstance(self.averaging, Adaptive):
-            w = self.step_size.answer(self._step_size_state, w)
+            w = self.step_size.answer(copy_tree(state.step_size), w)
         return copy_array(w)
 
     @property
     def start(self) -> Vector:
         """The starting point, a copy."""
-        return copy_array(self._w0)
+        return copy_array(self.parts.start)
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
-        self.undo_broken_step()
-        if self._pending is None:
-            with self.undo_on_error():
-                request, objective = self._next_request(), self.problem.objective
-                whole = request.everything and has(objective, "everything")
-                batch = objective.everything() if whole else objective.sample(self._rng)
-                self.open(batch, request)
-            assert self._pending is not None
-        return self._pending.copied()
+        if self.state.question is None:
+            self.state = asked(self.parts, self.state)
+        assert self.state.question is not None
+        return self.state.question.copied()
+
+    def draw_seed(self) -> int:
+        """Return a seed for another generator, drawn from this run's."""
+        random = self.parts.rng
+        random.bit_generator.state = self.state.rng
+        seed = int(random.integers(2**62))
+        self.state = replace(self.state, rng=random.bit_generator.state)
+        return seed
+
+    def open(self, batch: Any) -> None:
+        """Ask the next question about a batch that is known already."""
+        self.state = asked(self.parts, self.state, (batch,))
+
+    @property
+    def points(self) -> tuple[Vector, ...]:
+        """The points of the next question."""
+        return questions(self.parts, self.state)[1]
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what answering a query adds to the ledger."""
+        return oracle.price(self.problem.objective, self.ledger, [query.purchase])
 
     def tell(
         self,
@@ -314,77 +565,29 @@ class Run(Undoable):
         After any error the run stays as it was before the call, the question open; only the
         ledger keeps what the answer and the attempt cost.
         """
-        begun = time.perf_counter()
-        self.undo_broken_step()
-        if self._pending is None:
+        begun, parts, query = time.perf_counter(), self.parts, self.state.question
+        if query is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
-        query = self._pending
-        told = oracles.check_answers(self.problem.objective, query, gradients, observations)
+        objective = parts.problem.objective
+        given = oracle.check_answers(objective, query, gradients, observations)
         if value is None and observations is not None:
-            value = oracles.observed_value(self.problem.objective, query, observations)
-        level, gaps = oracles.noise(query, halves) if self.step_size.measures else (None, ())
-        value = oracles.check_value(value, finite=not self.method.backtracks)
-        answers = Answers(told, query.batch, level, gaps, value)
+            value = oracle.observed_value(objective, query, observations)
+        level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
+        value = oracle.check_value(value, finite=not parts.method.backtracks)
         self.ledger.add(self.price(query))
-        curvature = oracles.known_curvature(self.problem.objective, query.points[0])
-        answers = replace(answers, curvature=curvature)
+        curvature = oracle.known_curvature(objective, query.points[0])
+        answers = Answers(given, query.batch, level, gaps, value, curvature)
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
-        with self.undo_on_error(), np.errstate(over="ignore", invalid="ignore"):
-            return self._take_step(query, answers, begun)
-
-    def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
-        """Take the step; whatever raises here, between any two lines, is undone by the caller."""
-        finite = all(all_finite(gradient) for gradient in answers.gradients)
-        # At the start there is nothing to turn back to.
-        nowhere = self._path.start is None and same_point(query.points[0], self._w0)
-        if not finite and (nowhere or not self.method.backtracks):
-            text = "the target's gradient is NaN or infinite"
-            raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
-        self._solved, self._unsolved, self._proxy.fault = None, False, None
-        state, step_size_state = self._states_after(query, answers)
-        if not all_finite(state.w):
-            raise NonFiniteError("the step led to NaN or an infinity", Status.DIVERGED)
-        k = state.k - 1
-        eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
-        share, average = self._add_to_average(state, eta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            state, solved = told(parts, self.state, answers)
         self.ledger.seconds += time.perf_counter() - begun
-        record = oracles.step_record(k, eta, self._solved, self.ledger, answers.value)
-        path, exact = copy.copy(self._path), query.batch is None or query.exact
-        penalty = isolate(self.problem.penalty)
-        # A trial point without an answer is no part of the path: the run stayed where it was.
-        point, gradient, value = query.points[0], answers.gradients[0], answers.value
-        valued = value is None or math.isfinite(value)
-        if not finite or not (valued or nowhere or path.start is not None):
-            point, gradient, value = path.point, path.gradient, path.value
-        if self._returned_to_start(point, value):
-            path = GradientPath()
-        if point is not None:
-            path.add(point, gradient, penalty, exact=exact, value=value)
-        met = self._solved is None or self._solved[2](self._solved[1])
-        if self._proxy.fault is not None and (
-            self._unsolved or not (met if record.held is None else record.held)
-        ):
-            self.faults = self.faults.add(k, self._proxy.fault, self._state.w)
-        self._path = path
-        self._state, self._step_size_state = state, step_size_state
-        self._pending, self._request, self._share, self._average = None, None, share, average
-        self.trace.rows.append(record)
-        phi = None if self._solved is None else self._solved[0]
-        gradients = tuple(copy_array(answer) for answer in answers.gradients)
-        ledger = copy.copy(self.ledger)
-        return Step(
-            record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
-        )
-
-    def _returned_to_start(self, point: Vector, value: float | None) -> bool:
-        """Tell whether the second answer is of a w0 that is better than the first point.
-
-        The run begins there: a first gradient elsewhere, however large, is no measure.
-        """
-        before = self._path
-        elsewhere = len(before.last) == 1 and not same_point(before.start, self._w0)
-        lower = value is not None and not value >= before.value
-        return elsewhere and lower and same_point(point, self._w0)
+        k = state.method.k - 1
+        eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
+        record = oracle.step_record(k, eta, solved, self.ledger, value)
+        self.state = changed(state, trace=state.trace.append(record))
+        phi = None if solved is None else oracle.copy_subproblem(solved.phi)
+        w, ledger = copy_array(state.method.w), copy.copy(self.ledger)
+        return Step(record, w, self.w, copy_tree(given), phi, ledger)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
@@ -414,17 +617,22 @@ class Run(Undoable):
         >>> run.steps, run.w
         (2, array([1., 2.]))
         """
-        return self._path.below(tol, atol, isolate(self.problem.penalty))
+        return self.state.path.below(tol, atol, self.parts.penalty)
 
     @property
     def stalled(self) -> bool:
         """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self._path.idle >= IDLE
+        return self.state.path.idle >= IDLE
 
     @property
     def path(self) -> GradientPath:
         """The target's answers along the way."""
-        return self._path
+        return self.state.path
+
+    @property
+    def faults(self) -> Faults:
+        """The steps that the proxy blocked."""
+        return self.state.faults
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -440,37 +648,36 @@ class Run(Undoable):
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
-        self.undo_broken_step()
-        if status.success and self.steps and self.faults.stuck(self.steps):
-            detail = f"{self.faults.summary(self.steps)} {status.value} {detail}".rstrip()
+        state, path, steps, trace = self.state, self.state.path, self.steps, self.trace
+        if status.success and steps and state.faults.stuck(steps):
+            detail = f"{state.faults.summary(steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
-        moved = self.trace["displacement"]
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         solves = solves and self.method.solves_subproblems
-        w, last = self.w, self._state.w
-        if status is Status.CONVERGED and self._path.point is not None:
+        w, last = self.w, state.method.w
+        if status is Status.CONVERGED and path.point is not None:
             # What is known to be good; the step from there has not been judged.
-            w = last = self._path.point
-        notes = (*self._notes, self.method.note(self._state))
+            w = last = path.point
+        notes = (*self._notes, self.method.note(copy_tree(state.method)))
         note = self.step_size.note
-        parts = (status.value, detail, *notes, note(self.trace["eta"]) if note else "")
+        parts = (status.value, detail, *notes, note(trace["eta"]) if note else "")
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w),
             last=copy_array(last),
             status=status,
             message=" ".join(part for part in parts if part),
-            steps=self.steps,
-            gradients=oracles.describe_gradients(self.problem),
+            steps=steps,
+            gradients=oracle.describe_gradients(self.problem),
             ledger=copy.copy(self.ledger),
-            trace=Trace(list(self.trace)),
-            inner=f"{self.inner!r}{self._why_inner}" if solves else "",
-            stop=f"{self.stop!r}{self._why_stop}" if solves else "",
-            doubt=self._path.finding(w, last, moved),
-            fell=self._path.fell(),
-            first_gradient=float(self._path.first[0, 0]) if len(self._path.first) else math.nan,
-            method=f"{self.method!r}{self._why_method}",
+            trace=trace,
+            inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
+            stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
+            doubt=path.finding(w, last, trace["displacement"]),
+            fell=path.fell(),
+            first_gradient=path.first[0][0] if path.first else math.nan,
+            method=f"{self.method!r}{self._why['method']}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
         )
 
@@ -479,12 +686,12 @@ class Run(Undoable):
     def config(self) -> dict[str, Any]:
         """Return, as JSON data, how this run is set up."""
         if self._config is None:
-            parts = {name: getattr(self, name) for name in PARTS}
+            start, parts = self.parts.start, {name: getattr(self.parts, name) for name in PARTS}
             self._config = {
                 **{name: checkpoint.describe(part) for name, part in parts.items()},
-                "size": int(self._w0.shape[0]),
-                "dtype": str(self._w0.dtype),
-                "library": checkpoint.library(self._w0),
+                "size": int(start.shape[0]),
+                "dtype": str(start.dtype),
+                "library": checkpoint.library(start),
             }
         return self._config
 
@@ -515,36 +722,17 @@ class Run(Undoable):
         >>> other.steps, bool((other.ask().batch == run.ask().batch).all())
         (1, True)
         """
-        self.undo_broken_step()
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
-        known = self._proxy.remembered
-        if not self._proxy.by_content:
-            points = {id(item) for item in checkpoint.walk([self._state, self._step_size_state])}
-            known = [pair for pair in known if id(pair[0]) in points]
-        copies = {
-            "config": self.config(),
-            "identity": about,
-            "w0": self._w0,
-            "state": self._state,
-            "step_size": self._step_size_state,
-            # The proxy's gradients are kept, not recomputed: counts and bits stay the same.
-            "known": [list(pair) for pair in known],
-            "memory": self._memory,
-            "average": self._average,
-            "path": vars(self._path),
-            # Gradients by secants depend on those before.
-            "target": oracles.target_state(self.problem.objective),
-        }
         return {
             "kind": "Run",
-            **copy_tree(copies),
-            "share": self._share,
-            "pending": None if self._pending is None else {"batch": self._pending.batch},
-            "rng": self._rng.bit_generator.state,
+            "config": self.config(),
+            "identity": about,
+            "w0": self.parts.start,
+            "state": self.state,
             "ledger": copy.copy(self.ledger),
-            "trace": checkpoint.Prefix(self.trace.rows),
-            "faults": self.faults,
+            # Gradients by secants depend on those before.
+            "target": copy_tree(oracle.target_state(self.problem.objective)),
         }
 
     def load_state_dict(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
@@ -576,8 +764,8 @@ class Run(Undoable):
                 for text in checkpoint.differences(name, tree["config"][name], setting)
             ]
             if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
-                checkpoint.require_array("w0", tree["w0"], self._w0)
-                same = bool((tree["w0"] == self._w0).all())
+                checkpoint.require_array("w0", tree["w0"], self.parts.start)
+                same = bool((tree["w0"] == self.parts.start).all())
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
@@ -588,11 +776,22 @@ class Run(Undoable):
         if found:
             raise checkpoint.other_run_error(found)
         with checkpoint.refuse_damage():
-            commit = self._validate(tree)
+            state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
+            for item in fields(Ledger):
+                kind = type(getattr(self.ledger, item.name))
+                checkpoint.require_count(item.name, getattr(ledger, item.name), kind)
+            self._require_valid(state)
+            # NumPy compares the generator's state itself, but for a position in its buffer.
+            random = checkpoint.restore_rng(state.rng, self.parts.rng)
         # All is well: only now is the run changed.
         if stop != self.stop:
-            self.stop, self._why_stop = stop, " (the rule that the run began with)"
-        commit()
+            self._why["stop"] = " (the rule that the run began with)"
+        self.parts = replace(self.parts, stop=stop, rng=random, start=copy_array(tree["w0"]))
+        self._identity, self._config = about or self._identity, None
+        self.state = copy_tree(state)
+        vars(self.ledger).update(vars(ledger))
+        if target:
+            self.problem.objective.load_state_dict(copy_tree(target))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -669,66 +868,39 @@ class Run(Undoable):
     @property
     def state_classes(self) -> list[type]:
         """The dataclasses in the states of the method and of the step size."""
-        return checkpoint.record_classes([self._state, self._step_size_state])
+        return checkpoint.record_classes(self.state)
 
     # -- internals --------------------------------------------------------------------------
 
-    def _validate(self, tree: dict[str, Any]) -> Callable[[], None]:
-        """Check a state of this configuration; return what puts the run into it."""
-        names = ("w0", "state", "step_size", "known", "memory", "average", "path")
-        arrays = copy_tree({name: tree[name] for name in names})
-        state, average, like = arrays["state"], arrays["average"], self._w0
-        checkpoint.conform("state", state, self._state)
-        checkpoint.conform("step_size", arrays["step_size"], self._step_size_state)
-        checkpoint.require_count("k", state.k)
-        checkpoint.require_array("w", state.w, like)
-        if average is not None:
-            checkpoint.require_array("average", average, like)
-        known = [(point, gradient) for point, gradient in arrays["known"]]
-        for array in itertools.chain.from_iterable(known):
-            checkpoint.require_array("a known gradient", array, like)
-        ledger, rows = tree["ledger"], list(tree["trace"])
-        for item in fields(Ledger):
-            kind = type(getattr(self.ledger, item.name))
-            checkpoint.require_count(item.name, getattr(ledger, item.name), kind)
-        if len(rows) != state.k:
-            raise ValueError(f"{len(rows)} recorded steps, but k = {state.k}")
-        for k, row in enumerate(rows):
-            if type(row) is not StepRecord or row.k != k or any(isinstance(x, str) for x in row):
-                raise ValueError(f"the record of step {k} is not one")
-        if not isinstance(arrays["memory"], dict):
-            raise ValueError("the solver's memory is not a table")
-        share, pending = tree["share"], tree["pending"]
-        checkpoint.require_count("share", share, float)
-        if share > 1 or (pending is not None and set(pending) != {"batch"}):
-            raise ValueError(f"share is {share!r}, more than 1, or a question has no batch")
-        rng = checkpoint.restore_rng(tree["rng"], self._rng)
-        faults = tree["faults"]
-        checkpoint.conform("faults", faults, Faults())
-        steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
-        if sorted(steps) != list(faults.blocked):
+    def _require_valid(self, state: RunState) -> None:
+        """Refuse what is no state of this configuration."""
+        checkpoint.conform("state", state, self.state)
+        like, k = self.parts.start, state.method.k
+        checkpoint.require_count("k", k)
+        path, query = state.path, state.question
+        vectors = {"w": state.method.w, "average": state.average, "path.best": path.best}
+        for name in ("start", "start_gradient", "point", "gradient"):
+            vectors[f"path.{name}"] = getattr(path, name)
+        for number, array in enumerate(itertools.chain.from_iterable(state.anchors)):
+            vectors[f"anchors[{number}]"] = array
+        for number, array in enumerate(() if query is None else query.points):
+            vectors[f"question.points[{number}]"] = array
+        for name, array in vectors.items():
+            if array is not None or name == "w":
+                checkpoint.require_array(name, array, like)
+        if len(state.trace) != k:
+            raise ValueError(f"{len(state.trace)} recorded steps, but k = {k}")
+        for number, row in enumerate(state.trace):
+            whole = type(row) is StepRecord and row.k == number
+            if not whole or any(isinstance(x, str) for x in row):
+                raise ValueError(f"the record of step {number} is not one")
+        checkpoint.require_count("share", state.share, float, most=1)
+        steps = {number for number in state.faults.blocked if type(number) is int}
+        if sorted(steps) != list(state.faults.blocked) or any(n >= k or n < 0 for n in steps):
             raise ValueError("the blocked steps are not a list of steps")
-        path = GradientPath(**arrays["path"])
-        path.require_valid(like, state.k)
-
-        def commit() -> None:
-            self._w0, self._state, self._average, self._share = arrays["w0"], state, average, share
-            self._step_size_state = arrays["step_size"]
-            self._identity, self._config = tree.get("identity") or self._identity, None
-            self._memory.clear()
-            self._memory.update(arrays["memory"])
-            self._proxy.remembered = known
-            self._rng, self.faults, self.trace = rng, faults, Trace(rows)
-            self._path, self._undo = path, None
-            for item in fields(Ledger):
-                setattr(self.ledger, item.name, getattr(ledger, item.name))
-            self._pending = self._request = None
-            if tree.get("target"):
-                self.problem.objective.load_state_dict(copy_tree(tree["target"]))
-            if pending is not None:
-                self.open(pending["batch"])
-
-        return commit
+        path.require_valid(k)
+        if query is not None and not 0 < state.own_points <= len(query.points):
+            raise ValueError("the open question has no points")
 
     def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
@@ -737,161 +909,28 @@ class Run(Undoable):
         both = isinstance(own, PLANNED) and kind in [
             checkpoint.class_name(rule) for rule in PLANNED
         ]
-        return checkpoint.rebuild(saved) if self._why_stop and both else own
+        return checkpoint.rebuild(saved) if self._why["stop"] and both else own
 
     def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.
 
         The proxy's gradient at w0, where that is asked for, is the one that the first step will
         need: it is charged, and kept for it. After that, and when states are only compared
-        (``counted=False``), it is no part of the run's books.
+        (``counted=False``), it is not charged.
         """
         if self._identity is None:
-            proxy, known = self._proxy, self._proxy.remembered
-            needed = counted and not self.steps and self.method.solves_subproblems
-            oracle = proxy if needed else isolate(self.problem.proxy)
-            calls: dict[str, int] = {}
-            with oracles.counting_calls(self.problem.objective, calls):
+            parts, calls = self.parts, dict[str, int]()
+            needed = counted and not self.steps and parts.method.solves_subproblems
+            asked_of = parts.proxy if needed else MeteredProxy(parts.proxy.proxy, Ledger())
+            asked_of.remembered = self.state.anchors
+            with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = checkpoint.identity(
-                    self.problem, self._w0, self._seed,
-                    lambda: oracles.value_for_report(self.problem, self._w0),
-                    oracle.gradient if self.method.uses_proxy else None,
+                    self.problem, parts.start, self._seed,
+                    lambda: oracle.value_for_report(self.problem, parts.start),
+                    asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
             self.ledger.add(calls)
-            if self._identity["slope"] is None:
+            if needed and self._identity["slope"] is not None:
                 # The first step is to meet a gradient that is not finite itself.
-                proxy.remembered = known
+                self.state = replace(self.state, anchors=asked_of.remembered)
         return self._identity
-
-    def _next_request(self) -> Request:
-        """Return what the method wants to know, and the step-size rule with it."""
-        method = self.method
-        request = copy_for(method, method.ask(copy_for(method, self._state)))
-        if not isinstance(request, Request) or not request.points:
-            name = f"{type(method).__name__}.ask(state)"
-            raise TypeError(message(name, request, "a Request with at least one point"))
-        return request
-
-    def _points(self, request: Request) -> tuple[Vector, ...]:
-        """Return the points of a request, and the one that the step-size rule compares with."""
-        points = tuple(request.points)
-        before = self.step_size.comparison_point(self._step_size_state, self.steps)
-        if before is None or any(same_point(before, point) for point in points[1:]):
-            return points
-        return (*points, before)
-
-    @property
-    def points(self) -> tuple[Vector, ...]:
-        """The points of the next question."""
-        return self._points(self._next_request())
-
-    def open(self, batch: Any, request: Request | None = None) -> None:
-        """Ask the next question about a batch that is known already."""
-        self._request = self._next_request() if request is None else request
-        exact, points = self._request.everything, self._points(self._request)
-        split = getattr(self.problem.objective, "halves", None)
-        halves = None
-        # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
-        batch = batch if exact else copy_tree(batch)
-        if split is not None and self.step_size.measures:
-            halves = copy_tree(split(batch if exact else copy_tree(batch)))
-        self._pending = Query(batch, points, halves, exact, self._request.value)
-
-    def price(self, query: Query) -> dict[str, float]:
-        """Return what answering a query adds to the ledger."""
-        return oracles.price(self.problem.objective, self.ledger, [query.purchase])
-
-    def _solve(
-        self, linear: Vector, centre: Vector, eta: float, *, residual: float | None = None
-    ) -> Vector:
-        if not eta > 0:
-            remedy = "Give the method an eta, or pass one to step.solve."
-            raise ValueError(message("eta of the subproblem", eta, "positive", remedy))
-        # NumPy would broadcast a user's correction of another shape.
-        oracles.as_gradient("the correction's estimate", linear, centre)
-        phi = Subproblem(self._proxy, linear, centre, eta, self.problem.penalty)
-        rule = self.stop if residual is None else self.stop & Residual(residual)
-        stop = rule.begin(self._rng)
-        # A user's solver may write into its arguments and reuse the array it returns.
-        inner = self.inner
-        given = phi if is_ours(inner) else oracles.copy_subproblem(phi)
-        try:
-            solved = inner.solve(given, copy_for(inner, centre), stop, self._memory, self._rng)
-        except NonFiniteError as error:
-            self._unsolved = True
-            if self._proxy.fault is None:
-                # Not the proxy's doing: a shorter step would only put off the end.
-                error.status = error.status or Status.DIVERGED
-            raise
-        self._solved = (phi, solved.progress, stop)
-        return copy_for(inner, solved.w)
-
-    def _states_after(self, query: Query, answers: Answers) -> tuple[Any, Any]:
-        """Return the states of the method and of the step size after a step."""
-        rule, k, learnt = self.step_size, self.steps, self._step_size_state
-        if rule.measures:
-            gaps = itertools.chain(answers.half_gaps, itertools.repeat(None))
-            point, *others = zip(query.points, answers.gradients, gaps, strict=False)
-            seen = Observation(
-                k=k,
-                w=point[0],
-                gradient=point[1],
-                anchor=self._proxy.gradient(point[0]),
-                noise=answers.noise,
-                half_gap=point[2],
-                elsewhere=tuple(others),
-                find_smoothness=lambda: self._proxy.smoothness,
-            )
-            learnt = rule.observe(copy_for(rule, learnt), copy_for(rule, seen))
-        assert self._request is not None
-        own = replace(answers, gradients=answers.gradients[: len(self._request.points)])
-        method, copies = self.method, not is_ours(self.method)
-        step = OuterStep(
-            self._proxy, self._rng, rule, learnt, k, self._solve,
-            copies=copies, penalty=isolate(self.problem.penalty),
-        )  # fmt: skip
-        # A user's method may write into what it is given, and keep what it returns.
-        state = method.tell(copy_for(method, self._state), copy_for(method, own), step)
-        if copies:
-            state = copy_tree(state)
-            self._require_state(state, k)
-        return state, rule.end_step(step.learnt, k, state.w) if rule.measures else step.learnt
-
-    def _require_state(self, state: Any, k: int) -> None:
-        name = f"the state that {type(self.method).__name__}.tell returns"
-        if not (hasattr(state, "w") and hasattr(state, "k")):
-            raise TypeError(message(name, state, "an object with w and k"))
-        if state.k != k + 1:
-            raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
-        oracles.as_gradient(f"w in {name}", state.w, self._w0)
-
-    def make_undo(self) -> Callable[[], None]:
-        """Return what brings the run back to this moment; what was paid stays paid.
-
-        It may be called twice: an interrupt can cut the first call short.
-        """
-        values = {name: getattr(self, name) for name in CHANGED}
-        steps, memory, known = len(self.trace), dict(self._memory), self._proxy.remembered
-        bits = self._rng.bit_generator
-        randomness = bits.state
-
-        def undo() -> None:
-            vars(self).update(values)
-            del self.trace.rows[steps:]
-            self._memory.clear()
-            self._memory.update(memory)
-            self._proxy.remembered = known
-            bits.state = randomness
-            # A safeguard's undoing brings back an earlier moment than the run's own.
-            self._undo = None
-
-        return undo
-
-    def _add_to_average(self, state: Any, eta: float) -> tuple[float, Vector | None]:
-        """Return the newest iterate's share in the average, and the average."""
-        if isinstance(self.averaging, (Last, Adaptive)):
-            return 1.0, None
-        share = self.averaging.share(self._share, eta, state.k)
-        if self._average is None:
-            return share, state.w
-        return share, self._average + share * (state.w - self._average)

@@ -34,7 +34,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,14 +42,15 @@ import numpy as np
 import scipy
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, isolate, norm
+from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, norm
 from proxyprox._util.validation import has
+from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
-from proxyprox.oracles import Purchase, Query, Step, answer_query, price
+from proxyprox.oracle import Purchase, Query, Step, answer_query, copying, price
 from proxyprox.result import Budget, Result, Status, count_words
-from proxyprox.run import Run, Undoable
+from proxyprox.run import Run
 
 # Standard errors by which an arm must trail to be dropped before the end, where there are eight
 # samples or more; Student's quantile of the same probability where there are fewer.
@@ -196,35 +197,110 @@ LOG = logging.getLogger("proxyprox")
 FIRST_CHECK = 20
 
 
-class SafeguardedRun(Undoable):
-    """A run with its rivals: to the loop that drives it, it looks like the run alone."""
+class SafeguardedRun:
+    """A run with its rivals: to the loop that drives it, it looks like the run alone.
+
+    All arms and comparisons are one object, which is replaced, never changed: a step works on a
+    branch of it, and a step that is broken off leaves the branch behind.
+    """
+
+    def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
+        self._arms = _Arms(run, rival, limits)
+        self.problem, self.ledger, self.start = run.problem, run.ledger, run.start
+
+    @property
+    def steps(self) -> int:
+        """Outer steps taken."""
+        return self._arms.steps
+
+    def ask(self) -> Query:
+        """Return the proxy's question; the rival's, once the proxy is dropped."""
+        return self._arms.leader.ask()
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what the step costs, its rival's share and the last comparisons included."""
+        arms = self._arms.branch()
+        price = arms.price(query)
+        # The rival's question, if it has one of its own, stays open.
+        self._arms = arms
+        return price
+
+    def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time.
+
+        After any error all arms are as they were before the call.
+        """
+        arms = self._arms.branch()
+        step = arms.take_steps(gradients, halves, value)
+        self._arms = arms
+        if step.note:
+            LOG.warning(step.note)
+        return step
+
+    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+        """Tell whether the target's last gradient on the proxy's way is small."""
+        proxy = self._arms.proxy
+        return proxy is not None and proxy.converged(tol, atol)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether neither the target's value nor its gradient fell in the last rounds."""
+        return self._arms.proxy is not None and self._arms.proxy.stalled
+
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
+        """Return the better answer with the evidence; after an error, the leader's."""
+        arms = self._arms.branch()
+        result = arms.choose_answer(status, detail)
+        # The last comparisons are paid for: a run that goes on has them.
+        self._arms = arms
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of the runs and their comparisons depend on."""
+        return self._arms.state_dict()
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit."""
+        arms = self._arms.branch()
+        arms.load_state_dict(tree)
+        self._arms = arms
+
+
+class _Arms:
+    """The arms and what was found out about them."""
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
         self.problem = run.problem
         self.ledger = run.ledger
         self.steps = 0
-        self._proxy: Run | None = run
-        self._rng = np.random.default_rng(run.rng.integers(2**62))
-        self._rival: Run | None = Run(run.problem, run.w, method=rival, rng=self._rng)
+        self.proxy: Run | None = run
+        # One generator serves the rival and the held-out batches; its state is the rival's.
+        self._generator = np.random.default_rng(run.draw_seed())
+        self.rival: Run | None = Run(run.problem, run.w, method=rival, rng=self._generator)
+        self._rng = self.rival.state.rng
         self._name = type(rival).__name__
         self._answer = run
         self.start, self._slope = run.start, 0.0
         self._limits = limits
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
         self._points_each = len(NODES) if self._repeatable else 1
-        self._batches: list[Any] = []
-        self._held_out: list[Any] = []
-        self._checks: list[Check] = []
+        self._batches = Growing()
+        self._held_out = Growing()
+        self._checks = Growing()
         self._samples = {"run": 0, self._name: 0, "held out": 0}
         self._dropped_at: int | None = None
         self._reason = ""
         self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
 
-    # -- what the loop asks of a run ----------------------------------------------------------
-
-    def ask(self) -> Query:
-        """Return the proxy's question; the rival's, once the proxy is dropped."""
-        return self._leader.ask()
+    def branch(self) -> _Arms:
+        """Return a twin that may change without this one; what is paid is entered in one ledger."""
+        twin, arms = copy.copy(self), {}
+        for run in (self.proxy, self.rival, self._answer):
+            if run is not None and id(run) not in arms:
+                arms[id(run)] = copy.copy(run)
+        twin.proxy, twin.rival = (arms.get(id(run)) for run in (self.proxy, self.rival))
+        twin._answer, twin._samples = arms[id(self._answer)], dict(self._samples)
+        return twin
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
@@ -232,78 +308,54 @@ class SafeguardedRun(Undoable):
         last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
         return self._price([*self._purchases_of_step(query), last])
 
-    def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
-        """Let every arm take its step on the batch, then compare them if it is time.
-
-        After any error all arms are as they were before the call.
-        """
-        with self.undo_on_error():
-            step = self._take_steps(gradients, halves, value)
-        if step.note:
-            LOG.warning(step.note)
-        return step
-
-    def _take_steps(self, gradients: Any, halves: Any, value: float | None) -> Step:
-        batch, step, dropped = self.ask().batch, None, self._dropped_at
+    def take_steps(self, gradients: Any, halves: Any, value: float | None) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time."""
+        batch, step, dropped = self.leader.ask().batch, None, self._dropped_at
         if self.steps == 0:
             slope = norm(gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
-        self._batches.append(batch)
+        self._batches = self._batches.append(batch)
         self._samples["run"] += self._samples_of(batch)
-        if self._proxy is None:
-            self._charge(self._leader.ask())
-            step = self._leader.tell(gradients, halves=halves, value=value)
+        if self.proxy is None:
+            self._charge(self.leader.ask())
+            step = self.leader.tell(gradients, halves=halves, value=value)
         else:
             try:
-                step = self._proxy.tell(gradients, halves=halves, value=value)
+                step = self.proxy.tell(gradients, halves=halves, value=value)
             except NonFiniteError as error:
-                if self._rival is None:
+                if self.rival is None:
                     raise
                 self._drop_proxy(f"its run broke down ({error})")
             rival = self._step_of_rival(batch)
             step = step or rival
         self.steps += 1
-        if self._proxy and self._rival and self._proxy.faults.in_a_row(self._proxy.steps):
-            self._drop_proxy(self._proxy.faults.words)
+        if self.proxy and self.rival and self.proxy.faults.in_a_row(self.proxy.steps):
+            self._drop_proxy(self.proxy.faults.words)
         if self.steps >= self._next_check:
             self._compare_arms()
         assert step is not None
         note = self._verdict(self._name) if dropped is None and self._dropped_at is not None else ""
         return replace(step, ledger=copy.copy(self.ledger), note=note)
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
-        """Tell whether the target's last gradient on the proxy's way is small."""
-        return self._proxy is not None and self._proxy.converged(tol, atol)
-
-    @property
-    def stalled(self) -> bool:
-        """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self._proxy is not None and self._proxy.stalled
-
-    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
+    def choose_answer(self, status: Status, detail: str) -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        # The last comparisons draw batches, which a resumed run must draw again.
-        with self.undo_on_error():
-            return self._choose_answer(status, detail)
-
-    def _choose_answer(self, status: Status, detail: str) -> Result:
         if not status.success:
-            failed = self._leader.result_before_verdict(status, detail)
+            failed = self.leader.result_before_verdict(status, detail)
             return replace(failed, ledger=copy.copy(self.ledger))
         held_out: list[Any] | None = None
-        chosen = self._name if self._proxy is None else "proxy"
+        chosen = self._name if self.proxy is None else "proxy"
         decided: list[Check] = []
-        if self._proxy is not None and self._rival is not None:
+        if self.proxy is not None and self.rival is not None:
             if self._earlier_check("the proxy", self._name) is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                self._compare("the proxy", self._proxy.w, self._name, self._rival.w, held_out)
+                self._compare("the proxy", self.proxy.w, self._name, self.rival.w, held_out)
             # If nothing was left to pay for it, what was found last must do.
-            compared = next((c for c in reversed(self._checks) if c.arm == "the proxy"), None)
+            compared = next((c for c in reversed(list(self._checks)) if c.arm == "the proxy"), None)
             if compared is not None:
                 decided.append(compared)
                 if compared.gap > compared.rounding:
                     chosen = self._name
-        best = self._arms[0 if chosen == "proxy" else -1]
+        best = self._runs[0 if chosen == "proxy" else -1]
         answer = best.result_before_verdict(status, detail)
         fitted = self._fit_rows_seen(answer.w)
         if fitted is not None:
@@ -330,19 +382,18 @@ class SafeguardedRun(Undoable):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
-        self.undo_broken_step()
         # The rival is about the same problem: its data need not be looked at again.
-        rival = None if self._rival is None else self._rival.state_dict(problem=False)
+        rival = None if self.rival is None else self.rival.state_dict(problem=False)
         return {
             "kind": "Guarded",
             "run": self._answer.state_dict(),
             "rival": rival,
-            "proxy": self._proxy is not None,
-            "rng": self._rng.bit_generator.state,
-            "batches": checkpoint.Prefix(self._batches),
-            "held_out": checkpoint.Prefix(self._held_out),
+            "proxy": self.proxy is not None,
+            "rng": self._random_state,
+            "batches": self._batches,
+            "held_out": self._held_out,
             "samples": dict(self._samples),
-            "checks": checkpoint.Prefix(self._checks),
+            "checks": self._checks,
             "reason": self._reason,
             "slope": self._slope,
             "dropped_at": self._dropped_at,
@@ -352,7 +403,7 @@ class SafeguardedRun(Undoable):
     def load_state_dict(self, tree: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit."""
         checkpoint.require_kind(tree, "Guarded")
-        rival = self._rival
+        rival = self.rival
         assert rival is not None
         with checkpoint.refuse_damage():
             steps, last, due, ahead = counts = tree["counts"]
@@ -365,89 +416,80 @@ class SafeguardedRun(Undoable):
             none_left = tree["rival"] is None and not proxy
             if type(proxy) is not bool or type(reason) is not str or none_left:
                 raise ValueError("the safeguard's state is not one")
-            batches, checks = list(tree["batches"]), list(tree["checks"])
-            held_out = list(tree["held_out"])
+            lists = batches, held_out, checks = [
+                tree[name] for name in ("batches", "held_out", "checks")
+            ]
+            if any(type(part) is not Growing for part in lists):
+                raise ValueError("the safeguard's lists are not lists")
             for check in checks:
                 checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
-            rng = checkpoint.restore_rng(tree["rng"], self._rng)
-        before = self._answer.state_dict(problem=False)
-        self._answer.load_state_dict(tree["run"])
-        if tree["rival"] is not None:
-            try:
+            generator = checkpoint.restore_rng(tree["rng"], self._generator)
+        paid = copy.copy(self.ledger)
+        try:
+            self._answer.load_state_dict(tree["run"])
+            if tree["rival"] is not None:
                 rival.load_state_dict(tree["rival"])
-            except checkpoint.CheckpointError:
-                self._answer.load_state_dict(before)
-                raise
-            rng = rival.rng  # one generator serves the rival and the held-out batches
-        self._rival, self._rng = None if tree["rival"] is None else rival, rng
-        self._proxy = self._answer if proxy else None
+        except checkpoint.CheckpointError:
+            vars(self.ledger).update(vars(paid))
+            raise
+        self.rival = None if tree["rival"] is None else rival
+        self._rng, self._generator = tree["rng"], generator
+        self.proxy = self._answer if proxy else None
         self._batches, self._held_out, self._checks = batches, held_out, checks
         self._samples = samples
         self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
-        self._undo = None
-
-    def undo_broken_step(self) -> None:
-        """Undo the rest of a step that was broken off, in all arms."""
-        super().undo_broken_step()
-        for run in self._arms:
-            run.undo_broken_step()
-
-    # -- internals ----------------------------------------------------------------------------
-
-    def make_undo(self) -> Callable[[], None]:
-        """Return what brings all arms back to this moment; what was paid stays paid."""
-        arms = [run.make_undo() for run in self._arms]
-        values = {name: value for name, value in vars(self).items() if name != "_undo"}
-        lists = [(part, len(part)) for part in (self._batches, self._held_out, self._checks)]
-        samples = dict(self._samples)
-        bits = self._rng.bit_generator
-        randomness = bits.state
-
-        def undo() -> None:
-            vars(self).update(values)
-            for part, length in lists:
-                del part[length:]
-            self._samples.update(samples)
-            for undo_arm in arms:
-                undo_arm()
-            bits.state = randomness
-
-        return undo
 
     @property
-    def _arms(self) -> list[Run]:
-        return [run for run in (self._proxy, self._rival) if run is not None]
+    def _random_state(self) -> dict[str, Any]:
+        return self._rng if self.rival is None else self.rival.state.rng
+
+    def _draw(self) -> Any:
+        """Draw a held-out batch."""
+        self._generator.bit_generator.state = self._random_state
+        batch = copy_tree(self.problem.objective.sample(self._generator))
+        self._rng = self._generator.bit_generator.state
+        if self.rival is not None:
+            self.rival.state = replace(self.rival.state, rng=self._rng)
+        return batch
+
+    def _drop_rival(self) -> None:
+        self._rng, self.rival = self._random_state, None
 
     @property
-    def _leader(self) -> Run:
-        return self._arms[0]
+    def _runs(self) -> list[Run]:
+        return [run for run in (self.proxy, self.rival) if run is not None]
+
+    @property
+    def leader(self) -> Run:
+        """The arm whose questions are asked."""
+        return self._runs[0]
 
     def _step_of_rival(self, batch: Any) -> Step | None:
         """Let the rival take its step, on the same batch if that may be evaluated again."""
-        if self._rival is None:
+        if self.rival is None:
             return None
         if self._repeatable:
-            self._rival.open(batch)
-        query = self._rival.ask()
+            self.rival.open(batch)
+        query = self.rival.ask()
         self._charge(query, samples=not self._repeatable)
         if not self._repeatable:
             self._samples[self._name] += self._samples_of(query.batch)
         told = answer_query(self.problem.objective, query)
         self.ledger.add(told.extra)
         try:
-            return self._rival.tell(told.gradients, halves=told.halves, value=told.value)
+            return self.rival.tell(told.gradients, halves=told.halves, value=told.value)
         except NonFiniteError:
-            if self._proxy is None:
+            if self.proxy is None:
                 raise
-            self._rival = None
+            self._drop_rival()
             return None
 
     def _compare_arms(self) -> None:
         """Compare the arms on held-out batches, and drop one that clearly trails."""
-        if self._proxy is not None and self._rival is not None:
+        if self.proxy is not None and self.rival is not None:
             held_out = self._draw_held_out(self._points_each, on_the_way=True)
-            arms = self._proxy.w, self._name, self._rival.w
+            arms = self.proxy.w, self._name, self.rival.w
             check = self._compare("the proxy", *arms, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop_proxy(check.finding)
@@ -455,16 +497,16 @@ class SafeguardedRun(Undoable):
                 self._clear_wins += 1
         if self._clear_wins == 2:
             # Twice clearly behind: the rival's gradients are saved from here on.
-            self._rival = None
+            self._drop_rival()
         self._last_check, self._next_check = self.steps, 2 * self._next_check
 
     def _drop_proxy(self, reason: str) -> None:
-        self._proxy, self._dropped_at, self._reason = None, self.steps, reason
+        self.proxy, self._dropped_at, self._reason = None, self.steps, reason
 
     @property
     def _typical_batch(self) -> Any:
         """A batch like those to come."""
-        return self._batches[-1] if self._batches else self.ask().batch
+        return self._batches[-1] if self._batches else self.leader.ask().batch
 
     def _samples_of(self, batch: Any) -> int:
         return int(self._price([Purchase(batch, 0, 1)])["target_samples"])
@@ -507,13 +549,13 @@ class SafeguardedRun(Undoable):
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
-        rivals = len(self._arms) - 1
+        rivals = len(self._runs) - 1
         return self._points_each * (rivals + has_rows(self.problem.objective, batch))
 
     def _purchases_of_step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
         purchases = [Purchase(query.batch, len(query.points), 1)]
-        for rival in self._arms[1:]:
+        for rival in self._runs[1:]:
             batch = query.batch if self._repeatable else rival.ask().batch
             purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
         return purchases
@@ -533,12 +575,12 @@ class SafeguardedRun(Undoable):
         if like is None:
             purchases.append(Purchase(like, points, 0))
             return [None] if used and self._lacking(purchases) is None else []
-        earlier = self._held_out[::-1][: used - new]
+        earlier = list(self._held_out)[::-1][: used - new]
         drawn: list[Any] = []
         samples = self._samples["held out"]
         for number in range(used):
             old = earlier[number] if number < len(earlier) else None
-            batch = copy_tree(self.problem.objective.sample(self._rng)) if old is None else old
+            batch = self._draw() if old is None else old
             purchases.append(Purchase(batch, points, int(old is None)))
             samples += self._samples_of(batch) if old is None else 0
             # Batches differ in size: the next may be larger than those that were planned with.
@@ -552,7 +594,7 @@ class SafeguardedRun(Undoable):
         self.ledger.target_samples += paid
         self._samples["held out"] += paid
         if self._repeatable:
-            self._held_out += drawn
+            self._held_out = self._held_out.append(*drawn)
         return [*drawn, *earlier]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
@@ -569,7 +611,7 @@ class SafeguardedRun(Undoable):
         gained = self._slope * max(norm(a - self.start), norm(b - self.start))
         rounding = ROUNDING[dtype_name(a)] * gained
         check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding, needed)
-        self._checks.append(check)
+        self._checks = self._checks.append(check)
         return check
 
     def _fit_rows_seen(self, start: Vector) -> Vector | None:
@@ -577,10 +619,10 @@ class SafeguardedRun(Undoable):
         objective = self.problem.objective
         if not self._batches or not all(has_rows(objective, batch) for batch in self._batches):
             return None
-        seen, counts = np.unique(np.concatenate(self._batches), return_counts=True)
+        seen, counts = np.unique(np.concatenate(list(self._batches)), return_counts=True)
         weights = getattr(objective, "sample_weight", None)
         counts = counts if weights is None else counts * weights[seen]
-        loss, penalty = isolate(objective.rows(seen, sample_weight=counts)), self.problem.penalty
+        loss, penalty = objective.rows(seen, sample_weight=counts), self.problem.penalty
         try:
             return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
         except (NonFiniteError, ValueError):
@@ -604,7 +646,7 @@ class SafeguardedRun(Undoable):
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
         """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
         objective, gaps = self.problem.objective, []
-        split = getattr(isolate(objective), "halves", None)
+        split = getattr(objective, "halves", None)
         for number, batch in enumerate(batches):
             halves = None if split is None or batch is None else copy_tree(split(copy_tree(batch)))
             at_nodes = []
@@ -618,7 +660,7 @@ class SafeguardedRun(Undoable):
             gaps += list(np.mean(at_nodes, axis=0))
         gap, count = float(np.mean(gaps)), len(gaps)
         if self.problem.penalty is not None:
-            penalty = isolate(self.problem.penalty)
+            penalty = copying(self.problem.penalty)
             gap += float(penalty.value(a)) - float(penalty.value(b))
         if count == 1:
             return gap, 0.0, CLEAR

@@ -10,7 +10,7 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 
 from proxyprox._util.validation import message
 from proxyprox.minimization import minimize
-from proxyprox.oracles import Step
+from proxyprox.oracle import Step
 from proxyprox.penalties import box_of_pairs
 from proxyprox.problems import FunctionObjective, Problem
 from proxyprox.result import Status

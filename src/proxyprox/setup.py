@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array, isolate
+from proxyprox._util.arrays import Vector, copy_array
 from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
@@ -18,7 +18,7 @@ from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
 from proxyprox.methods import DANE, ProxyBFGS, ProxyProx
-from proxyprox.oracles import MeteredProxy
+from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import GLM, FunctionObjective, Problem, Zero
 from proxyprox.result import Budget, Ledger, count_words
@@ -146,7 +146,7 @@ def choose_method(
 def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
     """Return the first batch, in a tuple, of an objective that does not say if it is exact."""
     require_problem(problem)
-    objective = isolate(problem.objective)
+    objective = problem.objective
     if getattr(objective, "exact", None) is not None or not has(objective, "everything"):
         return ()
     # What the sampler raises here it raises again when the run asks it.

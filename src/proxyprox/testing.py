@@ -26,7 +26,7 @@ from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import InnerResult, Subproblem, needs_of
 from proxyprox.methods import Method
-from proxyprox.oracles import answer_query
+from proxyprox.oracle import answer_query
 from proxyprox.penalties import L1
 from proxyprox.problems import Problem, Quadratic, logistic_regression
 from proxyprox.run import Run

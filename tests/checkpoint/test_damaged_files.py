@@ -60,7 +60,7 @@ def bits(run):
     def plain(item):
         if isinstance(item, dict):
             return {key: plain(part) for key, part in item.items()}
-        return list(item) if isinstance(item, checkpoint.Prefix) else item
+        return list(item) if isinstance(item, checkpoint.Growing) else item
 
     return repr(plain(run.state_dict()))
 

@@ -1,10 +1,8 @@
 """The few array helpers the core needs, so that NumPy and torch share one code path.
 
-A user's code is handed copies, so that writing into its arguments changes no run. Vectors are
-copied where a user's function is called, and so are its answers, since it may reuse their buffer.
-Batches are copied where a run or an audit hands them out. Read-only arrays would not do: compiled
-code refuses them, and ``torch.from_numpy`` warns. The package's own losses write into nothing and
-are called as they are.
+Copies keep runs apart from the code of others, which may write into what it is given and reuse what
+it returns; :mod:`proxyprox.oracle` makes them. Read-only arrays would not do: compiled code refuses
+them, and ``torch.from_numpy`` warns.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280
 
 def namespace(x: Any) -> Any:
     """Return the array-API namespace of ``x`` (NumPy's for a NumPy array)."""
-    return np if is_numpy_array(x) else array_namespace(x)
+    return np if type(x) is np.ndarray or is_numpy_array(x) else array_namespace(x)
 
 
 def dot(x: Vector, y: Vector) -> float:
@@ -108,7 +106,7 @@ def zeros_like(x: Vector) -> Vector:
 
 def copy_array(x: Vector) -> Vector:
     """Return a copy that shares no memory (and, for a tensor, no graph) with ``x``."""
-    if is_numpy_array(x):
+    if type(x) is np.ndarray or is_numpy_array(x):
         return x.copy()
     if hasattr(x, "detach"):
         return x.detach().clone()
@@ -213,113 +211,83 @@ def same_point(x: Vector | None, y: Vector | None) -> bool:
     """Tell whether two points are one array, or have the same entries."""
     if x is None or y is None:
         return False
-    return x is y or (x.shape == y.shape and bool((x == y).all()))
+    if x is y:
+        return True
+    if x.shape != y.shape:
+        return False
+    if type(x) is np.ndarray and x.size and x.item(0) != y.item(0):
+        return False
+    return bool((x == y).all())
 
 
-# -- copies for user code -------------------------------------------------------------------------
+# -- copies ---------------------------------------------------------------------------------------
 
-# Methods of losses and penalties that are handed vectors.
-VECTORS = frozenset(
-    (
-        "value",
-        "gradient",
-        "hvp",
-        "hessian",
-        "sampled_hessian",
-        "solve_shifted",
-        "gradient_from",
-        "prox",
-        "distance",
-        "value_and_gradient",
-    )
-)
+# What cannot change.
+ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+# Whether a class that was met is a dataclass: looked up once.
+_DATACLASSES: dict[type, bool] = {}
 
 
-def is_ours(part: Any) -> bool:
-    """Tell whether an object is of a class of this package; a user's subclass is not."""
-    return type(part).__module__.startswith("proxyprox.")
-
-
-def isolate(part: Any) -> Any:
-    """Return a loss or a penalty that gets copies of vectors, with all else that it offers."""
-    return part if part is None or is_ours(part) else Isolated(part)
-
-
-class Isolated:
-    """A user's loss or penalty, called with copies of vectors and answering with copies."""
-
-    def __init__(self, part: Any) -> None:
-        self._part = part
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Isolated, (self._part,)
-
-    def __repr__(self) -> str:
-        return repr(self._part)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._part, name)
-        return with_copies(found) if name in VECTORS and callable(found) else found
-
-
-def with_copies(function: Any) -> Any:
-    """Return a user's function that gets copies of vectors, and whose answer is copied.
-
-    A Hessian is answered as it is: nothing here keeps it or writes into it. Batches, which are
-    copied where they are handed out, are passed on.
-    """
-    return function if isinstance(function, _Copying | None) else _Copying(function)
-
-
-class _Copying:
-    def __init__(self, function: Callable[..., Any]) -> None:
-        # The name under which inspect.signature looks for the arguments.
-        self.__wrapped__ = function
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        handed = [_copy_vector(argument) for argument in arguments]
-        named = {name: _copy_vector(argument) for name, argument in named.items()}
-        answer = self.__wrapped__(*handed, **named)
-        if isinstance(answer, tuple):
-            return tuple(map(_copy_vector, answer))
-        return _copy_vector(answer)
-
-
-def _copy_vector(x: Any) -> Any:
-    return copy_array(x) if is_array_api_obj(x) and x.ndim == 1 else x
-
-
-def copy_tree(x: Any, done: dict[int, Any] | None = None) -> Any:
-    """Return a copy of the arrays in a batch or a state, however nested; what was one stays one.
+def copy_tree(x: Any) -> Any:
+    """Return a copy of the arrays in a batch or a state, however nested.
 
     Objects of unknown classes are shared.
     """
-    if x is None or isinstance(x, (int, float, str, bytes)):
+    kind = type(x)
+    if kind in ATOMS:
         return x
-    done = {} if done is None else done
+    if kind is np.ndarray:
+        # The order of a matrix stays: products with it differ in the last bit.
+        return x.copy(order="K")
+    if kind is tuple:
+        return tuple([y if type(y) in ATOMS else copy_tree(y) for y in x])
+    if kind is dict:
+        return {key: y if type(y) in ATOMS else copy_tree(y) for key, y in x.items()}
+    if kind is list:
+        return [y if type(y) in ATOMS else copy_tree(y) for y in x]
+    record = _DATACLASSES.get(kind)
+    if record is None:
+        record = _DATACLASSES[kind] = dataclasses.is_dataclass(kind)
+    return _copy_record(x) if record else _copy_other(x)
+
+
+def _copy_record(x: Any) -> Any:
+    """Copy a dataclass, without running code of it."""
+    twin = copy.copy(x) if not hasattr(x, "__dict__") else object.__new__(type(x))
+    names = dataclasses.fields(x) if not hasattr(x, "__dict__") else ()
+    for field in names:
+        object.__setattr__(twin, field.name, copy_tree(getattr(x, field.name)))
+    if not names:
+        twin.__dict__.update(
+            {name: y if type(y) in ATOMS else copy_tree(y) for name, y in x.__dict__.items()}
+        )
+    return twin
+
+
+def changed(record: Any, **fields: Any) -> Any:
+    """Return a frozen dataclass with other values in some fields, without checking them again."""
+    twin = object.__new__(type(record))
+    twin.__dict__.update(record.__dict__)
+    twin.__dict__.update(fields)
+    return twin
+
+
+def _copy_other(x: Any) -> Any:
+    """Copy what is not met in every step: subclasses, tensors, sparse matrices, tables."""
+    if isinstance(x, tuple):
+        items = [copy_tree(item) for item in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, dict):
         twin = copy.copy(x)
-        twin.update((key, copy_tree(item, done)) for key, item in x.items())
+        twin.update((key, copy_tree(item)) for key, item in x.items())
         return twin
-    if isinstance(x, tuple):
-        items = [copy_tree(item, done) for item in x]
-        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if isinstance(x, list):
-        return [copy_tree(item, done) for item in x]
+        return [copy_tree(item) for item in x]
     # The graph of a tensor that has one is the user's.
     if is_array_api_obj(x) and not getattr(x, "requires_grad", False):
-        if id(x) not in done:
-            # The order of a matrix stays: products with it differ in the last bit.
-            done[id(x)] = x.copy(order="K") if is_numpy_array(x) else copy_array(x)
-        return done[id(x)]
+        return x.copy(order="K") if is_numpy_array(x) else copy_array(x)
     if scipy.sparse.issparse(x) or hasattr(x, "iloc") or isinstance(x, (set, bytearray)):
         return x.copy()
-    if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        same: Any = copy.copy(x)
-        for field in dataclasses.fields(x):
-            if hasattr(x, field.name):
-                object.__setattr__(same, field.name, copy_tree(getattr(x, field.name), done))
-        return same
     return x
 
 

@@ -19,7 +19,7 @@ from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
 from proxyprox.diagnostics.verdict import conclude
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracles import MeteredProxy, value_for_report
+from proxyprox.oracle import MeteredProxy, value_for_report
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger

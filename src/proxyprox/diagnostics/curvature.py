@@ -18,7 +18,7 @@ from proxyprox._util.validation import as_list, has, square_matrix
 from proxyprox.diagnostics.rehearsal import QuadraticModel
 from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
 from proxyprox.intervals import Interval
-from proxyprox.oracles import MeteredProxy
+from proxyprox.oracle import MeteredProxy
 
 Product = Callable[[Vector], Vector]
 

@@ -14,7 +14,7 @@ from proxyprox.diagnostics.rehearsal import rehearse, step_words
 from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
 from proxyprox.diagnostics.rounds import MOST, RoundAudit, rehearse_rounds
 from proxyprox.methods import SGD, ProxyBFGS, ProxyProx
-from proxyprox.oracles import Query, price
+from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized
 from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run

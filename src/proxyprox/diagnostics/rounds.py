@@ -47,7 +47,7 @@ from proxyprox.intervals import Interval
 from proxyprox.methods import DANE, ProxyBFGS
 from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
-from proxyprox.oracles import MeteredProxy, answer_query
+from proxyprox.oracle import MeteredProxy, answer_query
 from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero
 from proxyprox.result import Ledger, count_words
 from proxyprox.run import Run

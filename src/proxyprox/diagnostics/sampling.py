@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
-from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, isolate, to_numpy
+from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, to_numpy
 from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracles import MeteredProxy, Query, as_gradient, price
+from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
 from proxyprox.result import Ledger
 
 Matrix = np.ndarray[Any, Any]
@@ -171,7 +171,7 @@ class MeteredTarget:
     def __init__(
         self, objective: Any, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> None:
-        self.objective = isolate(objective)
+        self.objective = objective
         self.ledger = ledger
         self.seconds: list[float] = []
         first = copy_tree(self.objective.sample(rng))
@@ -184,7 +184,7 @@ class MeteredTarget:
     def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
         """Return the gradients of the audit's batches at w, or of some of them."""
         queries = [Query(batch, (w,)) for batch in batches or self.batches]
-        answers = [self._ask("gradient", q, w, q.batch_for_user(q.batch)) for q in queries]
+        answers = [self._ask("gradient", q, q.batch_for_user(q.batch)) for q in queries]
         self._batches_paid = True
         return answers
 
@@ -194,12 +194,12 @@ class MeteredTarget:
         if not has(self.objective, "everything") or has(self.objective, "epsilon"):
             return None
         query = Query(self.objective.everything(), (w,), exact=True)
-        return to_numpy(self._ask("gradient", query, w, query.batch)).astype(np.float64)
+        return to_numpy(self._ask("gradient", query, query.batch)).astype(np.float64)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return the target's Hessian times v."""
         everything = self.objective.everything() if has(self.objective, "everything") else None
-        return self._ask("hvp", Query(everything, (w,), exact=True), w, v)
+        return self._ask("hvp", Query(everything, (w,), exact=True), copy_array(v))
 
     def batch_price(self, w: Vector) -> BatchPrice:
         """Return what the gradient of a batch costs."""
@@ -207,14 +207,14 @@ class MeteredTarget:
         seconds = statistics.median(self.seconds[: len(self.batches)])
         return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
 
-    def _ask(self, name: str, query: Query, *arguments: Any) -> Vector:
+    def _ask(self, name: str, query: Query, argument: Any) -> Vector:
         for item, amount in price(self.objective, self.ledger, [query.purchase]).items():
             if item != "target_samples" or query.exact or not self._batches_paid:
                 setattr(self.ledger, item, getattr(self.ledger, item) + amount)
         begun = time.perf_counter()
         # Overflow at a trial point raises the error below; a warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
-            given = getattr(self.objective, name)(*arguments)
+            given = getattr(self.objective, name)(copy_array(query.points[0]), argument)
             answer = copy_array(as_gradient(f"the target's {name}", given, query.points[0]))
             self.seconds.append(time.perf_counter() - begun)
             self.ledger.target_seconds += self.seconds[-1]

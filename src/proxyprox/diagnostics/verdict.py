@@ -19,7 +19,7 @@ from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, V
 from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal
 from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
 from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
-from proxyprox.oracles import MeteredProxy
+from proxyprox.oracle import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 

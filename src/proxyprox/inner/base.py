@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, isolate, norm
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, norm, same_point
 from proxyprox._util.validation import has, whole
 from proxyprox.problems.protocols import Penalty, Work
 from proxyprox.stopping import Criterion, Progress
@@ -55,7 +55,7 @@ class Subproblem:
         self.linear = linear
         self.centre = centre
         self.eta = eta
-        self.penalty = isolate(penalty)
+        self.penalty = penalty
         self.pull = 1 / eta
         self._centre_value: float | None = None
 
@@ -70,9 +70,7 @@ class Subproblem:
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of φ without ψ."""
         gradient = self.proxy.gradient(w) + self.linear
-        if w is self.centre or self.pull == 0:
-            return gradient
-        return gradient + self.pull * (w - self.centre)
+        return gradient if self.pull == 0 else gradient + self.pull * (w - self.centre)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²φ(w) v."""
@@ -103,7 +101,7 @@ class Subproblem:
 
     def decrease(self, w: Vector) -> float:
         """Return φ(c) − φ(w), measured from the centre so that little is lost to rounding."""
-        if w is self.centre:
+        if same_point(w, self.centre):
             return 0.0
         if self._centre_value is None:
             self._centre_value = self.value(self.centre)
@@ -114,7 +112,7 @@ class Subproblem:
     ) -> Progress:
         """Measure where an inner solve stands; NaN and infinities end it here."""
         residual = self.residual(w, gradient)
-        displacement = 0.0 if w is self.centre else norm(w - self.centre)
+        displacement = norm(w - self.centre)
         if not (math.isfinite(residual) and math.isfinite(displacement)):
             raise NonFiniteError("the proxy's gradient is not finite at a trial point")
         return Progress(

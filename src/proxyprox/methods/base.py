@@ -21,15 +21,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Matrix, Vector, copy_array, copy_tree, is_ours
+from proxyprox._util.arrays import Matrix, Vector
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
-
-
-def copy_for(part: Any, tree: Any) -> Any:
-    """Return a tree for a part of a run: a copy for a user's, which may write into it."""
-    return tree if is_ours(part) else copy_tree(tree)
 
 
 @dataclass(frozen=True)
@@ -97,10 +92,10 @@ class OuterStep:
 
     def __init__(
         self, proxy: Any, rng: np.random.Generator, rule: StepSize, learnt: Any, k: int,
-        solve: Solve, *, copies: bool, penalty: Any = None,
+        solve: Solve, penalty: Any = None,
     ) -> None:  # fmt: skip
         self.proxy, self.rng, self.learnt, self._penalty = proxy, rng, learnt, penalty
-        self._rule, self._k, self._solve, self._copies = rule, k, solve, copies
+        self._rule, self._k, self._solve = rule, k, solve
 
     @property
     def eta(self) -> float:
@@ -115,21 +110,17 @@ class OuterStep:
     @property
     def restart(self) -> Restart | None:
         """Where to start instead, if the step-size rule undoes the last step."""
-        restart = self._rule.restart(self.learnt)
-        return copy_tree(restart) if self._copies else restart
+        return self._rule.restart(self.learnt)
 
     def solve(self, linear: Vector, centre: Vector, eta: float | None = None) -> Vector:
         """Minimise ``L̂ + ⟨linear, ·⟩ + ‖· − centre‖²/(2η)`` with the run's solver and criterion.
 
         Without ``eta`` the step-size rule decides; it may try smaller ones where it has to.
         """
-        if self._copies:
-            linear, centre = copy_array(linear), copy_array(centre)
-        if eta is None:
-            w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
-        else:
-            w = self._solve(linear, centre, eta)
-        return copy_array(w) if self._copies else w
+        if eta is not None:
+            return self._solve(linear, centre, eta)
+        w, self.learnt = self._rule.solve(self.learnt, self._k, linear, centre, self._solve)
+        return w
 
     def prox(self, w: Vector, step: Any) -> Vector:
         """Return the penalty's proximal point; w itself without a penalty.
@@ -230,6 +221,10 @@ class Method:
             return Constant(math.nan)
         return as_step_size(eta, allow_inf=self.allows_infinite_eta)
 
+    def prepare(self, problem: Any) -> Any:
+        """Return the problem as this method wants it; by default as it is."""
+        return problem
+
     def init(self, w0: Vector, problem: Any) -> Any:
         """Return the state before the first step; it has ``w`` and ``k``."""
         return State(w=w0)
@@ -298,10 +293,8 @@ class CorrectedMethod(Method):
             memory = difference if mean is None else mean + step.gain * (difference - mean)
             estimate = memory
         else:
-            own = self.correction
-            difference, before, memory = copy_for(own, (difference, before, state.memory))
-            memory = copy_for(own, own(difference, before, memory, state.k))
-            estimate = copy_for(own, estimate_of(own, copy_for(own, memory)))
+            memory = self.correction(difference, before, state.memory, state.k)
+            estimate = estimate_of(self.correction, memory)
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)

@@ -379,6 +379,10 @@ class ProxyBFGS(Method):
         whole("memory", self.memory)
         flag("start_at_proxy", self.start_at_proxy)
 
+    def prepare(self, problem: Any) -> Any:
+        """Return the problem with gradients of least squares by secants on the coarse model's."""
+        return problem.with_secants()
+
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
         kept: dict[str, Any] = {}

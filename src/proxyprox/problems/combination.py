@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, isolate
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot
 from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
@@ -47,8 +47,6 @@ class Combination:
     ) -> None:
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._tilt, self._mu, self._centre = tilt, mu, centre
-        # What is called is handed copies where it is a user's own.
-        self._called = tuple(isolate(part) for part in self.parts)
         first = self.parts[0]
         for name in SUMMED:
             offered = all(has(part, name) for part in self.parts)
@@ -70,8 +68,7 @@ class Combination:
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
         """Return the gradient, or its estimate from a batch."""
-        drawn = zip(self._called, self._batches(*batch), strict=True)
-        return self._with_slope(self._sum([part.gradient(w, *own) for part, own in drawn]), w)
+        return self._with_slope(self._sum(self._each("gradient", w, self._batches(*batch))), w)
 
     @property
     def evaluations(self) -> int:
@@ -122,11 +119,10 @@ class Combination:
         return same_hessian(self, other)
 
     def _value(self, w: Vector) -> float:
-        return self._with_terms(float(self._sum([part.value(w) for part in self._called])), w)
+        return self._with_terms(float(self._sum(self._each("value", w))), w)
 
     def _value_and_gradient(self, w: Vector, *batch: Batch) -> tuple[float, Vector]:
-        drawn = zip(self._called, self._batches(*batch), strict=True)
-        pairs = [part.value_and_gradient(w, *own) for part, own in drawn]
+        pairs = self._each("value_and_gradient", w, self._batches(*batch))
         values, gradients = zip(*pairs, strict=True)
         total = self._with_terms(float(self._sum(values)), w)
         return total, self._with_slope(self._sum(gradients), w)
@@ -140,14 +136,16 @@ class Combination:
         return total
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        product = self._sum([part.hvp(w, v) for part in self._called])
+        product = self._sum(self._each("hvp", w, [(copy_tree(v),) for _ in self.parts]))
         return product + self._mu * v if self._mu else product
 
     def _hessian(self, w: Vector) -> Matrix:
-        return self._with_mu(self._sum([part.hessian(w) for part in self._called]))
+        return self._with_mu(self._sum(self._each("hessian", w)))
 
     def _sampled_hessian(self, w: Vector, share: float) -> Matrix:
-        return self._with_mu(self._sum([part.sampled_hessian(w, share) for part in self._called]))
+        return self._with_mu(
+            self._sum(self._each("sampled_hessian", w, [(share,)] * len(self.parts)))
+        )
 
     def _with_mu(self, matrix: Matrix) -> Matrix:
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
@@ -156,14 +154,25 @@ class Combination:
         # (sP + μI + I/η)⁻¹ is the part's own closed form at another η, divided by s.
         (scale,) = self.weights
         smaller = 1 / (self._mu + 1 / eta) if self._mu else eta
-        solved = self._called[0].solve_shifted(v, scale * smaller)
+        solved = self.parts[0].solve_shifted(v, scale * smaller)
         return solved if scale == 1 else solved / scale
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        others = zip(self._called[1:], self._batches(batch)[1:], strict=True)
-        terms = [self._called[0].gradient_from(w, batch, observations)]
-        terms += [part.gradient(w, *own) for part, own in others]
+        others = self._batches(batch)[1:]
+        terms = [copy_tree(self.parts[0].gradient_from(copy_tree(w), batch, observations))]
+        terms += self._each("gradient", w, others, self.parts[1:])
         return self._with_slope(self._sum(terms), w)
+
+    def _each(
+        self, name: str, w: Vector, arguments: Sequence[Any] = (), parts: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Return what each part answers; a part may write into w, and answer in one buffer."""
+        parts = parts or self.parts
+        arguments = arguments or [()] * len(parts)
+        return [
+            copy_tree(getattr(part, name)(copy_tree(w), *own))
+            for part, own in zip(parts, arguments, strict=True)
+        ]
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         """Return what of a batch each part's gradient is given."""

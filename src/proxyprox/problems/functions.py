@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, with_copies
+from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.validation import message
 from proxyprox.problems.protocols import Batch
 
@@ -75,10 +75,10 @@ class FunctionObjective:
         if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
             raise TypeError(message("everything", everything, "left out", remedy))
-        self._gradient, self._sample = with_copies(gradient), sample
-        self.value, self.hvp = with_copies(value), with_copies(hvp)
+        self._gradient, self._sample = gradient, sample
+        self.value, self.hvp = value, hvp
         self.samples, self.cost = samples, cost
-        self.exact, self._both = alone, with_copies(value_and_gradient)
+        self.exact, self._both = alone, value_and_gradient
         self.value_and_gradient = None if self._both is None else self._value_and_gradient
         self.repeatable = check.flag("repeatable", repeatable)
         # Without a sampler the function is the exact gradient: there is only one batch.
@@ -137,8 +137,8 @@ class FunctionProxy:
                 raise TypeError(message(name, function, "a function of w alone", remedy))
         check.require_takes("hvp", hvp, ("w", "v"))
         check.require_takes("hessian", hessian, ("w",))
-        self._value, self._gradient = with_copies(value), with_copies(gradient)
-        self.hvp, self.hessian = with_copies(hvp), with_copies(hessian)
+        self._value, self._gradient = value, gradient
+        self.hvp, self.hessian = hvp, hessian
         self.smoothness = None if smoothness is None else check.positive("smoothness", smoothness)
         self.strong_convexity = check.nonnegative("strong_convexity", strong_convexity)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, isolate, to_numpy
+from proxyprox._util.arrays import Vector, copy_array, to_numpy
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
@@ -156,6 +157,12 @@ class Problem:
         dims = (getattr(part, "dim", None) for part in (self.objective, self.proxy))
         return [dim for dim in dims if isinstance(dim, int)]
 
+    def with_proxy(self, proxy: Any) -> Problem:
+        """Return the problem with another object in the proxy's place, which is not checked."""
+        twin = copy.copy(self)
+        object.__setattr__(twin, "proxy", proxy)
+        return twin
+
     def with_secants(self) -> Problem:
         """Return the problem with gradients of least squares by secants on the coarse model's."""
         if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
@@ -165,8 +172,8 @@ class Problem:
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
-        total = float(isolate(self.objective).value(w))
-        return total if self.penalty is None else total + isolate(self.penalty).value(w)
+        total = float(self.objective.value(copy_array(w)))
+        return total if self.penalty is None else total + float(self.penalty.value(copy_array(w)))
 
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, minimize
-from proxyprox.oracles import Step
+from proxyprox.oracle import Step
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Ledger, Result, Status, count_words
 from proxyprox.simulation.comparison import CHECKS, Evidence, Observed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,14 +11,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from proxyprox._util.arrays import (
     Matrix,
     Vector,
     all_finite,
+    changed,
     copy_array,
     copy_tree,
-    isolate,
     norm,
     same_point,
     square,
@@ -32,29 +32,31 @@ from proxyprox.stopping import Criterion, Progress
 
 # Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
+# Points and the proxy's gradients there, the newest last.
+Remembered = tuple[tuple[Vector, Vector], ...]
 VALUE = "the target's value"
 
 
-class MeteredProxy:
-    """Counts every access in the ledger and remembers the last few gradients by identity.
+# What a proxy may say of itself, and what holds if it does not.
+PROXY_DEFAULTS = {
+    "strong_convexity": None, "convex": True, "work": None, "empirical": False,
+    "exact_curvature": True, "sample": None,
+}  # fmt: skip
 
-    The last inner iterate is the next centre, so its gradient is there already when the next
-    outer step asks for ∇L̂(w_k). Arrays inside a run are never changed in place, which is what
-    makes identity a safe key. A user's method or inner solver may well change its own: with
-    ``by_content`` points are known by their entries, and remembered gradients are handed out as
-    copies. ``fault`` is what was not finite first ("value", "gradient", …), and where, until it is
-    reset.
+
+class MeteredProxy:
+    """The proxy as a run asks it: each access counted, each answer checked, vectors copied.
+
+    The gradients at the last few points are remembered by the points' entries: the last inner
+    iterate is the next centre, so that its gradient is there already when the next outer step
+    asks for ∇L̂(w_k). ``fault`` is what was not finite first ("value", "gradient", …), and where,
+    until it is reset. Whatever else the proxy offers is passed on.
     """
 
-    def __init__(self, proxy: Any, ledger: Ledger, *, by_content: bool = False) -> None:
-        self.proxy = isolate(proxy)
-        self.by_content = by_content
-        self.ledger = ledger
-        self.strong_convexity = getattr(proxy, "strong_convexity", None)
-        self.convex = getattr(proxy, "convex", True)
-        self.work = getattr(proxy, "work", None)
-        self.empirical = bool(getattr(proxy, "empirical", False))
-        self.exact_curvature = getattr(proxy, "exact_curvature", True)
+    def __init__(self, proxy: Any, ledger: Ledger) -> None:
+        self.proxy, self.ledger = proxy, ledger
+        for name, default in PROXY_DEFAULTS.items():
+            setattr(self, name, getattr(proxy, name, default))
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
         self.hessian, self.sampled_hessian = (
@@ -62,9 +64,14 @@ class MeteredProxy:
             for name in ("hessian", "sampled_hessian")
         )
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
-        self.sample = getattr(proxy, "sample", None)
         self.fault: tuple[str, Vector] | None = None
-        self.remembered: list[tuple[Vector, Vector]] = []
+        self.remembered: Remembered = ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only of names that this class does not define; a copy under way has no proxy yet.
+        if name.startswith("__") or "proxy" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.proxy, name)
 
     @property
     def smoothness(self) -> float | None:
@@ -74,7 +81,7 @@ class MeteredProxy:
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
         self.ledger.proxy_values += 1
-        number = scalar("the proxy's value", self.proxy.value(w))
+        number = scalar("the proxy's value", self.proxy.value(copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
         return number
@@ -83,34 +90,35 @@ class MeteredProxy:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
-            return self._note_fault(w, sampled)
+            sampled = as_gradient(
+                "the proxy's gradient", self.proxy.gradient(copy_array(w), *batch), w
+            )
+            return self._note_fault(w, copy_array(sampled))
         for pair in self.remembered:
-            point, gradient = pair
-            if point is w or (self.by_content and same_point(point, w)):
+            if same_point(pair[0], w):
                 # The centre outlives the trial points of several solves around it.
-                self.remembered = [*(other for other in self.remembered if other is not pair), pair]
-                return copy_array(gradient) if self.by_content else gradient
+                self.remembered = (*(other for other in self.remembered if other is not pair), pair)
+                return copy_array(pair[1])
         self.ledger.proxy_gradients += 1
-        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
-        pair = (copy_array(w), copy_array(gradient)) if self.by_content else (w, gradient)
-        self.remembered = [*self.remembered[1 - KEPT :], pair]
-        return self._note_fault(w, gradient)
+        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(copy_array(w)), w)
+        self.remembered = (*self.remembered[1 - KEPT :], (copy_array(w), copy_array(gradient)))
+        return self._note_fault(w, copy_array(gradient))
 
     def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
         with np.errstate(over="ignore", invalid="ignore"):
             if not all_finite(answer):
-                self.fault = self.fault or (name, w)
+                self.fault = self.fault or (name, copy_array(w))
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        answer = self.proxy.hvp(copy_array(w), copy_array(v))
+        product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = getattr(self.proxy, name)(w, *share)
+        hessian = getattr(self.proxy, name)(copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
@@ -122,7 +130,8 @@ class MeteredProxy:
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        return as_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
+        answer = self.proxy.solve_shifted(copy_array(v), eta)
+        return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -239,39 +248,35 @@ class Told(NamedTuple):
 def answer_query(objective: Any, query: Query) -> Told:
     """Return the objective's answers: the gradients, those of two halves, and the value."""
     extra: dict[str, int] = {}
-    both = offers_both(objective)
     with counting_calls(objective, extra):
-        objective = isolate(objective)
         value, halves = None, None
 
-        def ask(name: str, w: Vector, batch: Any) -> Any:
-            return getattr(objective, name)(w, query.batch_for_user(batch))
+        def ask(w: Vector, batch: Any) -> Vector:
+            # Copied: the objective may write into what it is given, and answer in one buffer.
+            return _copied(objective.gradient(copy_array(w), query.batch_for_user(batch)))
 
         point, *others = query.points
         if query.halves is not None:
             one, other = query.halves
-            halves = [(ask("gradient", w, one), ask("gradient", w, other)) for w in query.points]
+            halves = [(ask(w, one), ask(w, other)) for w in query.points]
             gradients = [(first + second) / 2 for first, second in halves]
             return Told(gradients, halves, None, extra)
-        if query.value and both:
-            value, first = ask("value_and_gradient", point, query.batch)
+        if query.value and has(objective, "value_and_gradient"):
+            batch = query.batch_for_user(query.batch)
+            value, first = objective.value_and_gradient(copy_array(point), batch)
+            first = _copied(first)
         else:
-            first = ask("gradient", point, query.batch)
+            first = ask(point, query.batch)
             full = query.exact or query.batch is None
             if query.value and full and has(objective, "value") and not accounted(objective):
-                value, extra["target_values"] = objective.value(point), 1
-        gradients = [first, *(ask("gradient", w, query.batch) for w in others)]
+                value, extra["target_values"] = objective.value(copy_array(point)), 1
+        gradients = [first, *(ask(w, query.batch) for w in others)]
     return Told(gradients, halves, None if value is None else scalar(VALUE, value), extra)
 
 
-def offers_both(objective: Any) -> bool:
-    """Tell whether there is a ``value_and_gradient`` that no subclass has changed one half of."""
-    if not has(objective, "value_and_gradient"):
-        return False
-    names = [vars(objective) if hasattr(objective, "__dict__") else {}]
-    names += [vars(cls) for cls in type(objective).__mro__]
-    closest = next((n for n in names if n.keys() & {"gradient", "value_and_gradient"}), None)
-    return closest is None or "value_and_gradient" in closest
+def _copied(answer: Any) -> Any:
+    """Return a copy of an answer; one that is no array is refused by whoever takes it."""
+    return copy_array(answer) if is_array_api_obj(answer) else answer
 
 
 @contextlib.contextmanager
@@ -295,11 +300,14 @@ def check_answers(
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
-        turn = getattr(isolate(objective), "gradient_from", None)
+        turn = getattr(objective, "gradient_from", None)
         if turn is None:
             name = type(objective).__name__
             raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
-        gradients = [turn(w, query.batch_for_user(query.batch), observations) for w in query.points]
+        gradients = [
+            _copied(turn(copy_array(w), query.batch_for_user(query.batch), observations))
+            for w in query.points
+        ]
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
@@ -317,7 +325,7 @@ def observed_value(objective: Any, query: Query, observations: Any) -> float | N
     if not (query.value and has(objective, "value_from")):
         return None
     batch = query.batch_for_user(query.batch)
-    return scalar(VALUE, isolate(objective).value_from(query.points[0], batch, observations))
+    return scalar(VALUE, objective.value_from(copy_array(query.points[0]), batch, observations))
 
 
 def check_value(value: Any, *, finite: bool) -> float | None:
@@ -335,10 +343,41 @@ def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
     """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
     if phi is None:
         return None
-    # The copy knows what is remembered; what it remembers besides is its own.
-    proxy = copy.copy(phi.proxy)
-    proxy.by_content = True
-    return Subproblem(proxy, copy_array(phi.linear), copy_array(phi.centre), phi.eta, phi.penalty)
+    # The twin knows what is remembered; what it remembers besides is its own.
+    return Subproblem(changed(phi.proxy), phi.linear, phi.centre, phi.eta, phi.penalty)
+
+
+class CopyingPenalty:
+    """A penalty as a run asks it: with copies of vectors, its answers copied."""
+
+    def __init__(self, penalty: Any) -> None:
+        self._penalty = penalty
+
+    def __repr__(self) -> str:
+        return repr(self._penalty)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_penalty":
+            raise AttributeError(name)
+        return getattr(self._penalty, name)
+
+    def value(self, w: Vector) -> float:
+        """Return ψ(w)."""
+        return float(self._penalty.value(copy_array(w)))
+
+    def prox(self, w: Vector, step: Any) -> Vector:
+        """Return the proximal point."""
+        return _copied(self._penalty.prox(copy_array(w), step))
+
+    def distance(self, w: Vector, gradient: Vector) -> float:
+        """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
+        return float(self._penalty.distance(copy_array(w), copy_array(gradient)))
+
+
+def copying(penalty: Any) -> Any:
+    """Return a penalty as a run asks it; None for none."""
+    known = penalty is None or isinstance(penalty, CopyingPenalty)
+    return penalty if known else CopyingPenalty(penalty)
 
 
 def step_record(
