@@ -331,7 +331,7 @@ def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
         interrupted_at(line, lambda run=run: advance(run))
         assert run.steps == len(run.trace)
         assert list(run.trace["k"]) == list(range(run.steps))
-        first = run.steps == 2 and run._pending is None
+        first = run.steps == 2 and run.state.question is None
         while run.steps < 4:
             advance(run)
         assert run.w.tobytes() == whole.w.tobytes(), line

@@ -13,7 +13,7 @@ changes the two differ, and only what both say counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
+from proxyprox.checkpoint import require_array
 from proxyprox.oracle import copying, value_for_report
 from proxyprox.problems import Problem
 from proxyprox.result import Result, Status, Trace
@@ -108,7 +109,15 @@ class Answers(NamedTuple):
         return bool(np.all((self.line > share * self.parts) & (self.path > 0) & clear))
 
 
-Row = tuple[float, ...]
+NO_ROWS = np.empty((0, len(Answers._fields)))
+
+
+def _with_row(rows: Array, row: list[float], most: int) -> Array:
+    """Return the last rows with one more, as a new array."""
+    kept = rows[max(0, len(rows) + 1 - most) :]
+    added = np.empty((len(kept) + 1, len(row)))
+    added[:-1], added[-1] = kept, row
+    return added
 
 
 @dataclass(frozen=True)
@@ -125,8 +134,8 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    first: tuple[Row, ...] = ()
-    last: tuple[Row, ...] = ()
+    first: Array = field(default_factory=NO_ROWS.copy)
+    last: Array = field(default_factory=NO_ROWS.copy)
     start_value: float = math.nan
     value: float = math.nan
     best: Vector | None = None
@@ -144,7 +153,7 @@ class GradientPath:
         if start is None:
             start, start_gradient = point, gradient
         else:
-            before, way = Answers(*self.last[-1]), point - start
+            before, way = Answers(*self.last[-1].tolist()), point - start
             distance = norm(way)
             if distance > 0:
                 slope = dot(gradient, way / distance)
@@ -157,9 +166,9 @@ class GradientPath:
                 added = added if math.isfinite(added) else -LARGEST
         numbers = norm(gradient), distance, slope, start_slope, along, varied, added
         # A checkpoint holds finite numbers; infinities that cancelled out say nothing.
-        row = tuple([0.0 if x != x else max(-LARGEST, min(LARGEST, x)) for x in numbers])
-        first = self.first if len(self.first) == FIRST else (*self.first, row)
-        last = (*self.last[1 - LAST :], row)
+        row = [0.0 if x != x else max(-LARGEST, min(LARGEST, x)) for x in numbers]
+        first = self.first if len(self.first) == FIRST else _with_row(self.first, row, FIRST)
+        last = _with_row(self.last, row, LAST)
         return changed(
             self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
             exact=self.exact and exact, first=first, last=last, **valued,
@@ -274,24 +283,18 @@ class GradientPath:
         answers = steps - (len(self.last) < min(steps, LAST))
         if answers and any(x is None for x in (self.start, self.start_gradient, self.point)):
             raise ValueError("the path has no start")
-        for rows, most in ((self.first, FIRST), (self.last, LAST)):
-            numbers = [number for row in rows for number in row]
-            whole = all(type(row) is tuple and len(row) == len(Answers._fields) for row in rows)
-            if (
-                len(rows) != min(answers, most)
-                or not whole
-                or any(type(x) is not float or not math.isfinite(x) for x in numbers)
-            ):
-                raise ValueError("the path's answers are not rows of numbers")
+        for name, most in (("first", FIRST), ("last", LAST)):
+            like = np.empty((min(answers, most), len(Answers._fields)))
+            require_array(f"path.{name}", getattr(self, name), like)
 
     def first_size(self) -> float:
         """Return the gradient's norm at the start; of sampled ones a typical norm at first."""
-        norms = [row[0] for row in self.first]
-        return float(norms[0] if self.exact else min(np.median(norms), max(norms[:2])))
+        norms = self.first[:, 0]
+        return float(norms[0] if self.exact else min(np.median(norms), norms[:2].max()))
 
     def _last(self, count: int, *, moved_only: bool = False) -> Answers:
-        rows = [row for row in self.last[-count:] if not moved_only or row[1] > 0]
-        return Answers(*np.array(rows).reshape(-1, len(Answers._fields)).T)
+        rows = Answers(*self.last[-count:].T)
+        return Answers(*self.last[-count:][rows.distance > 0].T) if moved_only else rows
 
     def _rises(self, steps: int) -> bool:
         """Tell whether the line and the path agree that the last exact answers lie higher."""
@@ -309,7 +312,7 @@ class GradientPath:
         if not self.exact:
             if steps < 4 or not np.all(np.diff(self._last(3).norm) > 0):
                 return False
-            size = max(row[0] for row in self.first[: steps // 2])
+            size = self.first[: steps // 2, 0].max()
         return few.norm[0] >= GROWN * size and few.higher(OBVIOUS)
 
     def _explodes(self, late: Answers, steps: int) -> bool:

@@ -233,10 +233,12 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     faults = state.faults
     if parts.proxy.fault is not None and (solver.unsolved or not _rule_held(solved)):
         faults = faults.add(k, parts.proxy.fault, state.method.w)
+    anchors = parts.proxy.remembered
+    if parts.proxy.fault is not None:
+        anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
     return RunState(
-        after, learnt, parts.rng.bit_generator.state, solver.memory,
-        parts.proxy.remembered, _path_with(parts, state, answers, finite, nowhere), faults,
-        state.trace, average, share,
+        after, learnt, parts.rng.bit_generator.state, solver.memory, anchors,
+        _path_with(parts, state, answers, finite, nowhere), faults, state.trace, average, share,
     ), solved  # fmt: skip
 
 
@@ -490,6 +492,11 @@ class Run:
         return copy_array(w)
 
     @property
+    def rng(self) -> np.random.Generator:
+        """The generator of batches and solvers as it is now, a copy."""
+        return checkpoint.restore_rng(self.state.rng, self.parts.rng)
+
+    @property
     def start(self) -> Vector:
         """The starting point, a copy."""
         return copy_array(self.parts.start)
@@ -676,7 +683,7 @@ class Run:
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
             doubt=path.finding(w, last, trace["displacement"]),
             fell=path.fell(),
-            first_gradient=path.first[0][0] if path.first else math.nan,
+            first_gradient=float(path.first[0, 0]) if len(path.first) else math.nan,
             method=f"{self.method!r}{self._why['method']}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
         )
@@ -728,8 +735,8 @@ class Run:
             "kind": "Run",
             "config": self.config(),
             "identity": about,
-            "w0": self.parts.start,
-            "state": self.state,
+            "w0": self.start,
+            "state": copy_tree(self.state),
             "ledger": copy.copy(self.ledger),
             # Gradients by secants depend on those before.
             "target": copy_tree(oracle.target_state(self.problem.objective)),
@@ -878,6 +885,10 @@ class Run:
         like, k = self.parts.start, state.method.k
         checkpoint.require_count("k", k)
         path, query = state.path, state.question
+        if type(state.memory) is not dict or any(len(pair) != 2 for pair in state.anchors):
+            raise ValueError("the memory is not a table, or an anchor is not a pair")
+        if type(state.trace) is not Growing:
+            raise ValueError("the trace is not one")
         vectors = {"w": state.method.w, "average": state.average, "path.best": path.best}
         for name in ("start", "start_gradient", "point", "gradient"):
             vectors[f"path.{name}"] = getattr(path, name)

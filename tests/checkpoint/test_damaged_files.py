@@ -58,6 +58,8 @@ def bits(run):
     np.set_printoptions(floatmode="unique")
 
     def plain(item):
+        if hasattr(item, "own_points"):
+            item = vars(item)
         if isinstance(item, dict):
             return {key: plain(part) for key, part in item.items()}
         return list(item) if isinstance(item, checkpoint.Growing) else item
@@ -102,7 +104,7 @@ def written(path, skeleton, raw=b"", *, length=None):
     head = struct.pack("<Q", len(payload) if length is None else length)
     frame = head + struct.pack("<I", zlib.crc32(head)) + payload
     digest = hashlib.blake2b(frame, digest_size=16).digest()
-    path.write_bytes(b"proxyprox checkpoint 5\n" + frame + digest)
+    path.write_bytes(b"proxyprox checkpoint 6\n" + frame + digest)
 
 
 def test_the_format_is_as_described(path):
@@ -266,9 +268,10 @@ def array(dtype="<f8", shape=(3,), start=0, order="C", library="numpy"):
     return {"$array": [start, dtype, list(shape), order, library]}
 
 
-W = ("state", "$record", 1, "w")
-K = ("state", "$record", 1, "k")
-ROWS = ("trace", "$grown", 2)
+STATE = ("state", "$record", 1)
+METHOD = (*STATE, "method", "$record")
+W, K = (*METHOD, 1, "w"), (*METHOD, 1, "k")
+ROWS = (*STATE, "trace", "$grown", 2)
 ROW = (*ROWS, 1, "$record")
 SKELETONS = {
     "huge array": at(*W)(array(shape=(10**12,))),
@@ -282,7 +285,7 @@ SKELETONS = {
     "many dimensions": at(*W)(array(shape=[1] * 100)),
     "a hundred thousand dimensions": at(*W)(array(shape=[2**60] * 10**5)),
     "object array": at(*W)(array("|O")),
-    "object memory": at("memory", "inverse")(array("|O", (1,))),
+    "object memory": at(*STATE, "memory", "inverse")(array("|O", (1,))),
     "structured array": at(*W)(array("<f8,<f8")),
     "void array": at(*W)(array("|V8")),
     "zero-width text": at(*W)(array("|S0", (10**9,))),
@@ -292,7 +295,7 @@ SKELETONS = {
     "array of nothing": at(*W)({"$array": []}),
     "two tags": at(*W)({"$tuple": [], "$int": "1"}),
     "unknown tag": at(*W)({"$eval": "1"}),
-    "unhashable key": at("memory", "x")({"$dict": [[[], 1]]}),
+    "unhashable key": at(*STATE, "memory", "x")({"$dict": [[[], 1]]}),
     "k of 10**8": at(*K)(10**8),
     "k enormous": at(*K)(10**4000),
     "rows not a table": at(*ROWS)(7),
@@ -302,17 +305,17 @@ SKELETONS = {
     "rows of lists": at(*ROW, 1)([0.5]),
     "rows of text": at(*ROW, 1)("0123456789"),
     "rows of many empties": at(*ROWS)(array(shape=(10**9, 0))),
-    "rows that continue from nowhere": at("trace", "$grown", 1)(3),
-    "rows that continue from before": at("trace", "$grown", 1)(-1),
-    "rows of no list": at("trace", "$grown", 0)([]),
-    "record of a class that is not imported": at("state", "$record", 0)("antigravity:State"),
-    "record of a class that is no record": at("state", "$record", 0)("subprocess:Popen"),
-    "record of a function": at("state", "$record", 0)("os:system"),
+    "rows that continue from nowhere": at(*STATE, "trace", "$grown", 1)(3),
+    "rows that continue from before": at(*STATE, "trace", "$grown", 1)(-1),
+    "rows of no list": at(*STATE, "trace", "$grown", 0)([]),
+    "record of a class that is not imported": at(*METHOD, 0)("antigravity:State"),
+    "record of a class that is no record": at(*METHOD, 0)("subprocess:Popen"),
+    "record of a function": at(*METHOD, 0)("os:system"),
     "record of a module of ours that runs": at("state", "$record", 0)("proxyprox.__main__:x"),
-    "record of another class": at("state", "$record")(["proxyprox.result:Ledger", {}]),
-    "record of a name that is no name": at("state", "$record", 0)(["os", "system"]),
-    "record with a field more": at("state", "$record", 1, "more")(1),
-    "no record": at("state", "$record")([]),
+    "record of another class": at(*METHOD)(["proxyprox.result:Ledger", {}]),
+    "record of a name that is no name": at(*METHOD, 0)(["os", "system"]),
+    "record with a field more": at(*METHOD, 1, "more")(1),
+    "no record": at(*METHOD)([]),
     "method is a class of this test": at("config", "method", "class")(f"{__name__}:Evil"),
     "method of another kind": at("config", "method", "class")("os:system"),
     "method is a rule": at("config", "method")(
@@ -363,17 +366,25 @@ def test_lengths_are_compared_before_memory_is_taken(path):
 
 def test_one_array_many_times_takes_its_memory_once(path):
     skeleton, raw = parts(path)
-    skeleton["memory"] = {f"m{at}": array(shape=(3,)) for at in range(2000)}
+    skeleton["state"]["$record"][1]["memory"] = {f"m{at}": array(shape=(3,)) for at in range(2000)}
     written(path, skeleton, raw)
-    memory = checkpoint.read(path).tree()["memory"]
+    memory = checkpoint.read(path).tree()["state"].memory
     assert len({id(item) for item in memory.values()}) == 1
 
 
 # -- trees that fit their own structure, but not the run -------------------------------------------
 
 
-def state(**changes):
+def inside(**changes):
+    """Return a function that changes fields of a tree's state."""
     return lambda tree: tree.update(state=replace(tree["state"], **changes))
+
+
+def state(**changes):
+    def change(tree):
+        inside(method=replace(tree["state"].method, **changes))(tree)
+
+    return change
 
 
 def ledger(**changes):
@@ -381,27 +392,28 @@ def ledger(**changes):
 
 
 def blocked(steps):
-    def change(tree):
-        faults = tree["faults"]
-        known = isinstance(faults, dict)
-        tree["faults"] = {**faults, "blocked": steps} if known else replace(faults, blocked=steps)
+    return lambda tree: inside(faults=replace(tree["state"].faults, blocked=steps))(tree)
 
-    return change
+
+def random(**changes):
+    return lambda tree: inside(rng={**tree["state"].rng, **changes})(tree)
 
 
 def put(*keys, value):
     return at(*keys)(value)
 
 
-def rows(**changes):
-    return lambda tree: tree.update(trace=[row._replace(**changes) for row in tree["trace"]])
+def rows(change):
+    def put_in(tree):
+        inside(trace=checkpoint.Growing(change(list(tree["state"].trace))))(tree)
+
+    return put_in
 
 
 NAN = np.array([1.0, np.nan, 2.0])
 TREES = {
     **{f"without {key}": lambda tree, key=key: tree.pop(key) for key in (
-        "kind", "config", "w0", "state", "known", "memory", "average", "share", "pending", "rng",
-        "ledger", "trace", "faults",
+        "kind", "config", "w0", "state", "ledger",
     )},
     "NaN in w": state(w=NAN),
     "infinity in w": state(w=np.array([1.0, np.inf, 2.0])),
@@ -420,34 +432,38 @@ TREES = {
     "k too large": state(k=4),
     "k half": state(k=2.5),
     "state of a table": put("state", value={"k": 3}),
-    "NaN in the average": put("average", value=NAN),
-    "short average": put("average", value=np.ones(2)),
-    "NaN in a known gradient": lambda tree: tree["known"].append([np.ones(3), NAN]),
-    "known gradient alone": lambda tree: tree["known"].append([np.ones(3)]),
+    "NaN in the average": inside(average=NAN),
+    "short average": inside(average=np.ones(2)),
+    "NaN in an anchor": inside(anchors=((np.ones(3), NAN),)),
+    "an anchor alone": inside(anchors=((np.ones(3),),)),
+    "anchors of numbers": inside(anchors=3),
     "w0 as text": put("w0", value="ones"),
     "NaN in w0": put("w0", value=NAN),
-    "share as text": put("share", value="0.5"),
-    "share NaN": put("share", value=float("nan")),
-    "share 2": put("share", value=2.0),
-    "memory list": put("memory", value=[1]),
-    "pending text": put("pending", value="batch"),
-    "pending empty": put("pending", value={}),
+    "share as text": inside(share="0.5"),
+    "share NaN": inside(share=float("nan")),
+    "share 2": inside(share=2.0),
+    "memory list": inside(memory=[1]),
+    "question text": inside(question="batch"),
+    "question empty": inside(question={}),
+    "question without points": inside(own_points=0),
+    "path of a table": inside(path={}),
     "ledger list": put("ledger", value=[]),
     "ledger negative": ledger(target_gradients=-1),
     "ledger NaN": ledger(cost=float("nan")),
     "ledger fraction": ledger(target_gradients=1.5),
     "ledger text": ledger(seconds="1"),
-    "trace of text": rows(eta="a"),
-    "trace out of order": rows(k=0),
-    "trace of tuples": lambda tree: tree.update(trace=[tuple(row) for row in tree["trace"]]),
-    "trace too short": lambda tree: tree.update(trace=list(tree["trace"])[:2]),
-    "rng text": put("rng", value="PCG64"),
-    "rng of another kind": put("rng", "bit_generator", value="os.system"),
-    "rng without state": lambda tree: tree["rng"].pop("state"),
-    "rng position outside": put("rng", value={
+    "trace of text": rows(lambda found: [row._replace(eta="a") for row in found]),
+    "trace out of order": rows(lambda found: [row._replace(k=0) for row in found]),
+    "trace of tuples": rows(lambda found: [tuple(row) for row in found]),
+    "trace too short": rows(lambda found: found[:2]),
+    "trace a list": lambda tree: inside(trace=list(tree["state"].trace))(tree),
+    "rng text": inside(rng="PCG64"),
+    "rng of another kind": random(bit_generator="os.system"),
+    "rng without state": random(state=None),
+    "rng position outside": inside(rng={
         "bit_generator": "MT19937", "state": {"key": np.zeros(624, np.uint32), "pos": 10**9},
     }),
-    "rng buffer outside": put("rng", value={
+    "rng buffer outside": inside(rng={
         "bit_generator": "Philox", "state": {"counter": [0] * 4, "key": [0] * 2},
         "buffer": [0] * 4, "buffer_pos": -(10**6), "has_uint32": 0, "uinteger": 0,
     }),
