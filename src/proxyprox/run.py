@@ -16,7 +16,7 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -128,7 +128,7 @@ class RunState:
 
     method: Any
     step_size: Any
-    rng: dict[str, Any]
+    rng: Mapping[str, Any]
     memory: dict[str, Any] = field(default_factory=dict)
     anchors: oracle.Remembered = ()
     path: GradientPath = field(default_factory=GradientPath)
@@ -198,7 +198,7 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     halves = None if split is None else copy_tree(split(drawn if exact else copy_tree(drawn)))
     # Copied: the method may write into what it has returned.
     question = Query(drawn, copy_tree(points), halves, exact, request.value)
-    return changed(state, rng=rng, question=question, own_points=len(request.points))  # type: ignore[no-any-return]
+    return changed(state, rng=rng, question=question, own_points=len(request.points))
 
 
 def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Solved | None]:
@@ -289,9 +289,10 @@ def _observation(parts: Parts, query: Query, answers: Answers, k: int) -> Observ
     """Return a step as the step-size rule sees it."""
     gaps = itertools.chain(answers.half_gaps, itertools.repeat(None))
     point, *others = zip(query.points, answers.gradients, gaps, strict=False)
+    w, gradient, gap = copy_tree(point)
     return Observation(
-        k, *copy_tree(point[:2]), parts.proxy.gradient(point[0]), answers.noise,
-        copy_tree(point[2]), copy_tree(tuple(others)), lambda: parts.proxy.smoothness,
+        k, w, gradient, parts.proxy.gradient(w), answers.noise, gap, copy_tree(tuple(others)),
+        lambda: parts.proxy.smoothness,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
@@ -222,6 +222,7 @@ def same_point(x: Vector | None, y: Vector | None) -> bool:
 
 # -- copies ---------------------------------------------------------------------------------------
 
+Record = TypeVar("Record")
 # What cannot change.
 ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 # Whether a class that was met is a dataclass: looked up once.
@@ -264,7 +265,7 @@ def _copy_record(x: Any) -> Any:
     return twin
 
 
-def changed(record: Any, **fields: Any) -> Any:
+def changed(record: Record, **fields: Any) -> Record:
     """Return a frozen dataclass with other values in some fields, without checking them again."""
     twin = object.__new__(type(record))
     twin.__dict__.update(record.__dict__)

@@ -27,7 +27,7 @@ from proxyprox._util.arrays import (
     zeros_like,
 )
 from proxyprox._util.validation import Words, message
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Paired
 
 Array = np.ndarray[Any, Any]
 
@@ -519,7 +519,7 @@ class _ValueLoss:
         return self.derivatives.source
 
 
-class ValueObjective(_ValueLoss):
+class ValueObjective(_ValueLoss, Paired):
     """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
     Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1

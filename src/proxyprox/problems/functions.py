@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,8 @@ class FunctionObjective:
         return self._gradient(w) if self._sample is None else self._gradient(w, batch)
 
     def _value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
-        value, gradient = self._both(w) if self._sample is None else self._both(w, batch)
+        both: Any = self._both
+        value, gradient = both(w) if self._sample is None else both(w, batch)
         return value, gradient
 
 

@@ -32,7 +32,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
-from proxyprox.problems.protocols import Batch, Work
+from proxyprox.problems.protocols import Batch, Paired, Work
 
 Array = np.ndarray[Any, Any]
 
@@ -297,7 +297,7 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
     return scaled
 
 
-class GLM:
+class GLM(Paired):
     r"""Mean loss of a generalised linear model, plus ``l2/2 ‖w‖²`` without the intercept.
 
     .. math:: L(w) = \frac{1}{\sum s_i}\sum_i s_i\,\ell(x_i^\top w, t_i) + \frac{\ell_2}{2}\|w\|^2

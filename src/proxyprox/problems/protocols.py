@@ -54,6 +54,21 @@ Batch = Any
 """Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
 
 
+class Paired:
+    """A loss that gives its value and its gradient at once.
+
+    A subclass that changes one of the two, and not the pair, has no pair: it would be another loss.
+    """
+
+    value_and_gradient: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        changed = vars(cls).keys() & {"value", "gradient"}
+        if changed and "value_and_gradient" not in vars(cls):
+            cls.value_and_gradient = None
+
+
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
