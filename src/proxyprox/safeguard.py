@@ -34,7 +34,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -441,7 +441,7 @@ class _Arms:
         self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
 
     @property
-    def _random_state(self) -> dict[str, Any]:
+    def _random_state(self) -> Mapping[str, Any]:
         return self._rng if self.rival is None else self.rival.state.rng
 
     def _draw(self) -> Any:
