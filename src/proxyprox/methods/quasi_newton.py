@@ -610,10 +610,22 @@ def _finite_or_none(value: float | None) -> float | None:
 
 
 def _shorter(rise: float, slope: float, end: float) -> float:
-    """Return the share of a rejected step where a cubic (or the slopes alone) has its minimum."""
+    """Return the share of a rejected step at which a model of the line has its minimum.
+
+    With slopes alone the model is a parabola, with the rise a cubic. A cubic that bends down at
+    first, as the slope at the end has more than three times its share of the rise, is replaced by
+    ``slope·t + a(exp(ct) − 1 − ct)``, for whose large c this ratio is c: along a step that is far
+    too long, the sum of a GLM's rows is the exponential of its largest one.
+    """
     if math.isnan(rise):
         share = slope / (slope - end)
+    elif (rate := (end - slope) / (rise - slope)) > 3:
+        # slope + ac(exp(ct) − 1) = 0 for a(exp(c) − 1 − c) = rise − slope; exp(c) may overflow.
+        log_a = math.log(rise - slope) - rate - math.log1p(-(1 + rate) * math.exp(-rate))
+        share = float(np.logaddexp(0.0, math.log(-slope) - log_a - math.log(rate))) / rate
     else:
+        # The units do not matter, and squares must not overflow.
+        slope, end, rise = (x / max(abs(rise), abs(end), -slope) for x in (slope, end, rise))
         z = slope + end - 3 * rise
         root = math.sqrt(max(z * z - slope * end, 0.0))
         share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
