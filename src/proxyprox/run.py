@@ -52,6 +52,7 @@ from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 ROW = 5
 # Rounds without a decrease after which a run that waits for a small gradient gives up.
 IDLE = 10
+BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,10 @@ class Run(Undoable):
         self._state = method.init(
             copy_for(method, self._w0), replace(problem, proxy=self._proxy) if metered else problem
         )
+        # A point that the caller chose is one of the run's, wherever the method would begin.
+        self.given = w0 is not None and not isinstance(w0, str)
+        if self.given:
+            self._state = method.keep_start(self._state)
         if not method.solves_subproblems:
             # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
@@ -335,9 +340,11 @@ class Run(Undoable):
     def _take_step(self, query: Query, answers: Answers, begun: float) -> Step:
         """Take the step; whatever raises here, between any two lines, is undone by the caller."""
         finite = all(all_finite(gradient) for gradient in answers.gradients)
+        assert self._request is not None
         # At the start there is nothing to turn back to.
-        nowhere = self._path.start is None and same_point(query.points[0], self._w0)
-        if not finite and (nowhere or not self.method.backtracks):
+        nowhere = self._path.start is None and not self._request.start
+        at_start = nowhere and same_point(query.points[0], self._w0)
+        if not finite and (at_start or not self.method.backtracks):
             text = "the target's gradient is NaN or infinite"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
         self._solved, self._unsolved, self._proxy.fault = None, False, None
@@ -353,13 +360,14 @@ class Run(Undoable):
         penalty = isolate(self.problem.penalty)
         # A trial point without an answer is no part of the path: the run stayed where it was.
         point, gradient, value = query.points[0], answers.gradients[0], answers.value
-        valued = value is None or math.isfinite(value)
+        valued, idle = value is None or math.isfinite(value), self._idle_rounds(point)
         if not finite or not (valued or nowhere or path.start is not None):
-            point, gradient, value = path.point, path.gradient, path.value
-        if self._returned_to_start(point, value):
-            path = GradientPath()
+            point, gradient, value, idle = path.point, path.gradient, path.value, 0
+        elif self._request.start and path.start is not None and same_point(point, state.w):
+            # The run begins here: a first gradient elsewhere, however large, is no measure.
+            path = path.begun_again(self._w0)
         if point is not None:
-            path.add(point, gradient, penalty, exact=exact, value=value)
+            path.add(point, gradient, penalty, exact=exact, value=value, idle=idle)
         met = self._solved is None or self._solved[2](self._solved[1])
         if self._proxy.fault is not None and (
             self._unsolved or not (met if record.held is None else record.held)
@@ -376,15 +384,16 @@ class Run(Undoable):
             record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
 
-    def _returned_to_start(self, point: Vector, value: float | None) -> bool:
-        """Tell whether the second answer is of a w0 that is better than the first point.
+    def _idle_rounds(self, trial: Vector) -> int:
+        """Return as how many rounds the answer at a trial point counts if nothing falls there.
 
-        The run begins there: a first gradient elsewhere, however large, is no measure.
+        The later trials of one line search are one round with its first; a search that has come
+        back to its iterate is at its end.
         """
-        before = self._path
-        elsewhere = len(before.last) == 1 and not same_point(before.start, self._w0)
-        lower = value is not None and not value >= before.value
-        return elsewhere and lower and same_point(point, self._w0)
+        if not self.method.backtracks or self._path.point is None:
+            return 1
+        way, before = (norm(point - self._state.w) for point in (trial, self._path.point))
+        return IDLE if way == 0 else int(way > before / 2)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
@@ -400,8 +409,9 @@ class Run(Undoable):
         -------
         bool
             Whether ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at the point asked about last (with a
-            penalty: the distance from 0 to the subdifferential). ``result(Status.CONVERGED)`` then
-            answers with that point.
+            penalty: the distance from 0 to the subdifferential), or the run has stalled, or begun,
+            at a point from which no step promises more than the rounding of the loss.
+            ``result(Status.CONVERGED)`` then answers with that point.
 
         Examples
         --------
@@ -414,7 +424,19 @@ class Run(Undoable):
         >>> run.steps, run.w
         (2, array([1., 2.]))
         """
-        return self._path.below(tol, atol, isolate(self.problem.penalty))
+        if self._settled:
+            return True
+        if self.method.backtracks and not same_point(self._path.point, self._state.w):
+            # A point that the method turned back from, however flat, is no minimum.
+            return False
+        small = self._path.below(tol, atol, isolate(self.problem.penalty))
+        return small and not self._next_request().start
+
+    @property
+    def _settled(self) -> bool:
+        """Whether nothing but rounding is left to gain, where the run has stalled or began."""
+        promise = self.method.promise(self._state)
+        return self._path.rounds_off(promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -449,10 +471,14 @@ class Run(Undoable):
         solves = self.method.uses_proxy or self.problem.penalty is not None
         solves = solves and self.method.solves_subproblems
         w, last = self.w, self._state.w
-        if status is Status.CONVERGED and self._path.point is not None:
+        if status is Status.CONVERGED and self._path.point is not None and not self._settled:
             # What is known to be good; the step from there has not been judged.
             w = last = self._path.point
-        notes = (*self._notes, self.method.note(self._state))
+        notes = [*self._notes, self.method.note(self._state)]
+        blind = self._path.exact and math.isnan(self._path.value)
+        blind = blind and not oracles.reports_values(self.problem.objective)
+        if self.given and blind and self.steps and not same_point(w, self._w0):
+            notes.insert(0, BLIND)
         note = self.step_size.note
         parts = (status.value, detail, *notes, note(self.trace["eta"]) if note else "")
         # Copies throughout: a result does not change when its run goes on, nor the other way.
