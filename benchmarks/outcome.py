@@ -277,7 +277,10 @@ def cases(seed: int) -> dict[str, Case]:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = pp.minimize(problem, **call)
-                first, last = (float(full.value(w)) for w in (loss.w0, result.w))
+                # An answer above its start was exchanged for the start.
+                rose = result.values is not None and not result.success
+                reached = result.last if rose else result.w
+                first, last = (float(full.value(w)) for w in (loss.w0, reached))
         except (pp.OracleError, ValueError, TypeError, ArithmeticError):
             return {}
         found[how] = Case(seed, label, _truth(first, last, loss), first, last, sampled, result)

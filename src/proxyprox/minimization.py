@@ -268,8 +268,8 @@ def _resume_and_run(run: Run, loop: _Loop, *, progress: bool) -> Result:
         resumed = loop.run.steps
     result = loop.go(progress=progress)
     status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
-    if run.method.backtracks and run.path.start is not None:
-        # A run that turned back from its first point began at the next.
+    if not run.given and run.method.backtracks and run.path.start is not None:
+        # Without a w0 of the caller's the run began where the method chose to.
         start = run.path.start
     calls: dict[str, int] = {}
     with counting_calls(run.problem.objective, calls):

@@ -155,7 +155,7 @@ def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = Non
 
     What goes wrong is added to ``faults``.
     """
-    if accounted(problem.objective) or not has(problem.objective, "value"):
+    if not reports_values(problem.objective):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -268,7 +268,7 @@ def answer_query(objective: Any, query: Query) -> Told:
         else:
             first = ask(point, query.batch)
             full = query.exact or query.batch is None
-            if query.value and full and has(objective, "value") and not accounted(objective):
+            if query.value and full and reports_values(objective):
                 value, extra["target_values"] = objective.value(copy_array(point)), 1
         gradients = [first, *(ask(w, query.batch) for w in others)]
     return Told(gradients, halves, None if value is None else scalar(VALUE, value), extra)
@@ -286,6 +286,11 @@ def counting_calls(objective: Any, paid: dict[str, int]) -> Iterator[None]:
     yield
     if grown := getattr(objective, "evaluations", 0) - before:
         paid["target_calls"] = grown
+
+
+def reports_values(objective: Any) -> bool:
+    """Tell whether the objective has values that a report may ask for."""
+    return has(objective, "value") and not accounted(objective)
 
 
 def accounted(objective: Any) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from proxyprox._util.arrays import (
     Vector,
     changed,
+    copy_array,
     dot,
     dtype_name,
     norm,
@@ -47,6 +48,8 @@ ROUNDING = {"float32": 1e-5, "float64": 1e-10}
 SMALLER = 0.9
 # The relative spacing of numbers.
 PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(float).eps)}
+# The rounding of a loss in units of ε·|L|, as a sum of many terms has it at most.
+BLURRED = 100
 # How many of the first and of the last answers are remembered.
 FIRST, LAST = 8, 64
 # Shares of its parts by which a change must exceed zero: parts cancel, and so may their errors.
@@ -125,8 +128,9 @@ class GradientPath:
     """The target's answers along a run: the first few, the last few, and sums over all.
 
     ``exact`` tells whether every answer was a full gradient; ``first`` and ``last`` have a row for
-    each answer, with the columns of :class:`Answers`. Where values are told, ``best`` is the point
-    of the lowest; ``idle`` counts the answers since the value or the gradient last fell.
+    each answer, with the columns of :class:`Answers`. If values are told, ``start_value`` is the
+    first of them, ``best`` the point of the lowest; ``idle`` counts the rounds since the value or
+    the gradient last fell.
     """
 
     start: Vector | None = None
@@ -144,10 +148,16 @@ class GradientPath:
     idle: int = 0
 
     def add(
-        self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool, value: float | None
-    ) -> GradientPath:
-        """Return the path with the answer at a point, whose arrays may not change later."""
-        valued = {} if value is None else self._values_with(point, gradient, penalty, value)
+        self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool,
+        value: float | None, idle: int = 1,
+    ) -> GradientPath:  # fmt: skip
+        """Return the path with the answer at a point, whose arrays may not change later.
+
+        ``idle`` is as how many rounds it counts if neither the value nor the gradient fell.
+        """
+        valued: dict[str, Any] = {}
+        if value is not None:
+            valued = self._values_with(point, _distance(point, gradient, penalty), value, idle)
         distance = slope = start_slope = along = varied = added = 0.0
         start, start_gradient = self.start, self.start_gradient
         if start is None:
@@ -174,14 +184,16 @@ class GradientPath:
             exact=self.exact and exact, first=first, last=last, **valued,
         )  # fmt: skip
 
-    def _values_with(
-        self, point: Vector, gradient: Vector, penalty: Any, value: float
-    ) -> dict[str, Any]:
+    def begun_again(self, w0: Vector) -> GradientPath:
+        """Return the path of a run that begins at its second point; a value at w0 is kept."""
+        kept = self.start_value if same_point(self.start, w0) else math.nan
+        return GradientPath(exact=self.exact, start_value=kept)
+
+    def _values_with(self, point: Vector, size: float, value: float, idle: int) -> dict[str, Any]:
         """Return the lowest value and gradient with a new one, and for how long neither fell."""
-        found: dict[str, Any] = {"value": value, "idle": self.idle + 1}
-        if self.start is None:
+        found: dict[str, Any] = {"value": value, "idle": self.idle + idle}
+        if self.start is None and math.isnan(self.start_value):
             found["start_value"] = value
-        size = _distance(point, gradient, penalty)
         if size < SMALLER * self.least_norm:
             found |= {"least_norm": size, "idle": 0}
         if math.isfinite(value) and not value >= self.best_value:
@@ -194,19 +206,23 @@ class GradientPath:
         self, problem: Problem, w0: Vector, answer: Vector
     ) -> tuple[float | None, float | None]:
         """Return the losses at the start and at the answer, penalty included, where told."""
-        penalty = copying(problem.penalty)
-
-        def total(value: float, point: Vector) -> float:
-            return value if penalty is None else value + float(penalty.value(point))
-
         first = last = None
         # A function whose evaluations count is not called for a report.
         counted = getattr(problem.objective, "evaluations", 0) > 0
         if math.isfinite(self.start_value) and (counted or same_point(self.start, w0)):
-            first = total(self.start_value, self.start)
+            first = _total(problem, self.start_value, w0)
         if same_point(self.best, answer):
-            last = total(self.best_value, answer)
+            last = _total(problem, self.best_value, answer)
+        elif same_point(w0, answer):
+            last = first
         return first, last
+
+    def lowest(self, problem: Problem, w0: Vector, first: float) -> tuple[Vector, float]:
+        """Return the start, or the best point if that is lower, and the loss there."""
+        if self.best is None:
+            return w0, first
+        least = _total(problem, self.best_value, self.best)
+        return (self.best, least) if least < first else (w0, first)
 
     def below(self, tol: float, atol: float, penalty: Any) -> bool:
         """Tell whether the last answer's gradient is within a tolerance of zero.
@@ -221,6 +237,24 @@ class GradientPath:
             return False
         first = _distance(self.start, self.start_gradient, penalty)
         return _distance(self.point, self.gradient, penalty) <= max(tol * first, atol)
+
+    def rounds_off(self, promise: float, *, stalled: bool) -> bool:
+        """Tell whether what a step promises to gain is lost in the rounding of the loss.
+
+        A mean of many terms is known up to some ``ε·|L|``, also if its terms, which were as large
+        as it at the start, have fallen since: a run that has stalled ends there. So does one that
+        began there: neither what it gained since then nor what it may gain is more, and gradients,
+        whose squares losses are like, are as small beside those at other points.
+        """
+        if self.best is None or not math.isfinite(self.start_value):
+            return False
+        size = max(abs(self.best_value), abs(self.start_value))
+        blur = BLURRED * PRECISION[dtype_name(self.best)]
+        norms = self.last[:, 0]
+        # By the third answer the method has seen what its own steps lead to.
+        began = len(norms) > 2 and norms.min() <= math.sqrt(blur) * norms.max()
+        began = began and self.start_value - self.best_value <= blur * size
+        return promise <= blur * size and (stalled or bool(began))
 
     @np.errstate(over="ignore", invalid="ignore")
     def finding(self, answer: Vector, last: Vector, moved: Array) -> Finding | None:
@@ -341,6 +375,12 @@ class GradientPath:
         return bool(len(moved) >= 8 and steep and long and above and outward)
 
 
+def _total(problem: Problem, value: float, point: Vector) -> float:
+    """Return a value of the target with the penalty's."""
+    penalty = copying(problem.penalty)
+    return value if penalty is None else value + float(penalty.value(point))
+
+
 def _distance(point: Vector, gradient: Vector, penalty: Any) -> float:
     """Return how far the gradient, with the penalty's where there is one, is from zero."""
     return norm(gradient) if penalty is None else float(penalty.distance(point, gradient))
@@ -375,6 +415,7 @@ def judge_outcome(
 ) -> Result:
     """Return the result with the losses at its two ends, its status corrected by the evidence.
 
+    An answer above the start is exchanged for the start, or for the lowest point that is known.
     The objective's ``value`` is called where the run's ``path`` does not know it, where it has one
     and neither a cost nor a privacy account that this would have to be entered in. No step ever
     depends on what it says. ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard
@@ -396,6 +437,14 @@ def judge_outcome(
     with np.errstate(over="ignore", invalid="ignore"):
         away, size = norm(result.last - w0), norm(w0)
     status, note = _status(result, away, size, values)
+    if values is not None and is_above(*values, dtype_name(result.w)):
+        answer, least = path.lowest(problem, w0, values[0])
+        whose = "start" if same_point(answer, w0) else "lowest point that was asked about"
+        note = (
+            f"The loss was {values[0]:.6g} at the start and {values[1]:.6g} at the end, so the "
+            f"answer is the {whose}."
+        )
+        values, result = (values[0], least), replace(result, w=copy_array(answer))
     parts = [result.message, note]
     if status is not result.status:
         untried = [] if measured else ["A smaller eta", "eta='auto'"]
@@ -423,10 +472,9 @@ def _status(
     if values is None and result.doubt is not None:
         return result.doubt.status, result.doubt.text
     if values is not None and is_above(*values, dtype):
-        text = f"The loss was {values[0]:.6g} at the start and is {values[1]:.6g} at the end."
         doubted = result.doubt is not None and result.doubt.status is Status.GREW
         grew = doubted or _grew(trace, away, *values)
-        return Status.GREW if grew else Status.ABOVE_START, text
+        return Status.GREW if grew else Status.ABOVE_START, ""
     still = away <= 10 * ROUNDING[dtype] * size
     failed = not still and _mostly_failed(trace, ROUNDING[dtype] * result.first_gradient)
     fell = result.fell if values is None else values[1] < values[0]

@@ -180,7 +180,7 @@ class Status(Enum):
     STEPS_DONE = "All the requested outer steps were taken."
     BUDGET_SPENT = "The budget is spent: the next step would exceed it."
     STOPPED_BY_CALLBACK = "The callback asked to stop."
-    CONVERGED = "The gradient is below the tolerance."
+    CONVERGED = "The gradient is below the tolerance, or at the level of rounding."
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "
         "rounding or noise is reached, or its gradient does not fit its values."

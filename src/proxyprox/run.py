@@ -56,6 +56,7 @@ from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 ROW = 5
 # Rounds without a decrease after which a run that waits for a small gradient gives up.
 IDLE = 10
+BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class RunState:
         The question that is open.
     own_points : int
         How many of its points the method has asked about; one more is the step-size rule's.
+    starts : bool
+        Whether it is asked to choose where the run begins.
     """
 
     method: Any
@@ -138,6 +141,7 @@ class RunState:
     share: float = 1.0
     question: Query | None = None
     own_points: int = 0
+    starts: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,8 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     halves = None if split is None else copy_tree(split(drawn if exact else copy_tree(drawn)))
     # Copied: the method may write into what it has returned.
     question = Query(drawn, copy_tree(points), halves, exact, request.value)
-    return changed(state, rng=rng, question=question, own_points=len(request.points))
+    own, starts = len(request.points), request.start
+    return changed(state, rng=rng, question=question, own_points=own, starts=starts)
 
 
 def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Solved | None]:
@@ -209,9 +214,10 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     method, rule, query = parts.method, parts.step_size, state.question
     assert query is not None
     # At the start there is nothing to turn back to.
-    nowhere = state.path.start is None and same_point(query.points[0], parts.start)
+    at_start = state.path.start is None and not state.starts
+    at_start = at_start and same_point(query.points[0], parts.start)
     finite = all(map(all_finite, answers.gradients))
-    if not finite and (nowhere or not method.backtracks):
+    if not finite and (at_start or not method.backtracks):
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
@@ -238,7 +244,7 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
     return RunState(
         after, learnt, parts.rng.bit_generator.state, solver.memory, anchors,
-        _path_with(parts, state, answers, finite, nowhere), faults, state.trace, average, share,
+        _path_with(parts, state, answers, after, finite), faults, state.trace, average, share,
     ), solved  # fmt: skip
 
 
@@ -307,34 +313,36 @@ def _require_state(method: Any, state: Any, k: int, like: Vector) -> None:
 
 
 def _path_with(
-    parts: Parts, state: RunState, answers: Answers, finite: bool, nowhere: bool
+    parts: Parts, state: RunState, answers: Answers, after: Any, finite: bool
 ) -> GradientPath:
-    """Return the path with the answers."""
+    """Return the path with the answers that have led to a state of the method."""
     path, query = state.path, state.question
     assert query is not None
+    nowhere = path.start is None and not state.starts
     point, gradient, value = query.points[0], answers.gradients[0], answers.value
-    valued = value is None or math.isfinite(value)
+    valued, idle = value is None or math.isfinite(value), _idle_rounds(parts, state, point)
     # A trial point without an answer is no part of the path: the run stayed where it was.
     if not finite or not (valued or nowhere or path.start is not None):
-        point, gradient, value = path.point, path.gradient, path.value
-    if _returned_to_start(parts, path, point, value):
-        path = GradientPath()
+        point, gradient, value, idle = path.point, path.gradient, path.value, 0
+    elif state.starts and path.start is not None and same_point(point, after.w):
+        # The run begins here: a first gradient elsewhere, however large, is no measure.
+        path = path.begun_again(parts.start)
     if point is None:
         return path
     exact = query.batch is None or query.exact
-    return path.add(point, gradient, parts.penalty, exact=exact, value=value)
+    return path.add(point, gradient, parts.penalty, exact=exact, value=value, idle=idle)
 
 
-def _returned_to_start(
-    parts: Parts, path: GradientPath, point: Vector, value: float | None
-) -> bool:
-    """Tell whether the second answer is of a w0 that is better than the first point.
+def _idle_rounds(parts: Parts, state: RunState, trial: Vector) -> int:
+    """Return as how many rounds the answer at a trial point counts if nothing falls there.
 
-    The run begins there: a first gradient elsewhere, however large, is no measure.
+    The later trials of one line search are one round with its first; a search that has come back
+    to its iterate is at its end.
     """
-    elsewhere = len(path.last) == 1 and not same_point(path.start, parts.start)
-    lower = value is not None and not value >= path.value
-    return elsewhere and lower and same_point(point, parts.start)
+    if not parts.method.backtracks or state.path.point is None:
+        return 1
+    way, before = (norm(point - state.method.w) for point in (trial, state.path.point))
+    return IDLE if way == 0 else int(way > before / 2)
 
 
 def _add_to_average(
@@ -426,6 +434,10 @@ class Run:
         begun = time.perf_counter()
         given = problem if isinstance(proxy, Zero) else problem.with_proxy(metered)
         begin = method.init(copy_array(start), given)
+        # A point that the caller chose is one of the run's, wherever the method would begin.
+        self.given = w0 is not None and not isinstance(w0, str)
+        if self.given:
+            begin = method.keep_start(begin)
         if not method.solves_subproblems:
             # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
@@ -611,8 +623,9 @@ class Run:
         -------
         bool
             Whether ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at the point asked about last (with a
-            penalty: the distance from 0 to the subdifferential). ``result(Status.CONVERGED)`` then
-            answers with that point.
+            penalty: the distance from 0 to the subdifferential), or the run has stalled, or begun,
+            at a point from which no step promises more than the rounding of the loss.
+            ``result(Status.CONVERGED)`` then answers with that point.
 
         Examples
         --------
@@ -625,7 +638,20 @@ class Run:
         >>> run.steps, run.w
         (2, array([1., 2.]))
         """
-        return self.state.path.below(tol, atol, self.parts.penalty)
+        if self._settled:
+            return True
+        path, method = self.state.path, self.state.method
+        if self.method.backtracks and not same_point(path.point, method.w):
+            # A point that the method turned back from, however flat, is no minimum.
+            return False
+        small = path.below(tol, atol, self.parts.penalty)
+        return small and not self.method.ask(copy_tree(method)).start
+
+    @property
+    def _settled(self) -> bool:
+        """Whether nothing but rounding is left to gain, where the run has stalled or began."""
+        promise = self.method.promise(copy_tree(self.state.method))
+        return self.state.path.rounds_off(promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -664,10 +690,14 @@ class Run:
         solves = self.method.uses_proxy or self.problem.penalty is not None
         solves = solves and self.method.solves_subproblems
         w, last = self.w, state.method.w
-        if status is Status.CONVERGED and path.point is not None:
+        if status is Status.CONVERGED and path.point is not None and not self._settled:
             # What is known to be good; the step from there has not been judged.
             w = last = path.point
-        notes = (*self._notes, self.method.note(copy_tree(state.method)))
+        notes = [*self._notes, self.method.note(copy_tree(state.method))]
+        blind = path.exact and math.isnan(path.value)
+        blind = blind and not oracle.reports_values(self.problem.objective)
+        if self.given and blind and steps and not same_point(w, self.parts.start):
+            notes.insert(0, BLIND)
         note = self.step_size.note
         parts = (status.value, detail, *notes, note(trace["eta"]) if note else "")
         # Copies throughout: a result does not change when its run goes on, nor the other way.

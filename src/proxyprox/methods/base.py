@@ -39,11 +39,15 @@ class Request:
         Ask for the full gradients, of ``objective.everything()``, in place of a sampled batch.
     value : bool
         Whether the method can use the loss at the first point; it is told where it is known.
+    start : bool
+        Whether the method is still choosing where to begin, between two points: if it moves to the
+        second one, the run counts as begun there, and it does not end before both are known.
     """
 
     points: tuple[Vector, ...]
     everything: bool = False
     value: bool = False
+    start: bool = False
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,13 @@ class Method:
         """Return the state before the first step; it has ``w`` and ``k``."""
         return State(w=w0)
 
+    def keep_start(self, state: Any) -> Any:
+        """Return the state before the first step if the caller gave w0: it is a point of the run.
+
+        Only a method that begins elsewhere has to change anything.
+        """
+        return state
+
     def ask(self, state: Any) -> Request:
         """Return what the next step wants to know: by default a batch's gradient at w_k."""
         return Request((state.w,), everything=self.exact)
@@ -244,6 +255,10 @@ class Method:
     def note(self, state: Any) -> str:
         """Return a sentence for the result's message; empty by default."""
         return ""
+
+    def promise(self, state: Any) -> float:
+        """Return an upper bound on what the next step is to gain; NaN if none is known."""
+        return math.nan
 
 
 @dataclass(frozen=True)

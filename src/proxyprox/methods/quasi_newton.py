@@ -9,7 +9,10 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
 - *The first point* is the proxy's minimum. The target's value there is compared with the proxy's
   promise: if it is above the proxy's value at w0, the target is asked at w0 as well, and the lower
-  point is where the run starts. Where the target is not finite at the minimum, it is w0.
+  point is where the run starts. A w0 that the caller gave is always asked about, first; along a
+  parabola the two gradients make the first pair. Without values, the run leaves w0 only if the
+  slopes at both ends of the way, and the proxy's values, say that the loss falls. If the target is
+  not finite at one of the two points, the run starts at the other.
 - *λ and c* are fitted during the run. The curvature that the target shows along a step, ``s·y``, is
   compared with the metric's, ``s·(cA + λD)s``; c and λ minimise the sum of ``r − log r`` over the
   ratios r of the last steps, with a price on ``|log c|``. λ falls at most tenfold in a step, and c
@@ -43,9 +46,10 @@ from proxyprox._util.arrays import (
     dtype_name,
     from_numpy,
     namespace,
+    same_point,
     to_numpy,
 )
-from proxyprox._util.validation import flag, whole
+from proxyprox._util.validation import TINY, flag, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.box import absolute, box_minimum, factored
 from proxyprox.inner.exact import find_minimum
@@ -53,6 +57,7 @@ from proxyprox.inner.newton import Pair, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import Zero
+from proxyprox.result import Status
 
 Array = np.ndarray[Any, Any]
 
@@ -81,6 +86,9 @@ DENSE, DENSE_BY_DIFFERENCES = 1000, 100
 TOLERANCE, PRODUCTS = 1e-5, 500
 # Products that estimate the size of a Hessian that is applied.
 PROBES = 4
+
+AT_PROXY = "the proxy's minimum"
+LEFT = "It began at the proxy's minimum: by the slopes there and at w0 the loss is lower there."
 
 
 class Curvature:
@@ -305,7 +313,8 @@ class Metric:
 class QuasiNewtonState:
     """The best point so far, the trial that is asked about, and what was learnt of the target.
 
-    ``w0`` is the start without a proxy, ``lowest`` the proxy's lowest value, ``curvature`` the
+    ``other`` is w0 if the run begins at the proxy's minimum, or the other way round if w0 is
+    ``given`` by the caller. ``lowest`` is the proxy's lowest value, ``curvature`` the
     target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
     ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
     pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
@@ -314,7 +323,8 @@ class QuasiNewtonState:
     w: Vector
     trial: Vector
     k: int = 0
-    w0: Vector | None = None
+    other: Vector | None = None
+    given: bool = False
     lowest: float | None = None
     value: float | None = None
     gradient: Vector | None = None
@@ -398,11 +408,24 @@ class ProxyBFGS(Method):
         if found is None or bool((found == w0).all()):
             return QuasiNewtonState(w0, w0, **kept)
         lowest = float(problem.proxy.value(found))
-        return QuasiNewtonState(found, found, w0=w0, lowest=lowest, **kept)
+        return QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+
+    def keep_start(self, state: QuasiNewtonState) -> QuasiNewtonState:
+        """Ask about w0 first, and then about the proxy's minimum."""
+        if state.other is None:
+            return state
+        return replace(state, w=state.other, trial=state.other, other=state.w, given=True)
 
     def ask(self, state: QuasiNewtonState) -> Request:
         """Ask for the gradient, and the value, at the trial point."""
-        return Request((state.trial,), everything=True, value=True)
+        starts = state.other is not None and state.direction is None
+        return Request((state.trial,), everything=True, value=True, start=starts)
+
+    def promise(self, state: QuasiNewtonState) -> float:
+        """Return by how much the loss would fall along the whole step if it were linear."""
+        if state.gradient is None or state.direction is None:
+            return math.nan
+        return -dot(state.gradient, state.direction)
 
     def note(self, state: QuasiNewtonState) -> str:
         """Say why the run did not begin at the proxy's minimum."""
@@ -414,22 +437,54 @@ class ProxyBFGS(Method):
         known = {"value": value, "gradient": gradient, "curvature": answers.curvature}
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
-            if state.w0 is not None and not _finite(value, gradient):
-                note = "The target is not finite at the proxy's minimum: the run began at w0."
-                return replace(state, w=state.w0, trial=state.w0, w0=None, lowest=None, note=note)
+            if state.other is not None and not _finite(value, gradient):
+                here, there = ("w0", AT_PROXY) if state.given else (AT_PROXY, "w0")
+                note = f"The target is not finite at {here}: the run began at {there}."
+                lowest = state.lowest if state.given else None
+                alone = {"other": None, "given": False, "lowest": lowest, "note": note}
+                return replace(state, trial=state.other, **alone)
+            if not all_finite(gradient):
+                text = "the target's gradient is NaN or infinite"
+                raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
-            state = replace(state, **known)
-            if state.w0 is not None and value is not None:
-                promise = step.proxy.value(state.w0)
-                if not value <= promise:
-                    return replace(state, trial=state.w0)
+            state = replace(state, w=state.trial, **known)
+            if state.given or (
+                state.other is not None
+                and value is not None
+                and not value <= step.proxy.value(state.other)
+            ):
+                return replace(state, trial=state.other)
             return self._start(state, step)
         if state.direction is None:
-            above = value is not None and state.value is not None and not value < state.value
-            if _finite(value, gradient) and not above:
-                state = replace(state, w=state.trial, **known)
-            return self._start(state, step)
+            return self._start(self._choose_start(state, known, step), step)
         return self._judge(state, known, step)
+
+    def _choose_start(
+        self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
+    ) -> QuasiNewtonState:
+        """Return the state at the better one of w0 and the proxy's minimum, both known now."""
+        value, gradient = known["value"], known["gradient"]
+        if not _finite(value, gradient):
+            return state
+        way = state.trial - state.w
+        slope, end = dot(state.gradient, way), dot(gradient, way)
+        if value is not None and state.value is not None:
+            rise = value - state.value
+            moves = rise < 0
+            if state.given and _bend(rise, slope, end) < PARABOLA:
+                # Elsewhere the mean curvature on a long way is not that at its end.
+                state = replace(state, steps=[way], changes=[gradient - state.gradient])
+        else:
+            # The proxy's change, and by the trapezoidal rule that of L − L̂; a step that begins
+            # uphill is no descent, whatever follows.
+            moves = not state.given
+            if state.given and slope < 0:
+                fall = step.proxy.value(state.w) - step.proxy.value(state.trial)
+                ends = step.proxy.gradient(state.w) + step.proxy.gradient(state.trial)
+                moves = (slope + end - dot(ends, way)) / 2 < fall
+            if state.given and moves:
+                state = replace(state, note=LEFT)
+        return replace(state, w=state.trial, **known) if moves else state
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
@@ -458,23 +513,22 @@ class ProxyBFGS(Method):
         if state.value is None:
             known["value"] = value = _finite_or_none(value)
         if not _finite(value, gradient):
-            return self._shorten(state, 0.0)
+            return self._shorten(state, 0.0, step)
         move = state.trial - state.w
         slope, end = dot(state.gradient, move), dot(gradient, move)
         if not slope < 0:
             # Bounds have turned the step; a short one keeps its direction.
-            return self._shorten(state, LONGEST)
+            return self._shorten(state, LONGEST, step)
         # What the slopes at both ends say of the change; exact for a quadratic.
         change, bend = (slope + end) / 2, AGREEMENT / 2
         rise = math.nan
         if value is not None and state.value is not None:
             rise = value - state.value
             if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
-                bend = abs(rise - change) / max(abs(slope), abs(end))
-                change = rise
+                change, bend = rise, _bend(rise, slope, end)
         accepted = change <= SUFFICIENT * slope
         if not accepted and bend >= AGREEMENT:
-            return self._shorten(state, _shorter(rise, slope, end))
+            return self._shorten(state, _shorter(rise, slope, end), step)
         quadratic = state.agrees and bend < PARABOLA
         state = replace(
             state,
@@ -543,13 +597,19 @@ class ProxyBFGS(Method):
         state = replace(state, direction=direction, agrees=agrees)
         return replace(state, trial=_inside(state, state.w + state.length * direction))
 
-    def _shorten(self, state: QuasiNewtonState, share: float) -> QuasiNewtonState:
+    def _shorten(self, state: QuasiNewtonState, share: float, step: OuterStep) -> QuasiNewtonState:
         """Return the state with a trial nearer to w, at about a share of the length."""
         # Ever faster: a step that was far too long takes few rounds.
         shortest = min(SHORTEST, state.length)
         length = min(max(share, shortest), LONGEST) * state.length
         assert state.direction is not None
         trial = _inside(state, state.w + length * state.direction)
+        if state.steps and same_point(trial, state.w):
+            # What was learnt leads nowhere: begin here anew.
+            empty = QuasiNewtonState(state.w, state.w)
+            names = ("length", "rejected", "agrees", "steps", "changes", "metric")
+            state = replace(state, **{name: getattr(empty, name) for name in names})
+            return self._start(state, step)
         return replace(state, length=length, trial=trial)
 
 
@@ -613,11 +673,28 @@ def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _bend(rise: float, slope: float, end: float) -> float:
+    """Return how far a line is from a parabola, by the rise and the slopes at its ends."""
+    return abs(rise - (slope + end) / 2) / max(abs(slope), abs(end), TINY)
+
+
 def _shorter(rise: float, slope: float, end: float) -> float:
-    """Return the share of a rejected step where a cubic (or the slopes alone) has its minimum."""
+    """Return the share of a rejected step at which a model of the line has its minimum.
+
+    With slopes alone the model is a parabola, with the rise a cubic. A cubic that bends down at
+    first, as the slope at the end has more than three times its share of the rise, is replaced by
+    ``slope·t + a(exp(ct) − 1 − ct)``, for whose large c this ratio is c: along a step that is far
+    too long, the sum of a GLM's rows is the exponential of its largest one.
+    """
     if math.isnan(rise):
         share = slope / (slope - end)
+    elif (rate := (end - slope) / (rise - slope)) > 3:
+        # slope + ac(exp(ct) − 1) = 0 for a(exp(c) − 1 − c) = rise − slope; exp(c) may overflow.
+        log_a = math.log(rise - slope) - rate - math.log1p(-(1 + rate) * math.exp(-rate))
+        share = float(np.logaddexp(0.0, math.log(-slope) - log_a - math.log(rate))) / rate
     else:
+        # The units do not matter, and squares must not overflow.
+        slope, end, rise = (x / max(abs(rise), abs(end), -slope) for x in (slope, end, rise))
         z = slope + end - 3 * rise
         root = math.sqrt(max(z * z - slope * end, 0.0))
         share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
