@@ -6,7 +6,8 @@ import contextlib
 import copy
 import math
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -62,19 +63,27 @@ class MeteredProxy:
             for name in ("hessian", "sampled_hessian")
         )
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
-        self.sample = getattr(proxy, "sample", None)
+        self.sample = partial(self._timed, self.proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
         self.remembered: list[tuple[Vector, Vector]] = []
 
     @property
     def smoothness(self) -> float | None:
         """H of the proxy, where it knows one; finding it may take a few passes over its data."""
-        return getattr(self.proxy, "smoothness", None)
+        return self._timed(getattr, self.proxy, "smoothness", None)
+
+    def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of the proxy's returns; its seconds are entered."""
+        begun = time.perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self.ledger.proxy_seconds += time.perf_counter() - begun
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
         self.ledger.proxy_values += 1
-        number = scalar("the proxy's value", self.proxy.value(w))
+        number = scalar("the proxy's value", self._timed(self.proxy.value, w))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
         return number
@@ -83,8 +92,8 @@ class MeteredProxy:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            sampled = as_gradient("the proxy's gradient", self.proxy.gradient(w, *batch), w)
-            return self._note_fault(w, sampled)
+            sampled = self._timed(self.proxy.gradient, w, *batch)
+            return self._note_fault(w, as_gradient("the proxy's gradient", sampled, w))
         for pair in self.remembered:
             point, gradient = pair
             if point is w or (self.by_content and same_point(point, w)):
@@ -92,7 +101,7 @@ class MeteredProxy:
                 self.remembered = [*(other for other in self.remembered if other is not pair), pair]
                 return copy_array(gradient) if self.by_content else gradient
         self.ledger.proxy_gradients += 1
-        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(w), w)
+        gradient = as_gradient("the proxy's gradient", self._timed(self.proxy.gradient, w), w)
         pair = (copy_array(w), copy_array(gradient)) if self.by_content else (w, gradient)
         self.remembered = [*self.remembered[1 - KEPT :], pair]
         return self._note_fault(w, gradient)
@@ -105,12 +114,12 @@ class MeteredProxy:
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        product = as_gradient("the proxy's hvp", self.proxy.hvp(w, v), w)
+        product = as_gradient("the proxy's hvp", self._timed(self.proxy.hvp, w, v), w)
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = getattr(self.proxy, name)(w, *share)
+        hessian = self._timed(getattr(self.proxy, name), w, *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
@@ -122,7 +131,8 @@ class MeteredProxy:
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        return as_gradient("the proxy's solve_shifted", self.proxy.solve_shifted(v, eta), v)
+        solved = self._timed(self.proxy.solve_shifted, v, eta)
+        return as_gradient("the proxy's solve_shifted", solved, v)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -141,13 +151,17 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
+def value_for_report(
+    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
+) -> float | None:
     """Return the loss at a point for a report; None where it has none, or its use is accounted.
 
-    What goes wrong is added to ``faults``.
+    What goes wrong is added to ``faults``, and the call to the ledger.
     """
     if accounted(problem.objective) or not has(problem.objective, "value"):
         return None
+    if ledger is not None:
+        ledger.value_calls += 1
     try:
         with np.errstate(all="ignore"):
             return float(problem.value(w))
@@ -347,6 +361,7 @@ def step_record(
     solved: tuple[Subproblem, Progress, Criterion] | None,
     ledger: Ledger,
     value: float | None,
+    gradient: float,
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
     numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
@@ -356,7 +371,7 @@ def step_record(
         threshold = math.nan if bound is None else bound
         numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
     paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
-    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value))
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:

@@ -32,6 +32,7 @@ from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request, copy_for
+from proxyprox.methods.proxyprox import DANE
 from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.oracles import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, judge_by_gradients
@@ -50,6 +51,11 @@ from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
+# What a run says that ends without a last question.
+KNOWN_AHEAD = (
+    "The proxy has the target's curvature: the residual of the inner solve is the target's "
+    "gradient there, which was not asked for."
+)
 # Rounds without a decrease after which a run that waits for a small gradient gives up.
 IDLE = 10
 
@@ -325,7 +331,7 @@ class Run(Undoable):
         level, gaps = oracles.noise(query, halves) if self.step_size.measures else (None, ())
         value = oracles.check_value(value, finite=not self.method.backtracks)
         answers = Answers(told, query.batch, level, gaps, value)
-        self.ledger.add(self.price(query))
+        self.ledger.add({**self.price(query), "value_calls": value is not None})
         curvature = oracles.known_curvature(self.problem.objective, query.points[0])
         answers = replace(answers, curvature=curvature)
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
@@ -348,7 +354,9 @@ class Run(Undoable):
         eta = self._solved[0].eta if self._solved else self.step_size.eta(step_size_state, k)
         share, average = self._add_to_average(state, eta)
         self.ledger.seconds += time.perf_counter() - begun
-        record = oracles.step_record(k, eta, self._solved, self.ledger, answers.value)
+        record = oracles.step_record(
+            k, eta, self._solved, self.ledger, answers.value, norm(answers.gradients[0])
+        )
         path, exact = copy.copy(self._path), query.batch is None or query.exact
         penalty = isolate(self.problem.penalty)
         # A trial point without an answer is no part of the path: the run stayed where it was.
@@ -389,6 +397,9 @@ class Run(Undoable):
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
 
+        If the proxy is known to have the target's curvature, the gradient after a step of
+        ``DANE(eta=math.inf)`` is the residual of its inner solve: it need not be asked for.
+
         Parameters
         ----------
         tol : float
@@ -412,9 +423,26 @@ class Run(Undoable):
         >>> while not run.converged(tol=1e-6):
         ...     step = run.tell(target.gradient(run.ask().points[0]))
         >>> run.steps, run.w
-        (2, array([1., 2.]))
+        (1, array([1., 2.]))
         """
-        return self._path.below(tol, atol, isolate(self.problem.penalty))
+        penalty = isolate(self.problem.penalty)
+        ahead = self._known_ahead
+        solved = ahead < math.inf and ahead <= self._path.limit(tol, atol, penalty)
+        return solved or self._path.below(tol, atol, penalty)
+
+    @property
+    def _known_ahead(self) -> float:
+        """The target's gradient at the newest iterate, as a norm, if no question is needed.
+
+        If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
+        gradients. Infinite if that is not known.
+        """
+        linear = (
+            self.steps > 0 and type(self.method) is DANE and self.method.gradient_weight == 1
+            and self.trace.rows[-1].eta == math.inf and self._average is None
+            and self._path.exact and self.problem.same_curvature
+        )  # fmt: skip
+        return self.trace.rows[-1].residual if linear else math.inf
 
     @property
     def stalled(self) -> bool:
@@ -450,8 +478,13 @@ class Run(Undoable):
         solves = solves and self.method.solves_subproblems
         w, last = self.w, self._state.w
         if status is Status.CONVERGED and self._path.point is not None:
-            # What is known to be good; the step from there has not been judged.
-            w = last = self._path.point
+            if self._known_ahead <= self._path.size(isolate(self.problem.penalty)):
+                detail = f"{detail} {KNOWN_AHEAD}".lstrip()
+            else:
+                # What is known to be good; the step from there has not been judged.
+                w = last = self._path.point
+        known = self._path.known_values(self.problem, self._w0, w)[1]
+        at_answer = same_point(self._path.point, w)
         notes = (*self._notes, self.method.note(self._state))
         note = self.step_size.note
         parts = (status.value, detail, *notes, note(self.trace["eta"]) if note else "")
@@ -472,6 +505,8 @@ class Run(Undoable):
             first_gradient=float(self._path.first[0, 0]) if len(self._path.first) else math.nan,
             method=f"{self.method!r}{self._why_method}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
+            fun=math.nan if known is None else known,
+            jac=copy_array(self._path.gradient) if at_answer and self._path.exact else None,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -754,7 +789,7 @@ class Run(Undoable):
             with oracles.counting_calls(self.problem.objective, calls):
                 self._identity = checkpoint.identity(
                     self.problem, self._w0, self._seed,
-                    lambda: oracles.value_for_report(self.problem, self._w0),
+                    lambda: oracles.value_for_report(self.problem, self._w0, ledger=self.ledger),
                     oracle.gradient if self.method.uses_proxy else None,
                 )  # fmt: skip
             self.ledger.add(calls)
