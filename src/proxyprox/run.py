@@ -27,6 +27,7 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
+from proxyprox._util.names import explain_names
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
@@ -175,6 +176,7 @@ class Run(Undoable):
     array([1., 2.])
     """
 
+    @explain_names
     def __init__(
         self,
         problem: Problem,

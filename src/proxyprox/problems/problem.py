@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, isolate, to_numpy
+from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
@@ -167,6 +168,9 @@ class Problem:
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
         total = float(isolate(self.objective).value(w))
         return total if self.penalty is None else total + isolate(self.penalty).value(w)
+
+
+Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign]
 
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
