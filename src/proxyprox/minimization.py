@@ -238,8 +238,8 @@ SMALL = {"float32": 1e-5, "float64": 1e-8}
 SMALL_BY_DIFFERENCES = {"float32": 1e-4, "float64": 1e-5}
 # What is said of the default tolerance of single precision.
 LIMITED = (
-    "The numbers are float32: {:.0e} of the first gradient is small there, {:.0e} in float64, which "
-    "can reach a lower loss."
+    "The numbers are float32: {:.0e} of the first gradient is small there, {:.0e} in float64, "
+    "which can reach a lower loss."
 )
 # (tol, atol); None is the share for the dtype.
 Tolerances = tuple[float | None, float]
