@@ -390,11 +390,11 @@ class _Decoder:
         name, values = content
         cls = find_class(name, self._classes)
         # Fields with a default may be newer than the file.
-        values = {**field_defaults(cls), **values}
-        if set(values) != set(field_names(cls) or ()):
+        names, values = field_names(cls) or [], {**field_defaults(cls), **values}
+        if set(values) != set(names):
             raise ValueError(f"a {name} with {list(values)}, not {field_names(cls)}")
         if issubclass(cls, tuple):
-            return tuple.__new__(cls, (values[key] for key in field_names(cls)))
+            return tuple.__new__(cls, (values[key] for key in names))
         record = object.__new__(cls)
         for key, value in values.items():
             object.__setattr__(record, key, value)

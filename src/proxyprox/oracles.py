@@ -70,7 +70,8 @@ class MeteredProxy:
     @property
     def smoothness(self) -> float | None:
         """H of the proxy, where it knows one; finding it may take a few passes over its data."""
-        return self._timed(getattr, self.proxy, "smoothness", None)
+        known: float | None = self._timed(getattr, self.proxy, "smoothness", None)
+        return known
 
     def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function of the proxy's returns; its seconds are entered."""
