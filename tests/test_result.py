@@ -144,6 +144,28 @@ def test_tensors_have_the_names():
     assert float(result.jac.norm()) < 1e-6
 
 
+def test_a_tuned_policy_has_the_names():
+    from proxyprox import simulation as sim
+
+    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(1))
+
+    def cart(gain):
+        return sim.FunctionSystem(lambda x, u: x + gain * u, 1, 1)
+
+    start = np.ones((1, 1))
+    simulator = sim.SimulatorProxy(task, cart(1.0), start)
+    robot = sim.SimulatedRobot(cart(0.7), start)
+    target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(simulator, rollouts=1))
+    tuned = sim.tune(target, simulator, rollouts=4)
+    assert tuned.x is tuned.w
+    assert (tuned.nit, tuned.njev) == (tuned.result.steps, tuned.result.njev)
+    assert isinstance(tuned.nfev, int)
+    assert tuned.success
+    assert tuned.message
+    assert math.isfinite(tuned.fun)
+    assert not hasattr(tuned, "nonsense")
+
+
 def test_seconds_inside_the_proxy_are_counted():
     def slowly(w):
         time.sleep(0.002)

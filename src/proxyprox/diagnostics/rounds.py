@@ -15,10 +15,9 @@ rehearsal that costs the target nothing:
   it happens in a Krylov space of P.
 - *L-BFGS* (SciPy's, ten pairs), and ProxyBFGS without a proxy, minimise the proxy, which curves as
   the target does if it is any good. A proxy without a minimum away from w0, such as one without
-  labels, leaves them such a quadratic, and so does one whose metric is no better than the identity.
-
-A proxy that is many times steeper than the target can be is dropped by ProxyBFGS after the rounds
-that the audit took: they come on top of the count without a proxy.
+  labels, leaves them such a quadratic, and so does one that is many times steeper than the target
+  can be. ProxyBFGS drops the latter after the rounds that the audit took: they come on top of the
+  count without a proxy.
 
 The verdict compares the counts and nothing else: the proxy is to be used if ProxyBFGS takes no more
 rounds with it than either rival. All are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
@@ -67,9 +66,6 @@ WORST = 4.0
 
 # A rehearsal is given up after so many rounds.
 MOST = 1000
-
-# The misfit of a proxy that stands for the target is below that of the identity by more than this.
-MARGIN = 0.05
 
 # Times the target's smoothness that a proxy, scaled as the steps say, may be steep: that scale is
 # off by factors of 5 even for good proxies.
@@ -147,9 +143,8 @@ class RoundAudit:
 
     @property
     def stands_for_target(self) -> bool:
-        """Whether methods without a proxy can be rehearsed on it: it curves as the target does."""
-        curves = self.model is not None and self.model.gain >= MARGIN
-        return self.least is not None and curves and not self.unlike
+        """Whether methods without a proxy are rehearsed on it."""
+        return self.least is not None and not self.unlike
 
     @property
     def reasons(self) -> list[str]:
@@ -330,10 +325,7 @@ def sizes_along(proxy: MeteredProxy, seen: list[Seen]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The proxy's Hessian where the target was best, in a basis, and how it suits the target.
-
-    ``gain`` is by how much its misfit is below that of the identity.
-    """
+    """The proxy's Hessian where the target was best, in a basis, and how it suits the target."""
 
     centre: Matrix
     basis: Matrix | None
@@ -342,7 +334,6 @@ class StandIn:
     scale: float
     M: Matrix
     misfits: list[float]
-    gain: float
 
     @classmethod
     def of(cls, proxy: MeteredProxy, seen: list[Seen]) -> StandIn:
@@ -364,9 +355,7 @@ class StandIn:
         pairs = [pair for pair in map(usable, steps, changes) if pair is not None]
         scale, M, misfits = fit_metric(P, pairs)
         gradient = best.gradient if basis is None else best.gradient @ basis
-        flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
-        gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
-        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
+        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits)
 
     @property
     def steepest(self) -> float:
