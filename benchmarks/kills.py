@@ -96,7 +96,7 @@ def minimised(folder: Path, **options: Any) -> None:
     counts = {k: v for k, v in result.ledger.as_dict().items() if "seconds" not in k}
     np.savez(
         folder / "result.npz", w=result.w, last=result.last,
-        trace=np.delete(result.trace.to_array(), -2, axis=1),  # all but the seconds
+        trace=np.delete(result.trace.to_array(), -3, axis=1),  # all but the seconds
         counts=np.array(list(counts.values())),
     )  # fmt: skip
 

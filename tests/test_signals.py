@@ -254,7 +254,7 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     assert steps[0] == 5 or where == "proxy"
     whole = pp.minimize(same, np.zeros(3), **options)
     assert resumed.w.tobytes() == whole.w.tobytes()
-    rows = [np.delete(result.trace.to_array(), -2, axis=1) for result in (resumed, whole)]
+    rows = [np.delete(result.trace.to_array(), -3, axis=1) for result in (resumed, whole)]
     assert rows[0].tobytes() == rows[1].tobytes()  # all but the seconds
     rest = {p.name for p in folder.iterdir() if p.suffix in (".part", ".lock")}
     assert rest == set()

@@ -27,7 +27,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -214,7 +214,7 @@ class Growing:
         return itertools.islice(self.items, self.length)
 
     def __getitem__(self, at: int) -> Any:
-        return self.items[: self.length][at] if at < 0 else self.items[at]
+        return self.items[at + self.length if at < 0 else at]
 
     def append(self, *added: Any) -> Growing:
         """Return the sequence with something at its end."""
@@ -234,6 +234,13 @@ def field_names(cls: type) -> list[str] | None:
     if is_dataclass(cls):
         return [item.name for item in fields(cls)]
     return list(cls._fields) if issubclass(cls, tuple) and hasattr(cls, "_fields") else None
+
+
+def field_defaults(cls: Any) -> dict[str, Any]:
+    """Return the fields of such a class that have a plain default, with it."""
+    if is_dataclass(cls):
+        return {x.name: x.default for x in fields(cls) if x.default is not MISSING}
+    return dict(getattr(cls, "_field_defaults", {}))
 
 
 def walk(tree: Any) -> Iterator[Any]:
@@ -400,10 +407,12 @@ class _Decoder:
         """Return a record with these fields, without running any code of its class."""
         name, values = content
         cls = find_class(name, self._classes)
-        if list(values) != field_names(cls):
+        # Fields with a default may be newer than the file.
+        names, values = field_names(cls) or [], {**field_defaults(cls), **values}
+        if set(values) != set(names):
             raise ValueError(f"a {name} with {list(values)}, not {field_names(cls)}")
         if issubclass(cls, tuple):
-            return tuple.__new__(cls, values.values())
+            return tuple.__new__(cls, (values[key] for key in names))
         record = object.__new__(cls)
         for key, value in values.items():
             object.__setattr__(record, key, value)

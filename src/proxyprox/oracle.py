@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ VALUE = "the target's value"
 # What a proxy may say of itself, and what holds if it does not.
 PROXY_DEFAULTS = {
     "strong_convexity": None, "convex": True, "work": None, "empirical": False,
-    "exact_curvature": True, "sample": None,
+    "exact_curvature": True,
 }  # fmt: skip
 
 
@@ -64,6 +65,7 @@ class MeteredProxy:
             for name in ("hessian", "sampled_hessian")
         )
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
+        self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
         self.remembered: Remembered = ()
 
@@ -76,12 +78,21 @@ class MeteredProxy:
     @property
     def smoothness(self) -> float | None:
         """H of the proxy, where it knows one; finding it may take a few passes over its data."""
-        return getattr(self.proxy, "smoothness", None)
+        known: float | None = self._timed(getattr, self.proxy, "smoothness", None)
+        return known
+
+    def _timed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of the proxy's returns; its seconds are entered."""
+        begun = time.perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self.ledger.proxy_seconds += time.perf_counter() - begun
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
         self.ledger.proxy_values += 1
-        number = scalar("the proxy's value", self.proxy.value(copy_array(w)))
+        number = scalar("the proxy's value", self._timed(self.proxy.value, copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
         return number
@@ -91,7 +102,7 @@ class MeteredProxy:
         if batch:
             self.ledger.proxy_sampled_gradients += 1
             sampled = as_gradient(
-                "the proxy's gradient", self.proxy.gradient(copy_array(w), *batch), w
+                "the proxy's gradient", self._timed(self.proxy.gradient, copy_array(w), *batch), w
             )
             return self._note_fault(w, copy_array(sampled))
         for pair in self.remembered:
@@ -100,7 +111,8 @@ class MeteredProxy:
                 self.remembered = (*(other for other in self.remembered if other is not pair), pair)
                 return copy_array(pair[1])
         self.ledger.proxy_gradients += 1
-        gradient = as_gradient("the proxy's gradient", self.proxy.gradient(copy_array(w)), w)
+        answer = self._timed(self.proxy.gradient, copy_array(w))
+        gradient = as_gradient("the proxy's gradient", answer, w)
         self.remembered = (*self.remembered[1 - KEPT :], (copy_array(w), copy_array(gradient)))
         return self._note_fault(w, copy_array(gradient))
 
@@ -112,13 +124,13 @@ class MeteredProxy:
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
         self.ledger.proxy_hvps += 1
-        answer = self.proxy.hvp(copy_array(w), copy_array(v))
+        answer = self._timed(self.proxy.hvp, copy_array(w), copy_array(v))
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = getattr(self.proxy, name)(copy_array(w), *share)
+        hessian = self._timed(getattr(self.proxy, name), copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
@@ -130,7 +142,7 @@ class MeteredProxy:
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
         self.ledger.proxy_solves += 1
-        answer = self.proxy.solve_shifted(copy_array(v), eta)
+        answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
 
@@ -150,13 +162,17 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def value_for_report(problem: Problem, w: Vector, faults: list[str] | None = None) -> float | None:
+def value_for_report(
+    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
+) -> float | None:
     """Return the loss at a point for a report; None where it has none, or its use is accounted.
 
-    What goes wrong is added to ``faults``.
+    What goes wrong is added to ``faults``, and the call to the ledger.
     """
     if not reports_values(problem.objective):
         return None
+    if ledger is not None:
+        ledger.value_calls += 1
     try:
         with np.errstate(all="ignore"):
             return float(problem.value(w))
@@ -391,6 +407,7 @@ def step_record(
     solved: tuple[Subproblem, Progress, Criterion] | None,
     ledger: Ledger,
     value: float | None,
+    gradient: float,
 ) -> StepRecord:
     """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
     numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
@@ -400,7 +417,7 @@ def step_record(
         threshold = math.nan if bound is None else bound
         numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
     paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
-    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value))
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:

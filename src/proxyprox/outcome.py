@@ -235,8 +235,15 @@ class GradientPath:
             self.best_value, self.value, dtype_name(self.point)
         ):
             return False
-        first = _distance(self.start, self.start_gradient, penalty)
-        return _distance(self.point, self.gradient, penalty) <= max(tol * first, atol)
+        return self.size(penalty) <= self.limit(tol, atol, penalty)
+
+    def size(self, penalty: Any) -> float:
+        """Return how far the last gradient is from zero."""
+        return _distance(self.point, self.gradient, penalty)
+
+    def limit(self, tol: float, atol: float, penalty: Any) -> float:
+        """Return how far from zero a gradient may be that is within a tolerance of it."""
+        return max(tol * _distance(self.start, self.start_gradient, penalty), atol)
 
     def rounds_off(self, promise: float, *, stalled: bool) -> bool:
         """Tell whether what a step promises to gain is lost in the rounding of the loss.
@@ -423,7 +430,7 @@ def judge_outcome(
     """
     faults: list[str] = []
     first, last = (
-        known if known is not None else value_for_report(problem, point, faults)
+        known if known is not None else value_for_report(problem, point, faults, result.ledger)
         for known, point in zip(
             path.known_values(problem, w0, result.w), (w0, result.w), strict=True
         )
@@ -453,7 +460,8 @@ def judge_outcome(
         parts = [status.value, note, result.message]
         parts += [helps, ADVICE[status]] if status in ADVICE else []
     text = " ".join(part for part in [*parts, *faults] if part)
-    return replace(result, values=values, status=status, message=text)
+    fun = math.nan if last is None else last
+    return replace(result, values=values, fun=fun, status=status, message=text)
 
 
 ADVICE = {

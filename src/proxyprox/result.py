@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import positive, whole
 
@@ -26,6 +27,8 @@ class Ledger:
         Samples (labels, rollouts) in their batches.
     target_values : int
         Values of the objective asked for on their own; one that comes with a gradient is free.
+    value_calls : int
+        Values of the objective in all: on their own, with a gradient, and for the report.
     target_calls : int
         Evaluations of the user's function, where the objective counts them (``evaluations``).
     cost : float
@@ -36,6 +39,8 @@ class Ledger:
         Time spent inside the objective.
     proxy_values, proxy_gradients, proxy_sampled_gradients, proxy_hvps, proxy_hessians, proxy_solves
         Accesses to the proxy, by kind; gradients are full passes.
+    proxy_seconds : float
+        Time spent inside the proxy's functions.
     seconds : float
         Time of the whole run.
     """
@@ -43,6 +48,7 @@ class Ledger:
     target_gradients: int = 0
     target_samples: int = 0
     target_values: int = 0
+    value_calls: int = 0
     target_calls: int = 0
     cost: float = 0.0
     epsilon: float = 0.0
@@ -53,6 +59,7 @@ class Ledger:
     proxy_hvps: int = 0
     proxy_hessians: int = 0
     proxy_solves: int = 0
+    proxy_seconds: float = 0.0
     seconds: float = 0.0
 
     def add(self, paid: Mapping[str, float]) -> None:
@@ -127,6 +134,7 @@ class StepRecord(NamedTuple):
     threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
     ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
+    ``gradient`` is the norm of the target's gradient there (of the batch's, if it is sampled).
     """
 
     k: int
@@ -140,6 +148,7 @@ class StepRecord(NamedTuple):
     proxy_gradients: int
     seconds: float
     value: float = math.nan
+    gradient: float = math.nan
 
 
 class Trace:
@@ -216,14 +225,29 @@ SUCCESSES = (
 )  # fmt: skip
 
 
+# The colour of this package's methods in every figure.
+BLUE = "#0072B2"
+# Largest over smallest number of a figure from which on its axis is logarithmic.
+WIDE = 30.0
+
+
 @dataclass(frozen=True)
 class Result:
     """The answer of a run.
+
+    SciPy's names are there, too: ``x`` is ``w``, ``nit`` is ``steps``, and ``fun``, ``jac``,
+    ``nfev``, ``njev``, ``message`` and ``success`` mean what they mean in SciPy's
+    ``OptimizeResult``. ``status`` is not a number but a :class:`Status`.
 
     Attributes
     ----------
     w : array
         The answer: the last iterate, or the average that was asked for.
+    fun : float
+        The loss at ``w``, penalty included; NaN if it is not known: the target offers no values,
+        they are accounted for, or the run was broken off.
+    jac : array or None
+        The target's gradient at ``w``, without the penalty, if it was paid for; otherwise None.
     last : array
         The last iterate.
     status : Status
@@ -280,11 +304,89 @@ class Result:
     first_gradient: float = math.nan
     method: str = ""
     biased: bool = False
+    fun: float = math.nan
+    jac: Vector | None = None
 
     @property
     def success(self) -> bool:
         """Whether the run ended as asked."""
         return self.status.success
+
+    @property
+    def x(self) -> Vector:
+        """The answer ``w``."""
+        return self.w
+
+    @property
+    def nit(self) -> int:
+        """Outer steps taken."""
+        return self.steps
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations of the target's value, those for the report included.
+
+        A call that returns value and gradient counts here and in ``njev``. If gradients are found
+        by differences, every call of the function counts.
+        """
+        return self.ledger.target_calls or self.ledger.value_calls
+
+    @property
+    def njev(self) -> int:
+        """Gradients of the target, full or of a batch, one for each point asked about."""
+        return self.ledger.target_gradients
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the target's loss against the target gradients that were paid for.
+
+        The loss is without the penalty. If no step knows it, the norm of the target's gradient is
+        drawn (of the batch's, if it is sampled), and the axis says so.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default axes of a new figure, ``ax.figure``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes; ``ax.figure.savefig("run.png")`` writes them to a file.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed: ``pip install "proxyprox[report]"``.
+        """
+        # Of pyplot: notebooks show its figures, and plt.show() knows them.
+        pyplot = extras.require("matplotlib.pyplot", extra="report", purpose="result.plot()")
+        if ax is None:
+            ax = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")[1]
+            ax.xaxis.get_major_locator().set_params(integer=True)
+        paid, losses = self.trace["target_gradients"], self.trace["value"]
+        losses = np.where(np.isfinite(losses), losses, math.nan)
+        known = bool(np.isfinite(losses).any())
+        if known:
+            drawn, label = np.fmin.accumulate(losses), "the target's loss"
+            ax.plot(paid, losses, "o", color=BLUE, alpha=0.35, markersize=4, label="each point")
+            ax.plot(paid, drawn, color=BLUE, label="lowest so far")
+            ax.legend(frameon=False)
+        else:
+            drawn = self.trace["gradient"]
+            label = "norm of the target's gradient\n(no step knows the loss)"
+            ax.plot(paid, drawn, ".-", color=BLUE, linewidth=0.8)
+        finite = drawn[np.isfinite(drawn)]
+        low, high = finite.min(initial=math.inf), finite.max(initial=-math.inf)
+        if 0 < low <= high / WIDE:
+            ax.set_yscale("log")
+        if known and low < high:
+            # Trials that were turned back may lie anywhere above.
+            ax.set_ylim(top=high + 0.1 * (high - low))
+        ends = "" if self.values is None else "loss {:.4g} → {:.4g}, ".format(*self.values)
+        title = f"{ends}{count_words(self.njev, 'target gradient')}"
+        ax.set_title(title if self.success else f"{self.status.name}: {title}", fontsize="medium")
+        ax.set(xlabel="target gradients paid for", ylabel=label)
+        ax.grid(visible=True, color="0.9")
+        return ax
 
     def __str__(self) -> str:
         paid = self.ledger
@@ -320,7 +422,8 @@ class Result:
             "samples": uses,
             "proxy used": ", ".join(used) or "nothing",
             "gradients": self.gradients,
-            "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target",
+            "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target"
+            + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),
             "inner solver": self.inner,
             "inner rule": self.stop,
             "held out": f"\n{'':16}".join(checks),

@@ -32,6 +32,7 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
+from proxyprox._util.names import explain_names
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.checkpoint import Growing
@@ -54,6 +55,11 @@ from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
 
 # Such steps in a row, at the end of a run, that are no accident.
 ROW = 5
+# What a run says that ends without a last question.
+KNOWN_AHEAD = (
+    "The proxy has the target's curvature: the residual of the inner solve is the target's "
+    "gradient there, which was not asked for."
+)
 # Rounds without a decrease after which a run that waits for a small gradient gives up.
 IDLE = 10
 BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
@@ -395,6 +401,7 @@ class Run:
     array([1., 2.])
     """
 
+    @explain_names
     def __init__(
         self,
         problem: Problem,
@@ -594,7 +601,7 @@ class Run:
             value = oracle.observed_value(objective, query, observations)
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
-        self.ledger.add(self.price(query))
+        self.ledger.add({**self.price(query), "value_calls": value is not None})
         curvature = oracle.known_curvature(objective, query.points[0])
         answers = Answers(given, query.batch, level, gaps, value, curvature)
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
@@ -603,7 +610,7 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = oracle.step_record(k, eta, solved, self.ledger, value)
+        record = oracle.step_record(k, eta, solved, self.ledger, value, norm(given[0]))
         self.state = changed(state, trace=state.trace.append(record))
         phi = None if solved is None else oracle.copy_subproblem(solved.phi)
         w, ledger = copy_array(state.method.w), copy.copy(self.ledger)
@@ -611,6 +618,9 @@ class Run:
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
+
+        If the proxy is known to have the target's curvature, the gradient after a step of
+        ``DANE(eta=math.inf)`` is the residual of its inner solve: it need not be asked for.
 
         Parameters
         ----------
@@ -636,16 +646,33 @@ class Run:
         >>> while not run.converged(tol=1e-6):
         ...     step = run.tell(target.gradient(run.ask().points[0]))
         >>> run.steps, run.w
-        (2, array([1., 2.]))
+        (1, array([1., 2.]))
         """
+        path, method = self.state.path, self.state.method
+        ahead = self._known_ahead
+        if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
+            return True
         if self._settled:
             return True
-        path, method = self.state.path, self.state.method
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
         small = path.below(tol, atol, self.parts.penalty)
         return small and not self.method.ask(copy_tree(method)).start
+
+    @property
+    def _known_ahead(self) -> float:
+        """The target's gradient at the newest iterate, as a norm, if no question is needed.
+
+        If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
+        gradients. Infinite if that is not known.
+        """
+        state = self.state
+        if not len(state.trace) or state.average is not None or not state.path.exact:
+            return math.inf
+        newest: StepRecord = state.trace[-1]
+        same = newest.eta == math.inf and self.method.models_target(self.problem)
+        return newest.residual if same else math.inf
 
     @property
     def _settled(self) -> bool:
@@ -691,8 +718,13 @@ class Run:
         solves = solves and self.method.solves_subproblems
         w, last = self.w, state.method.w
         if status is Status.CONVERGED and path.point is not None and not self._settled:
-            # What is known to be good; the step from there has not been judged.
-            w = last = path.point
+            if self._known_ahead <= path.size(self.parts.penalty):
+                detail = f"{detail} {KNOWN_AHEAD}".lstrip()
+            else:
+                # What is known to be good; the step from there has not been judged.
+                w = last = path.point
+        known = path.known_values(self.problem, self.parts.start, w)[1]
+        at_answer = same_point(path.point, w)
         notes = [*self._notes, self.method.note(copy_tree(state.method))]
         blind = path.exact and math.isnan(path.value)
         blind = blind and not oracle.reports_values(self.problem.objective)
@@ -717,6 +749,8 @@ class Run:
             first_gradient=float(path.first[0, 0]) if len(path.first) else math.nan,
             method=f"{self.method!r}{self._why['method']}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
+            fun=math.nan if known is None else known,
+            jac=copy_array(path.gradient) if at_answer and path.exact else None,
         )
 
     # -- saving -----------------------------------------------------------------------------
@@ -968,7 +1002,7 @@ class Run:
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = checkpoint.identity(
                     self.problem, parts.start, self._seed,
-                    lambda: oracle.value_for_report(self.problem, parts.start),
+                    lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
             self.ledger.add(calls)

@@ -38,6 +38,8 @@ def scipy_method(
     -------
     callable
         To be passed as ``method``; SciPy's ``callback`` gets the iterate, and ``bounds`` are kept.
+        The answer's ``proxyprox`` is the :class:`~proxyprox.Result`; its ``fun`` includes the
+        penalty, ``jac`` does not.
 
     Examples
     --------
@@ -94,16 +96,18 @@ def scipy_method(
         start = np.asarray(x0, dtype=np.float64)
         result = minimize(problem, start, **settings)
         success = result.success and (tol is None or result.status is Status.CONVERGED)
+        # SciPy's users look at jac: it is asked for if the run does not know it.
+        slope = np.array(jac(result.w.copy(), *args)) if result.jac is None else result.jac
         return scipy.optimize.OptimizeResult(
-            x=result.w,
-            fun=float(fun(result.w.copy(), *args)),
-            jac=np.array(jac(result.w.copy(), *args)),
+            x=result.x,
+            fun=result.fun,
+            jac=slope,
             success=success,
             status=int(not success),
             message=result.message,
-            nit=result.steps,
-            njev=result.ledger.target_gradients,
-            nfev=1,
+            nit=result.nit,
+            njev=result.njev + (result.jac is None),
+            nfev=result.nfev,
             proxyprox=result,
         )
 

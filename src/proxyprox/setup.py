@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._util.arrays import Vector, copy_array
+from proxyprox._util.names import method_named
 from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.averaging import Averaging
@@ -243,6 +244,8 @@ def _check_method(method: Any, problem: Problem) -> None:
         if isinstance(method, type):
             got = Words(f"the class {method.__name__}")
             remedy = f'Call it: method={method.__name__}(eta="auto").'
+        elif isinstance(method, str):
+            remedy = method_named(method)
         raise TypeError(message("method", got, 'a method, such as ProxyProx(eta="auto")', remedy))
     objective, name = problem.objective, type(method).__name__
     needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))

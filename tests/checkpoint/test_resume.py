@@ -51,7 +51,7 @@ def run(kind, pause=0.0, path=None):
     result = pp.minimize(pp.Problem(Slow(pause), proxy), averaging=pp.Geometric(0.1), steps=120,
                          rng=5, checkpoint=checkpoint, **KINDS[kind])
     counts = [v for k, v in result.ledger.as_dict().items() if "seconds" not in k]
-    trace = np.delete(result.trace.to_array(), -2, axis=1)  # without seconds
+    trace = np.delete(result.trace.to_array(), -3, axis=1)  # without seconds
     return [part.tobytes().hex() for part in (result.w, result.last, trace, np.array(counts))]
 
 found = {}

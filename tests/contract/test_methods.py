@@ -11,7 +11,7 @@ import proxyprox as pp
 from own_methods import SvrgProxyProx
 
 STOP = pp.Relative(1e-2) | pp.Residual(1e-11)
-TIMES = ("seconds", "target_seconds")
+TIMES = ("seconds", "target_seconds", "proxy_seconds")
 
 
 class Counted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,46 @@ def test_a_proxy_in_other_units_will_not_pay(target: pp.GLM) -> None:
     # A factor of the whole loss is no harm: it is fitted.
     large = ScaledProxy(target.subsample(400, rng=0), 1000.0)
     assert not audit(pp.Problem(target, large), epsilon=1e-2).unlike
+
+
+def units(X: Any, factor: Any) -> pp.GLM:
+    return pp.logistic_regression(factor * X[:300], table()[1][:300], l2=1e-4)
+
+
+PROXIES = {
+    "sample": lambda X, y: units(X, 1.0),
+    "columns × 100": lambda X, y: units(X, 100.0),
+    "columns × 0.01": lambda X, y: units(X, 0.01),
+    "one column × 100": lambda X, y: units(X, np.where(np.arange(X.shape[1]) == 0, 100.0, 1.0)),
+    "half of the columns × 100": lambda X, y: units(X, np.tile([1.0, 100.0], X.shape[1] // 2)),
+    "sorted by label": lambda X, y: pp.logistic_regression(
+        X[y == 1][:300], y[y == 1][:300], l2=1e-4
+    ),
+    "sorted by a column": lambda X, y: units(X[np.argsort(X[:, 0])], 1.0),
+    "labels flipped": lambda X, y: pp.logistic_regression(X[:300], 1 - y[:300], l2=1e-4),
+    "loss × 1000": lambda X, y: ScaledProxy(units(X, 1.0), 1000.0),
+    "noise": lambda X, y: units(np.random.default_rng(0).standard_normal(X.shape), 1.0),
+    "identity": lambda X, y: pp.Quadratic(np.eye(X.shape[1])),
+    "no labels": lambda X, y: units(X, 1.0).label_free(),
+}
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e-2])
+@pytest.mark.parametrize("name", PROXIES)
+def test_the_verdict_follows_from_the_numbers(name: str, epsilon: float | None) -> None:
+    X, y = table()
+    X, y = X[:1500], y[:1500].astype(float)
+    target = pp.logistic_regression(X, y, l2=1e-4)
+    found = audit(pp.Problem(target, PROXIES[name](X, y)), epsilon=epsilon)
+    assert found.verdict in (Verdict.USE, Verdict.DO_NOT_USE)
+    fewest = min(found.rounds_without, found.rounds_lbfgs)
+    assert (found.verdict is Verdict.USE) == (found.rounds <= fewest)
+    assert found.sentence.startswith("Use it" if found.rounds <= fewest else "It will not pay")
+    if not found.unlike:
+        shown = [int(count.replace(",", "")) for count in re.findall(r"about ([\d,]+)", str(found))]
+        assert shown[0] == found.rounds
+    other = plan(found, epsilon=10 * found.epsilon)
+    assert other.steps >= 1
 
 
 def test_a_proxy_without_labels_is_lowest_at_the_start(target: pp.GLM) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
+from proxyprox._util.names import explain_names
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
 from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
@@ -67,6 +68,7 @@ LEAST_POINTS = 5
 FARTHER = 4.0
 
 
+@explain_names
 def audit(
     problem: Problem,
     w0: Vector | None = None,

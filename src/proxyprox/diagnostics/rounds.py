@@ -15,12 +15,12 @@ rehearsal that costs the target nothing:
   it happens in a Krylov space of P.
 - *L-BFGS* (SciPy's, ten pairs), and ProxyBFGS without a proxy, minimise the proxy, which curves as
   the target does if it is any good. A proxy without a minimum away from w0, such as one without
-  labels, leaves them the quadratic.
+  labels, leaves them such a quadratic, and so does one that is many times steeper than the target
+  can be. ProxyBFGS drops the latter after the rounds that the audit took: they come on top of the
+  count without a proxy.
 
-A metric that is no better than the identity is dropped by ProxyBFGS: the count is then that
-without a proxy, and the proxy pays only if its minimum is a better start than w0.
-
-Both are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
+The verdict compares the counts and nothing else: the proxy is to be used if ProxyBFGS takes no more
+rounds with it than either rival. All are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -67,12 +67,6 @@ WORST = 4.0
 # A rehearsal is given up after so many rounds.
 MOST = 1000
 
-# A proxy is refused if it costs so many times the rounds: ProxyBFGS drops most bad ones itself.
-GAIN = 1.3
-
-# A misfit must be below that of the identity by more than this.
-MARGIN = 0.05
-
 # Times the target's smoothness that a proxy, scaled as the steps say, may be steep: that scale is
 # off by factors of 5 even for good proxies.
 STEEP = 10.0
@@ -103,10 +97,9 @@ class RoundAudit:
     problem, w0, model, least
         What was audited and from where, the model of the target, and the proxy's minimum if it is
         far from w0.
-    starts_lower : bool
-        Whether the target was found to be lower at the proxy's minimum than at w0.
     verdict : Verdict
-        ``USE``, ``DO_NOT_USE``, ``ONE_ROUND``, or ``UNSURE`` where no curvature was seen.
+        ``USE`` if ``rounds`` is finite and neither ``rounds_without`` nor ``rounds_lbfgs`` is below
+        it, otherwise ``DO_NOT_USE``; ``ONE_ROUND``; or ``UNSURE`` if no curvature was seen.
     rounds : float
         Rounds of ProxyBFGS with this proxy to ε, the audit's own included, as rehearsed; infinite
         if more than a thousand. 1 if one full gradient solves the problem.
@@ -127,7 +120,6 @@ class RoundAudit:
     w0: Vector = field(repr=False)
     model: StandIn | None = field(repr=False)
     least: Vector | None = field(default=None, repr=False)
-    starts_lower: bool = False
     verdict: Verdict = Verdict.USE
     rounds: float = math.nan
     rounds_without: float = math.nan
@@ -150,6 +142,11 @@ class RoundAudit:
         return self.model is not None and self.model.steepest > STEEP * most
 
     @property
+    def stands_for_target(self) -> bool:
+        """Whether methods without a proxy are rehearsed on it."""
+        return self.least is not None and not self.unlike
+
+    @property
     def reasons(self) -> list[str]:
         """What to know of the numbers, in sentences."""
         if self.model is None or self.verdict is Verdict.UNSURE:
@@ -158,10 +155,11 @@ class RoundAudit:
             "All were rehearsed on models made of the proxy: most counts are right within a factor "
             "of 2, a few are off by more than 3. Those without a proxy are as good as the proxy."
         ]
-        if self.least is None:
+        if not self.stands_for_target:
+            why = "no minimum away from w0" if self.least is None else "not the target's curvature"
             found.append(
-                "The proxy has no minimum away from w0: the methods without it were rehearsed on a "
-                "quadratic, which can be off by a factor of 5."
+                f"The proxy has {why}: the methods without it were rehearsed on a quadratic, which "
+                "can be off by a factor of 5."
             )
         if self.model.basis is not None:
             size, dimensions = self.model.basis.shape
@@ -184,12 +182,12 @@ class RoundAudit:
                 f"by up to {self.model.steepest:.3g}, the target by {most:.3g} at most. Other "
                 "units or other columns than the target's are the likely cause."
             )
-        counts = (self.rounds, self.rounds_lbfgs, self.rounds_without)
-        own, lbfgs, without = map(round_words, counts)
+        counts = (self.rounds, self.rounds_without, self.rounds_lbfgs)
+        own, without, lbfgs = map(round_words, counts)
         lead = "Use it" if self.verdict is Verdict.USE else "It will not pay"
         return (
-            f"{lead}: to ε = {self.epsilon:.2g} ProxyBFGS takes {own} rounds with it, L-BFGS "
-            f"{lbfgs}, ProxyBFGS without a proxy {without} (rehearsed, rough)."
+            f"{lead}: to ε = {self.epsilon:.2g} ProxyBFGS takes {own} rounds with it and {without} "
+            f"without a proxy, L-BFGS {lbfgs} (rehearsed, rough)."
         )
 
     @property
@@ -243,9 +241,7 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     gap = 0.0 if least is None else model.scale * (proxy.value(w0) - proxy.value(least))
     # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way down.
     kept = least if gap > model.excess else None
-    # ProxyBFGS asks about w0 where the proxy's minimum turns out to be no better.
-    lower = not any(bool((each.w == w0).all()) for each in seen)
-    found = RoundAudit(delta, H, ledger, problem, w0, model, kept, lower)
+    found = RoundAudit(delta, H, ledger, problem, w0, model, kept)
     source = "estimated" if epsilon is None else "given"
     if epsilon is None:
         values = [each.value for each in seen if math.isfinite(each.value)] or [0.0]
@@ -260,19 +256,18 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     model, least, w0 = found.model, found.least, found.w0
     if model is None:
         return replace(found, epsilon=epsilon)
-    own = found.ledger.target_gradients - 1 + model.rounds(epsilon)
-    if least is not None:
+    taken = found.ledger.target_gradients
+    own = taken - 1 + model.rounds(epsilon)
+    if least is not None and found.stands_for_target:
         box = found.problem.penalty
         rivals = rival_rounds(found.problem.proxy, w0, least, epsilon / model.scale, box)
     else:
         loss = model.draw(np.random.default_rng(0))
         rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
-    if model.gain < MARGIN or found.unlike:
-        # Curvature no better than none is dropped, and all of the target's has to be learnt.
-        own = rivals[0]
-    pays = own <= GAIN * min(rivals) and (model.gain >= MARGIN or found.starts_lower)
-    pays = pays and not found.unlike
-    verdict = Verdict.USE if pays else Verdict.DO_NOT_USE
+    if found.unlike:
+        # Its curvature is dropped, and all of the target's has to be learnt from there.
+        own = taken + rivals[0]
+    verdict = Verdict.USE if own < math.inf and own <= min(rivals) else Verdict.DO_NOT_USE
     if not model.misfits and model.excess > epsilon:
         verdict = Verdict.UNSURE
     without, lbfgs = rivals
@@ -330,10 +325,7 @@ def sizes_along(proxy: MeteredProxy, seen: list[Seen]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The proxy's Hessian where the target was best, in a basis, and how it suits the target.
-
-    ``gain`` is by how much its misfit is below that of the identity.
-    """
+    """The proxy's Hessian where the target was best, in a basis, and how it suits the target."""
 
     centre: Matrix
     basis: Matrix | None
@@ -342,7 +334,6 @@ class StandIn:
     scale: float
     M: Matrix
     misfits: list[float]
-    gain: float
 
     @classmethod
     def of(cls, proxy: MeteredProxy, seen: list[Seen]) -> StandIn:
@@ -364,9 +355,7 @@ class StandIn:
         pairs = [pair for pair in map(usable, steps, changes) if pair is not None]
         scale, M, misfits = fit_metric(P, pairs)
         gradient = best.gradient if basis is None else best.gradient @ basis
-        flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
-        gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
-        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
+        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits)
 
     @property
     def steepest(self) -> float:

@@ -65,8 +65,9 @@ def decide(
 
     A proxy pays when it saves ``GAIN`` times the target gradients of SGD; a similar one (δ ≤ H/4)
     pays already when it needs no more, since SGD's only advantage there is that noise hides the
-    difference at this ε. A scale must save something against SGD. To be preferred to a proxy that
-    pays as it is, it must save ``GAIN`` times as much, or halve δ and save anything.
+    difference at this ε. Two steps are added to every number. A scale must save something against
+    SGD. To be preferred to a proxy that pays as it is, it must save ``GAIN`` times as much, or
+    halve δ and save anything.
 
     Parameters
     ----------

@@ -252,6 +252,10 @@ class Method:
         """Return the iterate to answer with."""
         return state.w
 
+    def models_target(self, problem: Any) -> bool:
+        """Tell whether its subproblem without a proximal term is the target, but for a constant."""
+        return False
+
     def note(self, state: Any) -> str:
         """Return a sentence for the result's message; empty by default."""
         return ""

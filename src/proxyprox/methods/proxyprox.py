@@ -175,6 +175,10 @@ class DANE(CorrectedMethod):
             remedy = "A measured step size sees the target's own gradients: give eta a number."
             raise ValueError(message("gradient_weight", weight, "1 with such an eta", remedy))
 
+    def models_target(self, problem: Any) -> bool:
+        """Tell whether L − L̂ is known to be linear: then ∇φ is ∇L."""
+        return self.gradient_weight == 1 and bool(problem.same_curvature)
+
     def target_gradient(self, answers: Answers) -> Vector:
         """Return s∇L(w_k)."""
         return self.gradient_weight * answers.gradients[0]

@@ -227,7 +227,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             steps=setting.releases, stop=Residual(1e-9), rng=0,
         )  # fmt: skip
         # Seconds grow with the true number of rows.
-        paid = replace(result.ledger, seconds=0.0, target_seconds=0.0)
+        paid = replace(result.ledger, seconds=0.0, target_seconds=0.0, proxy_seconds=0.0)
         steps = [step._replace(seconds=0.0) for step in result.trace]
         self.result_ = replace(result, ledger=paid, trace=Trace(steps))
         self.privacy_ = target.spent

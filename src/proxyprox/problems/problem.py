@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, copy_array, to_numpy
+from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
@@ -174,6 +175,9 @@ class Problem:
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
         total = float(self.objective.value(copy_array(w)))
         return total if self.penalty is None else total + float(self.penalty.value(copy_array(w)))
+
+
+Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign]
 
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:

@@ -190,6 +190,9 @@ class GuardedProxyProx(Method):
 class Tuned:
     """A policy that was tuned on a robot.
 
+    SciPy's names ``x``, ``fun``, ``nfev``, ``njev``, ``nit``, ``message`` and ``success`` are those
+    of ``result``; ``fun`` is the mean cost observed of the answer.
+
     Attributes
     ----------
     w : array
@@ -213,6 +216,11 @@ class Tuned:
     identification: Identification | None
     proxy: Any
     observed: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("x", "fun", "nfev", "njev", "nit", "message", "success"):
+            return getattr(self.result, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __str__(self) -> str:
         parts = [str(self.result), f"  rollouts      {self.ledger}"]
@@ -384,8 +392,9 @@ def tune(
         checks.run(result)
         chosen, text = checks.choose(result)
         # The losses of a result are what was observed while policies were chosen: low by luck.
-        result = replace(result, w=chosen, values=None, message=f"{result.message} {text}".rstrip())
-        observed = checks.describe(chosen)
+        fun, observed = checks.describe(chosen)
+        text = f"{result.message} {text}".rstrip()
+        result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
     return Tuned(result.w, result, target.ledger, found, proxy, observed)
 
 
@@ -508,16 +517,17 @@ class _Checks:
             )
         return self._start, " ".join(texts)
 
-    def describe(self, chosen: Vector) -> str:
-        """Say what was observed of the first and the chosen policy."""
+    def describe(self, chosen: Vector) -> tuple[float, str]:
+        """Return the chosen policy's observed cost, and in words that of the first one, too."""
         evidence = self._evidence(chosen)
         first = evidence.first
         if first is None:
-            return ""
+            return math.nan, ""
         answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), first)
         number = count_words(len(answer.costs), "rollout")
         adjusted = ", less what the simulator says of their starts" if evidence.adjusted else ""
         if answer is first:
-            return f"{first.mean:.4g}, observed in {number}{adjusted}"
+            return first.mean, f"{first.mean:.4g}, observed in {number}{adjusted}"
         counts = f"{len(first.costs)} and {number}"
-        return f"{first.mean:.4g} → {answer.mean:.4g}, observed in {counts}{adjusted}"
+        costs = f"{first.mean:.4g} → {answer.mean:.4g}"
+        return answer.mean, f"{costs}, observed in {counts}{adjusted}"

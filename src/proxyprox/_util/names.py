@@ -1,0 +1,89 @@
+"""What arguments of other libraries are called here."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from proxyprox._util.validation import short
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
+
+# What to write, for names that SciPy, scikit-learn and others use.
+INSTEAD = {
+    ("maxiter", "max_iter", "maxit", "iterations", "n_iter", "max_steps", "num_steps", "epochs"): (
+        "minimize(problem, steps=...)"
+    ),
+    ("maxfun", "maxfev", "max_nfev", "max_evals"): (
+        "minimize(problem, budget=Budget(target_calls=...)), or steps=..."
+    ),
+    ("x0", "x", "w", "start", "init"): "minimize(problem, w0=...)",
+    ("fun", "func", "f", "loss", "target", "value"): (
+        "Problem(target, proxy): the target is its first argument, objective="
+    ),
+    ("surrogate", "cheap", "proxy"): "Problem(target, proxy): the proxy is its second argument",
+    ("jac", "grad", "gradient", "fprime"): "Problem((value, gradient), proxy), a pair of functions",
+    ("hess", "hessp", "hessian"): "a proxy with a hessian or hvp; the target's is not asked for",
+    ("args",): "functions of w alone: Problem(lambda w: f(w, *args), proxy)",
+    ("bounds", "lower", "upper", "box"): "Problem(target, proxy, bounds=(lower, upper))",
+    ("constraints",): "bounds or a penalty, such as Problem(target, proxy, bounds=(lower, upper))",
+    ("penalty", "regularizer", "regularization", "reg", "l1"): (
+        "Problem(target, proxy, penalty=L1(...))"
+    ),
+    ("l2", "alpha", "weight_decay"): "the loss's own l2, as in logistic_regression(X, y, l2=...)",
+    ("options",): "its entries as arguments: steps= for maxiter, tol= or atol= for gtol",
+    ("ftol", "gtol", "xtol", "rtol", "eps", "tolerance"): (
+        "tol= (a share of the first gradient's norm) or atol= (a norm) of minimize"
+    ),
+    ("disp", "verbose"): "minimize(problem, progress=True), or print(result)",
+    ("seed", "random_state"): "rng=",
+    ("lr", "learning_rate", "step_size", "stepsize", "eta"): "method=ProxyProx(eta=...)",
+    ("batch_size",): "the loss's own, as in logistic_regression(X, y, batch_size=...)",
+    ("n_jobs",): "Problem(target, proxy, workers=...)",
+    ("maxcor", "memory"): "method=ProxyBFGS(memory=...)",
+    ("scale",): "Problem(target, proxy, scales=...)",
+    ("w0", "method", "steps", "budget", "tol", "atol", "inner", "safeguard"): (
+        "it in minimize(problem, ...), not here"
+    ),
+}
+# SciPy's methods and others', by what is nearest to them here.
+METHODS = {
+    ("lbfgsb", "lbfgs", "bfgs", "cg", "newtoncg", "trustncg", "tnc", "slsqp"): "ProxyBFGS()",
+    ("sgd", "gd", "gradientdescent"): 'SGD(eta="auto")',
+    ("adam", "adamw"): "Adam()",
+    ("proxyprox",): 'ProxyProx(eta="auto")',
+    ("proxybfgs",): "ProxyBFGS()",
+    ("dane",): 'DANE(eta="auto")',
+}
+
+
+def explain_names(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Make a function answer arguments that it does not have with what to write instead."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    called = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        for name, value in kwargs.items():
+            if name not in known:
+                found = next((words for names, words in INSTEAD.items() if name in names), None)
+                close = difflib.get_close_matches(name, known, n=1)
+                found = found or (f"{close[0]}=" if close else "")
+                write = f"Write {found}." if found else f"It takes {', '.join(known)}."
+                raise TypeError(f"{called} takes no {name}=, got {short(value)}. {write}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def method_named(name: str) -> str:
+    """Return what to write for a method that is given by its name."""
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    found = next((words for names, words in METHODS.items() if plain in names), None)
+    instead = "" if found is None else f"write method={found}, or "
+    advice = f"{instead}leave it out for what suits the problem."
+    return f"{advice[0].upper()}{advice[1:]}"

@@ -1,0 +1,388 @@
+"""Results: SciPy's names, what was counted, the figure, and what single precision allows."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox import checkpoint
+
+A, B = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0])
+PROXY = pp.Quadratic(A + 0.1 * np.eye(3))
+
+
+class Counted:
+    """A target that counts its calls; ``combined`` offers value and gradient in one."""
+
+    exact = True
+
+    def __init__(self, combined=False):
+        self.values = self.gradients = 0
+        if combined:
+            self.value_and_gradient = self._both
+
+    def sample(self, rng):
+        return None
+
+    def everything(self):
+        return None
+
+    def value(self, w):
+        self.values += 1
+        return float(w @ A @ w / 2 - B @ w)
+
+    def gradient(self, w, batch=None):
+        self.gradients += 1
+        return A @ w - B
+
+    def _both(self, w, batch=None):
+        return self.value(w), self.gradient(w)
+
+
+def logistic(dtype=np.float64, **options):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 5)).astype(dtype)
+    y = (X @ np.arange(5) + rng.logistic(size=200) > 0).astype(dtype)
+    return pp.logistic_regression(X, y, l2=1e-3, **options)
+
+
+@pytest.mark.parametrize("combined", [False, True])
+@pytest.mark.parametrize("method", [None, pp.ProxyProx(eta=2.0), pp.DANE(eta=2.0)])
+@pytest.mark.parametrize("saved", [False, True])
+def test_counts_are_those_of_the_calls(combined, method, saved, tmp_path):
+    target = Counted(combined)
+    where = tmp_path / "run" if saved else None
+    result = pp.minimize(
+        pp.Problem(target, PROXY), np.zeros(3), method=method, steps=20, checkpoint=where
+    )
+    assert (result.nfev, result.njev) == (target.values, target.gradients)
+    assert result.nit == result.steps
+    assert result.x is result.w
+    assert result.fun == pytest.approx(target.value(result.x))
+    assert result.fun == result.values[1]
+    if result.jac is not None:
+        assert np.allclose(result.jac, target.gradient(result.x))
+    assert result.success
+    assert result.message
+
+
+def test_calls_for_differences_count_as_values():
+    calls = []
+
+    def fine(w):
+        calls.append(w)
+        return float(w @ A @ w / 2 - B @ w)
+
+    result = pp.minimize(pp.Problem(fine, PROXY), np.zeros(3))
+    assert result.nfev == len(calls)
+    assert 0 < result.njev < result.nfev
+    assert np.allclose(result.x, np.linalg.solve(A, B), atol=1e-4)
+    calls.clear()
+    root = np.sqrt(A)
+    fitted = pp.LeastSquares(lambda w: (calls.append(w), root @ (w - 1))[1])
+    coarse = pp.LeastSquares(lambda w: 1.1 * root @ (w - 1))
+    result = pp.minimize(pp.Problem(fitted, coarse), np.zeros(3))
+    assert result.nfev == len(calls)
+    assert result.fun == pytest.approx(0.0, abs=1e-8)
+
+
+def test_the_loss_includes_the_penalty_and_is_nan_if_unknown():
+    target, penalty = logistic(), pp.L1(0.05)
+    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0), penalty=penalty))
+    assert result.fun == pytest.approx(target.value(result.x) + penalty.value(result.x))
+    silent = pp.FunctionObjective(lambda w: A @ w - B)
+    result = pp.minimize(pp.Problem(silent, PROXY), np.zeros(3))
+    assert math.isnan(result.fun)
+    assert result.nfev == 0
+    assert result.njev > 0
+
+
+def test_results_of_broken_off_and_open_runs_have_the_names():
+    target = Counted()
+    problem = pp.Problem(target, PROXY)
+
+    def fail(step):
+        if step.record.k == 3:
+            raise RuntimeError("offline")
+
+    with pytest.raises(pp.OracleError) as caught:
+        pp.minimize(problem, np.zeros(3), callback=fail)
+    result = caught.value.result
+    assert (result.nit, result.njev, result.nfev) == (4, target.gradients, target.values)
+    assert result.fun == pytest.approx(target.value(result.x))
+    assert not result.success
+    run = pp.Run(problem, np.zeros(3), method=pp.ProxyBFGS())
+    for _ in range(3):
+        query = run.ask()
+        run.tell(target.gradient(query.points[0]), value=target.value(query.points[0]))
+    result = run.result()
+    assert (result.nit, result.njev, result.nfev) == (3, 3, 3)
+    assert result.fun == pytest.approx(target.value(result.x))
+
+
+def test_safeguarded_runs_have_the_names():
+    target = logistic(batch_size=8)
+    result = pp.minimize(
+        pp.Problem(target, target.subsample(40, rng=0)), steps=30, safeguard=True, rng=0
+    )
+    assert result.fun == pytest.approx(target.value(result.x))
+    assert result.njev == result.ledger.target_gradients
+    assert result.nit == 30
+
+
+def test_tensors_have_the_names():
+    torch = pytest.importorskip("torch")
+    target = pp.Quadratic(torch.diag(torch.tensor([1.0, 9.0]).double()), b=torch.ones(2).double())
+    proxy = pp.Quadratic(torch.diag(torch.tensor([1.0, 8.0]).double()))
+    result = pp.minimize(pp.Problem(target, proxy))
+    assert result.fun == pytest.approx(float(target.value(result.x)))
+    assert float(result.jac.norm()) < 1e-6
+
+
+def test_a_tuned_policy_has_the_names():
+    from proxyprox import simulation as sim
+
+    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(1))
+
+    def cart(gain):
+        return sim.FunctionSystem(lambda x, u: x + gain * u, 1, 1)
+
+    start = np.ones((1, 1))
+    simulator = sim.SimulatorProxy(task, cart(1.0), start)
+    robot = sim.SimulatedRobot(cart(0.7), start)
+    target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(simulator, rollouts=1))
+    tuned = sim.tune(target, simulator, rollouts=4)
+    assert tuned.x is tuned.w
+    assert (tuned.nit, tuned.njev) == (tuned.result.steps, tuned.result.njev)
+    assert isinstance(tuned.nfev, int)
+    assert tuned.success
+    assert tuned.message
+    assert math.isfinite(tuned.fun)
+    assert not hasattr(tuned, "nonsense")
+
+
+def test_seconds_inside_the_proxy_are_counted():
+    def slowly(w):
+        time.sleep(0.002)
+        return PROXY.gradient(w)
+
+    target = pp.FunctionObjective(lambda w: A @ w - B)
+    proxy = pp.FunctionProxy(gradient=slowly, value=PROXY.value)
+    result = pp.minimize(
+        pp.Problem(target, proxy), np.zeros(3), method=pp.ProxyProx(eta=1.0), steps=3
+    )
+    paid = result.ledger
+    assert 0.002 * paid.proxy_gradients <= paid.proxy_seconds <= paid.seconds
+    assert "in the proxy" in str(result)
+    alone = pp.minimize(pp.Problem(target), np.zeros(3), method=pp.SGD(0.001), steps=3)
+    assert alone.ledger.proxy_seconds == 0
+
+
+def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
+    newer, names = {"value_calls", "proxy_seconds", "gradient"}, checkpoint.field_names
+
+    def as_before(cls):
+        known = names(cls)
+        return known and [name for name in known if name not in newer]
+
+    target = logistic(batch_size=8)
+    call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.SDane()}
+    problem = pp.Problem(target, target.subsample(40, rng=0))
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "field_names", as_before)
+        pp.minimize(problem, steps=4, checkpoint=tmp_path / "run", **call)
+    resumed = pp.minimize(problem, steps=9, checkpoint=tmp_path / "run", **call)
+    whole = pp.minimize(problem, steps=9, **call)
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert np.isnan(resumed.trace["gradient"][:4]).all()
+    assert (resumed.trace["gradient"][4:] == whole.trace["gradient"][4:]).all()
+
+
+# -- the figure -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pyplot(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_the_figure_shows_the_loss(pyplot, tmp_path):
+    target = logistic()
+    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)))
+    ax = result.plot()
+    assert "loss" in ax.get_ylabel()
+    _, lowest = (line.get_ydata() for line in ax.lines)
+    assert (np.diff(lowest) <= 0).all()
+    assert lowest[-1] == pytest.approx(result.fun)
+    assert list(ax.lines[0].get_xdata()) == list(range(1, result.njev + 1))
+    ax.figure.savefig(tmp_path / "run.png")
+
+
+def test_the_figure_says_if_it_shows_gradients(pyplot):
+    target = logistic(batch_size=8)
+    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), steps=20, rng=0)
+    own = pyplot.subplots()[1]
+    assert result.plot(ax=own) is own
+    assert "gradient" in own.get_ylabel()
+    assert "loss" in own.get_ylabel()  # that it is not known
+    (line,) = own.lines
+    assert np.allclose(line.get_ydata(), result.trace["gradient"])
+
+
+def test_a_run_of_no_step_has_a_figure(pyplot):
+    pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result().plot()
+
+
+def test_the_figure_needs_matplotlib(monkeypatch):
+    target = logistic()
+    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), budget=3)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"proxyprox\[report\]"):
+        result.plot()
+
+
+# -- names of other libraries ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("maxiter", "steps="), ("x0", "w0="), ("jac", "Problem"), ("bounds", "bounds="),
+        ("options", "steps="), ("args", "lambda"), ("gtol", "atol="), ("seed", "rng="),
+        ("learning_rate", "eta="), ("stesp", "steps="), ("nonsense", "w0, method, steps"),
+    ],
+)  # fmt: skip
+def test_arguments_of_others_are_answered_with_ours(name, word):
+    with pytest.raises(TypeError, match=name) as caught:
+        pp.minimize(pp.Problem(logistic(), PROXY_5), **{name: 10})
+    assert word in str(caught.value)
+    if name not in ("bounds", "jac"):
+        with pytest.raises(TypeError, match=name):
+            pp.Run(pp.Problem(logistic(), PROXY_5), **{name: 10})
+
+
+PROXY_5 = pp.Quadratic(np.eye(5))
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("fun", "objective="), ("jac", "(value, gradient)"), ("x0", "w0="), ("tol", "minimize"),
+        ("penlty", "penalty="), ("l1", "L1"), ("maxiter", "steps="), ("upper", "bounds="),
+    ],
+)  # fmt: skip
+def test_a_problem_answers_them_too(name, word):
+    with pytest.raises(TypeError, match=name) as caught:
+        pp.Problem(logistic(), **{name: 10})
+    assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "word"), [("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam()")])
+def test_methods_are_not_named_by_text(name, word):
+    with pytest.raises(TypeError, match="method") as caught:
+        pp.minimize(pp.Problem(logistic(), PROXY_5), method=name)
+    assert word in str(caught.value)
+
+
+# -- single precision -----------------------------------------------------------------------------
+
+
+def test_single_precision_is_mentioned_and_ends_where_it_can():
+    target = logistic(np.float32)
+    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)))
+    assert result.status is pp.Status.CONVERGED
+    assert "float32" in result.message
+    assert "float64" in str(result)
+    double = logistic()
+    other = pp.minimize(pp.Problem(double, double.subsample(50, rng=0)))
+    assert "float32" not in other.message
+    assert double.value(result.x.astype(float)) == pytest.approx(other.fun, rel=1e-6)
+    chosen = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), tol=1e-3)
+    assert "float32" not in chosen.message
+
+
+# -- one gradient, if the losses differ by a linear function ---------------------------------------
+
+
+def glm(make, y, **options):
+    X = np.random.default_rng(0).standard_normal((200, 4))
+    return make(X, y(X), l2=1e-3, **options)
+
+
+def coin(X):
+    return (X[:, 0] + np.random.default_rng(1).logistic(size=len(X)) > 0).astype(float)
+
+
+LINEAR = {
+    "logistic": lambda: glm(pp.logistic_regression, coin),
+    "softmax": lambda: glm(pp.softmax_regression, lambda X: np.digitize(X[:, 1], [-0.5, 0.5])),
+    "Poisson": lambda: glm(pp.poisson_regression, lambda X: np.round(np.exp(X[:, 0]))),
+    "linear": lambda: glm(pp.linear_regression, lambda X: X @ np.ones(4) + 1),
+}
+
+
+@pytest.mark.parametrize("how", ["plain", "w0", "proxy", "L1", "Box", "tol", "no value"])
+@pytest.mark.parametrize("name", LINEAR)
+def test_one_gradient_is_paid_if_the_proxy_has_the_targets_curvature(name, how):
+    target = LINEAR[name]()
+    call, given, penalty = {}, {}, None
+    if how == "w0":
+        call["w0"] = 0.5 * np.ones(target.dim)
+    elif how == "proxy":
+        call["w0"] = "proxy"
+    elif how in ("L1", "Box"):
+        penalty = pp.L1(0.01) if how == "L1" else pp.Box(-0.1, 0.1)
+        given["penalty"] = penalty
+    tol = call["tol"] = 1e-6 if how == "tol" else 1e-8
+    problem = pp.Problem(target, target.label_free(), **given)
+    result = pp.minimize(problem, **(call if how == "tol" else {**call, "tol": None}))
+    assert result.status is pp.Status.CONVERGED
+    assert result.ledger.target_gradients == result.njev == 1
+    assert "curvature" in result.message
+    start = call.get("w0") if how == "w0" else target.zeros()
+    sizes = [
+        np.linalg.norm(g) if penalty is None else penalty.distance(w, g)
+        for w, g in ((w, target.gradient(w, None)) for w in (result.w, start))
+    ]
+    assert sizes[0] <= 1.01 * tol * sizes[1] + 1e-14
+
+
+def test_a_quadratic_of_the_same_hessian_takes_one_gradient(tmp_path):
+    target = pp.Quadratic(A, b=-B)
+    problem = pp.Problem(target, pp.Quadratic(A))
+    for _ in range(2):  # the second time it is finished already
+        result = pp.minimize(problem, checkpoint=tmp_path / "run")
+        assert result.status is pp.Status.CONVERGED
+        assert result.njev == 1
+        assert np.allclose(result.x, np.linalg.solve(A, B))
+    assert pp.audit(problem).verdict.name == "ONE_ROUND"
+
+
+def test_an_inner_solve_that_falls_short_goes_on():
+    target = LINEAR["logistic"]()
+    problem = pp.Problem(target, target.label_free())
+    result = pp.minimize(problem, inner=pp.GradientDescent(max_steps=5), steps=200)
+    assert result.status is pp.Status.CONVERGED
+    assert 1 < result.njev < 200
+    first = np.linalg.norm(target.gradient(target.zeros(), None))
+    assert np.linalg.norm(target.gradient(result.x, None)) <= 1.01e-8 * first
+
+
+def test_other_steps_of_dane_pay_for_the_last_gradient():
+    # With a weight, a proximal term or an average the residual is not the target's gradient.
+    target = pp.Quadratic(A, b=-B)
+    problem = pp.Problem(target, pp.Quadratic(A))
+    for method in (pp.DANE(gradient_weight=0.5), pp.DANE(eta=10.0)):
+        result = pp.minimize(problem, method=method, tol=1e-8, steps=200)
+        assert result.njev > 2
+        assert np.linalg.norm(target.gradient(result.x)) <= 1e-8 * np.linalg.norm(B)
+    averaged = pp.minimize(problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.Uniform())
+    assert np.linalg.norm(target.gradient(averaged.x)) <= 1e-8 * np.linalg.norm(B)
