@@ -237,14 +237,14 @@ def outcome(folder: Path) -> dict[str, Any]:
     return found
 
 
-def finished_runs(folder: Path) -> dict[str, str]:
+def finished_runs(folder: Path) -> dict[str, bytes]:
     """Return every run in the records, seconds included, by its name."""
     if not (folder / "runs.sqlite").exists():
         return {}
     with contextlib.closing(sqlite3.connect(folder / "runs.sqlite")) as database:
         try:
-            return dict(database.execute("SELECT run, points FROM runs"))
-        except sqlite3.OperationalError:  # killed before the tables were made
+            return dict(database.execute("SELECT key, data FROM events WHERE kind = 'run'"))
+        except sqlite3.OperationalError:  # locked for a moment
             return {}
 
 

@@ -15,9 +15,11 @@ import pytest
 from proxyprox._util import files as _files
 from proxyprox._util.files import (
     LockedError,
+    atomic_new,
     atomic_output,
     atomic_write_bytes,
     atomic_write_text,
+    is_locked,
     locked,
 )
 
@@ -288,3 +290,24 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         atomic_write_text(tmp_path / "a", "x")
+
+
+def test_a_new_file_appears_whole_and_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with pytest.raises(ZeroDivisionError), atomic_new(path):
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+    for content in (b"first", b"second"):
+        with atomic_new(path) as temporary:
+            temporary.write_bytes(content)
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_whether_a_lock_is_held_is_seen_without_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert not is_locked(path)
+    with locked(path):
+        assert is_locked(path)
+    assert not is_locked(path)
+    assert os.listdir(tmp_path) == []

@@ -19,7 +19,17 @@ from proxyprox.cli import app
 from proxyprox.cli.console import CommandError, guarded
 
 Invoke = Callable[..., Any]
-COMMANDS = [[], ["demo"], ["run"], ["audit"], ["label"], ["plan"], ["attack"], ["supervise"]]
+COMMANDS = [
+    [],
+    ["demo"],
+    ["run"],
+    ["audit"],
+    ["label"],
+    ["plan"],
+    ["budget"],
+    ["attack"],
+    ["supervise"],
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -50,7 +50,7 @@ def label(path: Path, typed: str, *options: str) -> Any:
 def kept(path: Path) -> list[tuple[int, str]]:
     """Return rows and labels as anybody with SQLite reads them."""
     with closing(sqlite3.connect(path.with_name(f"{path.name}.labels.sqlite"))) as database:
-        entries = [json.loads(text) for (text,) in database.execute("SELECT entry FROM entries")]
+        entries = [json.loads(text) for (text,) in database.execute("SELECT content FROM events")]
     return [(entry["row"], entry["label"]) for entry in entries if "row" in entry]
 
 
@@ -172,7 +172,7 @@ def test_an_export_never_replaces_the_rows_or_the_answers(rows: Path, more: Any)
         assert "--export would replace" in " ".join(done.output.split())
         assert "Row " not in done.output
     done = label(rows, "up\n\n", "--answers", str(linked))
-    assert "not a journal of labels" in " ".join(done.output.split())
+    assert "cannot be used" in " ".join(done.output.split())
     assert rows.read_bytes() == before
     assert not answers.exists()
 
@@ -524,12 +524,11 @@ def test_the_file_of_answers_keeps_its_permissions_and_links(rows: Path) -> None
         os.umask(previous)
     assert (rows.parent / "new").stat().st_mode & 0o777 == 0o640
     private, linked = rows.parent / "private", rows.parent / "linked"
-    private.touch(0o600)
-    private.chmod(0o600)
     linked.symlink_to(private)
     for count in (1, 2):
         done = label(rows, "up\n\n", "--answers", str(linked))
         assert f"{count} label" in done.output
+        private.chmod(0o600)
     assert linked.is_symlink()
     assert private.stat().st_mode & 0o777 == 0o600
 
@@ -555,11 +554,16 @@ def test_answers_of_version_0_1_are_refused_with_what_to_do(rows: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("UPDATE entries SET entry = replace(entry, 'up', 'down') WHERE number = 4", "was changed"),
-        ("UPDATE entries SET entry = x'ff' WHERE number = 3", "was changed"),
-        ("DELETE FROM entries WHERE number = 2", "was changed"),
-        ("DELETE FROM entries WHERE number = 1", "was changed"),
-        ("ALTER TABLE entries RENAME TO others", "not a journal"),
+        (
+            "UPDATE events SET content = replace(content, 'up', 'down') WHERE number = 4",
+            "was changed",
+        ),
+        ("UPDATE events SET content = x'ff' WHERE number = 3", "was changed"),
+        ("DELETE FROM events WHERE number = 2", "was changed"),
+        ("DELETE FROM events WHERE number = 1", "was changed"),
+        ("DELETE FROM events WHERE number = 4", "damaged"),
+        ("DELETE FROM head", "damaged"),
+        ("ALTER TABLE events RENAME TO others", "no journal of labels"),
     ],
 )
 def test_every_stored_entry_is_validated(rows: Path, statement: str, words: str) -> None:

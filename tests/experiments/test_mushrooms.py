@@ -260,7 +260,8 @@ def finished(folder: Path) -> int:
         return 0
     with closing(sqlite3.connect(folder / "runs.sqlite")) as database:
         try:
-            return int(database.execute("SELECT count(*) FROM runs").fetchone()[0])
+            runs = database.execute("SELECT count(*) FROM events WHERE kind = 'run'")
+            return int(runs.fetchone()[0])
         except sqlite3.OperationalError:  # not yet made, or locked for a moment
             return 0
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox._util.digests import text_digest
+from proxyprox._util.journal import Journal
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyLogisticRegression, ProxyRidge
 
 QUICK = ProxyLogisticRegression(cv=2, max_steps=10)
@@ -63,7 +60,7 @@ def test_other_data_is_refused(pool, tmp_path):
         LabelBudget(QUICK, X, budget=10, path=path)
     for content in (b"what is this\n", b"notes without an end", b'{"a": 1}\n', b"SQLite"):
         path.write_bytes(content)
-        with pytest.raises(JournalError, match="not a journal"):
+        with pytest.raises(JournalError, match="cannot be used"):
             LabelBudget(QUICK, X, budget=10, path=path)
         assert path.read_bytes() == content
 
@@ -126,7 +123,7 @@ def test_a_file_that_is_taken_away_is_noticed(pool, tmp_path):
     path = tmp_path / "labels.sqlite"
     budget = bought(X, path)
     path.rename(tmp_path / "elsewhere")
-    with pytest.raises(JournalError, match="cannot be written"):
+    with pytest.raises(JournalError, match="cannot be used"):
         budget.tell(budget.ask()[:1], [1])
     (tmp_path / "elsewhere").rename(path)
     budget.tell(budget.ask()[:1], [1])
@@ -262,10 +259,9 @@ def test_entries_that_this_package_never_writes_are_refused(pool, tmp_path, entr
     with LabelBudget(QUICK, X, budget=10, path=path, about=about) as budget:
         budget.tell(int(budget.ask()[0]), "yes")
     before = path.read_bytes()
-    text = json.dumps(entry)
-    with closing(sqlite3.connect(path)) as database, database:
-        values = (text, text_digest(text))  # as a program would that knows the digest
-        database.execute("INSERT INTO entries (entry, digest) VALUES (?, ?)", values)
+    # As a program would that knows the digests.
+    with Journal(path, "journal of labels", JournalError, print).transaction() as append:
+        append("entry", content=entry)
     for _ in range(2):  # the first refusal has let go of the file
         with pytest.raises(JournalError, match=r"labels\.sqlite.*(cannot be used|damaged)"):
             LabelBudget(QUICK, X, budget=10, path=path, about=about)

@@ -132,6 +132,33 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
     atomic_write_bytes(path, text.encode("utf-8"))
 
 
+@contextlib.contextmanager
+def atomic_new(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary file that becomes `path` when the block ends, if nothing is there yet.
+
+    Parameters
+    ----------
+    path : path-like
+        Final name; its folder must exist. A file that another process made first stays.
+    """
+    final = Path(os.path.realpath(path))
+    _remove_abandoned(final)
+    temporary = _beside(final, f"{_HOST}-{os.getpid()}.{secrets.token_hex(8)}.part")
+    try:
+        temporary.touch(exist_ok=False)
+        yield temporary
+        try:
+            os.link(temporary, final)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without hard links
+            if not final.exists():
+                os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(final.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     """Make renames in a folder survive a power cut, where the system allows it."""
     # Windows opens no folders, and some network file systems refuse.
@@ -228,6 +255,32 @@ class locked:  # noqa: N801 - used like a function
                 os.close(descriptor)
 
 
+def is_locked(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a living process holds the lock of a file; in doubt it does.
+
+    Parameters
+    ----------
+    path : path-like
+        As for :class:`locked`.
+    """
+    file = _beside(Path(os.path.realpath(path)), "lock")
+    if file in _locks:
+        return True
+    try:
+        descriptor = os.open(file, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        _lock(descriptor, shared=True)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 # The lock files held by this process, and their descriptors.
 _locks: dict[Path, int] = {}
 
@@ -252,8 +305,8 @@ def _acquire(file: Path, path: str) -> int:
         os.close(descriptor)  # whoever held the lock before has removed the file
 
 
-def _lock(descriptor: int) -> None:
-    """Take the lock, or raise BlockingIOError."""
+def _lock(descriptor: int, *, shared: bool = False) -> None:
+    """Take the lock, or raise BlockingIOError; Windows shares none."""
     if sys.platform == "win32":
         # A byte beyond the end: what is locked cannot be read there.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
@@ -264,7 +317,8 @@ def _lock(descriptor: int) -> None:
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
     else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
 
 
 def _is_at(descriptor: int, file: Path) -> bool:

@@ -13,7 +13,7 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli import attack, audit, demo, label, plan, predict, run, supervise
+from proxyprox.cli import attack, audit, budget, demo, label, plan, predict, run, supervise
 from proxyprox.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
@@ -27,8 +27,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
-    demo.demo, run.run, predict.predict, audit.audit, label.label, plan.plan, attack.attack,
-    supervise.supervise,
+    demo.demo, run.run, predict.predict, audit.audit, label.label, plan.plan, budget.budget,
+    attack.attack, supervise.supervise,
 ):  # fmt: skip
     app.command(**help_of(_command))(_command)
 

@@ -8,18 +8,18 @@ are composed by Opacus' RDP accountant. Neighbouring tables differ by one row, a
 from __future__ import annotations
 
 import functools
+import getpass
 import json
 import math
 import os
+import platform
 import secrets
-import sqlite3
-import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from proxyprox import __version__
 from proxyprox._util import validation as check
 from proxyprox._util.extras import require
+from proxyprox._util.files import is_locked, locked
+from proxyprox._util.journal import REMEDY, Event, Journal
+from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 
 Array = np.ndarray[Any, Any]
@@ -260,29 +264,67 @@ class Guarantee:
 
 # -- the budget -----------------------------------------------------------------------------------
 
-TABLES = """
-CREATE TABLE about (id TEXT, epsilon REAL, delta REAL);
-CREATE TABLE plans (name TEXT PRIMARY KEY, settings TEXT NOT NULL, private INTEGER NOT NULL);
-CREATE TABLE charges (
-    plan TEXT NOT NULL REFERENCES plans(name), k INTEGER NOT NULL, sigma REAL NOT NULL,
-    rate REAL NOT NULL, point TEXT NOT NULL, released BLOB,
-    time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (plan, k)
-);
-"""
+MECHANISM = "Gaussian noise, σ times the sensitivity, on sums of clipped rows"
+
+
+@dataclass
+class _Charge:
+    """One release that was paid for; its vector is event `released` of the journal."""
+
+    number: int
+    release: Release
+    point: str
+    time: str
+    released: int | None = None
+
+
+@dataclass
+class _Opening:
+    """One object that holds a plan: its releases are reserved while it lives."""
+
+    token: str
+    by: str
+    time: str
+    ended: str = ""
+    why: str = ""
+
+
+@dataclass
+class _Plan:
+    """Releases that belong together."""
+
+    number: int
+    releases: list[Release]
+    settings: Any
+    private: bool
+    openings: dict[int, _Opening] = field(default_factory=dict)
+    charges: dict[int, _Charge] = field(default_factory=dict)
+
+    @property
+    def ahead(self) -> list[Release]:
+        """The releases that are not paid for yet."""
+        return [r for k, r in enumerate(self.releases) if k not in self.charges]
 
 
 class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
     """One (ε, δ) for fits, their clones and several processes, with a journal of what was spent.
 
-    A charge is on disk before its noise is drawn, and the released vector with it before anyone
+    A plan's releases are reserved when it is opened, and refused at once if spent and reserved
+    ones leave no room; what a plan that has ended or whose process has died did not use is free
+    again. A charge is on disk before its noise is drawn, and the released vector before anyone
     sees it. A run that was killed goes on by the same name: what was released is read again, at no
     cost; what was charged and never released is drawn for that charge.
+
+    A file that is damaged, lost or replaced is refused: it never counts as less spent. Malice is
+    not kept out, nor is an older copy that is put back while nobody has the file open.
+    ``print(budget)`` is a page for a privacy officer.
 
     Parameters
     ----------
     path : path-like, optional
         The journal, an SQLite file that several processes may share; without one the budget lives
-        in this process only. It holds released vectors and settings, no rows and no noise.
+        in this process only. It holds released vectors, settings and who opened a plan (user, host,
+        process), no rows and no noise. While a plan is open, a hidden file beside it is locked.
     epsilon, delta : float
         What may be spent in all. A file that exists must have the same.
 
@@ -296,21 +338,72 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
     def __init__(
         self, path: str | os.PathLike[str] | None = None, *, epsilon: float, delta: float
     ) -> None:
-        self.epsilon = check.positive("epsilon", epsilon)
-        self.delta = require_delta(delta)
-        self.path = None if path is None else Path(os.path.realpath(check.file_path("path", path)))
-        self._lock, self._process = threading.RLock(), os.getpid()
-        self._memory = None
-        if self.path is None:
-            self._memory = sqlite3.connect(":memory:", check_same_thread=False)
-            weakref.finalize(self, self._memory.close)
-        else:
-            if not self.path.parent.is_dir():
-                remedy = "Make the folder first: a mistyped path would be a second budget."
-                raise ValueError(message("path", str(self.path), "in a folder that exists", remedy))
-            self.path.touch()
-        with self._transaction() as database:
-            self.id = self._begin(database)
+        epsilon, delta = check.positive("epsilon", epsilon), require_delta(delta)
+        place = None if path is None else Path(os.path.realpath(check.file_path("path", path)))
+        if place is not None and not place.parent.is_dir():
+            remedy = "Make the folder first: a mistyped path would be a second budget."
+            raise ValueError(message("path", str(place), "in a folder that exists", remedy))
+        self._attach(place, [Event("limit", content={"epsilon": epsilon, "delta": delta})])
+        if (self.epsilon, self.delta) != (epsilon, delta):
+            raise PrivacyBudgetError(
+                f"{self.path} is a budget of epsilon={self.epsilon:g}, delta={self.delta:g}, not "
+                f"of epsilon={epsilon:g}, delta={delta:g}. Open it as it was made."
+            )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> PrivacyBudget:
+        """Return the budget of a file, to be looked at: it opens no plans and changes nothing.
+
+        Parameters
+        ----------
+        path : path-like
+            The journal.
+        """
+        budget = cls.__new__(cls)
+        budget._attach(Path(os.path.realpath(check.file_path("path", path))), readonly=True)
+        return budget
+
+    def _attach(
+        self, path: Path | None, first: Sequence[Event] = (), *, readonly: bool = False
+    ) -> None:
+        self.path, self._process = path, os.getpid()
+        self._plans: dict[str, _Plan] = {}
+        # What this process holds, by token; without a file nobody else looks.
+        self._held: dict[str, locked | None] = {}
+        self.epsilon = self.delta = math.nan
+        self._journal = Journal(
+            path, "privacy budget", PrivacyBudgetError, self._replay,
+            first=first, convert=_earlier, readonly=readonly,
+        )  # fmt: skip
+        if not self.epsilon > 0:
+            raise PrivacyBudgetError(f"The privacy budget {path} has no limit. {REMEDY}")
+        self.id = self._journal.identity
+
+    def _replay(self, event: Event) -> None:
+        content = event.content
+        match event.kind:
+            case "limit":
+                self.epsilon, self.delta = content["epsilon"], content["delta"]
+            case "plan":
+                releases = [Release(*release) for release in content["releases"]]
+                plan = _Plan(event.number, releases, content["settings"], content["private"])
+                self._plans.setdefault(event.key, plan)
+            case "open":
+                opening = _Opening(content["token"], content["by"], event.time)
+                self._plans[event.key].openings[event.number] = opening
+            case "end":
+                opening = self._plans[event.key].openings[event.refers or 0]
+                opening.ended, opening.why = event.time, content["why"]
+            case "charge":
+                release = Release(content["sigma"], content["rate"])
+                charge = _Charge(event.number, release, content["point"], event.time)
+                self._plans[event.key].charges.setdefault(content["k"], charge)
+            case "release":
+                charges = self._plans[event.key].charges.values()
+                (charge,) = (one for one in charges if one.number == event.refers)
+                charge.released = event.number
+            case _:
+                raise ValueError(event.kind)
 
     def __exit__(self, *_: object) -> None:
         """Keep the file; there is nothing to close."""
@@ -332,24 +425,91 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
                 "A PrivacyBudget without a file cannot be shared between processes. "
                 "Give it one: PrivacyBudget('budget.sqlite', epsilon=..., delta=...)."
             )
+        if self._journal.readonly:
+            return PrivacyBudget.read, (str(self.path),)
         return _reopen, (str(self.path), self.epsilon, self.delta, self.id)
+
+    # -- what was spent -----------------------------------------------------------------------
 
     @property
     def spent(self) -> Guarantee:
         """What all charges so far cost together."""
-        with self._transaction() as database:
-            return self._guarantee(database)
+        with self._transaction():
+            return self._guarantee(self._plans.values())
 
     def guarantee(self, plan: str) -> Guarantee:
         """Return what the charges of one plan cost."""
-        with self._transaction() as database:
-            return self._guarantee(database, plan)
+        with self._transaction():
+            return self._guarantee([self._known(plan)])
+
+    @property
+    def left(self) -> float:
+        """The ε of the largest plan of full-batch releases that may still be opened."""
+        with self._transaction():
+            taken = [*self._charged(), *(r for plan, _ in self._reserved() for r in plan.ahead)]
+
+        def excess(mu: float) -> float:
+            return total_epsilon([*taken, Release(1 / mu)], self.delta) - self.epsilon
+
+        high = gaussian_mu(self.epsilon, self.delta)
+        low = min(1e-4, high / 2)  # whose ε is next to nothing
+        if excess(low) >= 0:
+            return 0.0
+        mu = high if excess(high) <= 0 else brentq(excess, low, high, xtol=1e-12)
+        return gaussian_epsilon(float(mu), self.delta)
+
+    def report(self) -> dict[str, Any]:
+        """Return who spent what and when, as JSON values; ``print(budget)`` shows the same."""
+        left = self.left
+        with self._transaction():
+            reserved = {id(plan): plan.ahead for plan, _ in self._reserved()}
+            held = [release for ahead in reserved.values() for release in ahead]
+            total = total_epsilon([*self._charged(), *held], self.delta) if held else 0.0
+            spent = self._guarantee(self._plans.values())
+            plans = [
+                self._reported(name, plan, id(plan) in reserved)
+                for name, plan in self._plans.items()
+            ]
+        more = max(total - spent.unseeded_epsilon, 0.0)
+        return {
+            "file": None if self.path is None else str(self.path), "id": self.id,
+            "epsilon": self.epsilon, "delta": self.delta, "neighbours": NEIGHBOURS,
+            "mechanism": MECHANISM, "accountant": spent.accountant, "private": spent.private,
+            "spent": spent.unseeded_epsilon, "releases": spent.releases, "reserved": more,
+            "left": left, "plans": plans,
+        }  # fmt: skip
+
+    def _reported(self, name: str, plan: _Plan, reserved: bool) -> dict[str, Any]:
+        charges = list(plan.charges.values())
+        everything = [*(one.release for one in charges), *plan.ahead]
+        planned = Guarantee.of(everything, self.delta)
+        state = "open" if reserved else "ended" if plan.ahead or not plan.releases else "complete"
+        return {
+            "name": name, "state": state, "private": plan.private,
+            "spent": self._guarantee([plan]).unseeded_epsilon, "planned": planned.epsilon,
+            "delta": self.delta,
+            "releases": len(charges), "planned_releases": len(everything),
+            "sigma": sorted({release.sigma for release in everything}),
+            "sample_rate": sorted({release.rate for release in everything}),
+            "sampling": planned.sampling, "accountant": planned.accountant,
+            "neighbours": NEIGHBOURS, "mechanism": MECHANISM, "settings": plan.settings,
+            "opened": [
+                {"time": one.time, "by": one.by, "ended": one.ended or None, "why": one.why or None}
+                for one in plan.openings.values()
+            ],
+            "charged": [one.time for one in charges],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return page(self.report())
+
+    # -- plans --------------------------------------------------------------------------------
 
     def open(
         self, plan: str | None, releases: Sequence[Release], settings: dict[str, Any], *,
-        private: bool,
+        private: bool, holder: object = None,
     ) -> str:  # fmt: skip
-        """Enter a plan, whose releases must all fit into what is left; return its name.
+        """Enter a plan and reserve its releases, which must fit into what is left.
 
         Parameters
         ----------
@@ -361,24 +521,61 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
             What must be the same to resume it, as JSON values.
         private : bool
             False where the noise is seeded.
+        holder : object, optional
+            The reservation ends with this object, by default the budget, if not by :meth:`end`.
+
+        Returns
+        -------
+        name : str
+            The plan's name, for :meth:`charge`.
         """
-        text = json.dumps([[list(release) for release in releases], settings], sort_keys=True)
         name = secrets.token_hex(8) if plan is None else plan
-        with self._transaction() as database:
-            known = database.execute(
-                "SELECT settings, private FROM plans WHERE name = ?", (name,)
-            ).fetchone()
-            if known is not None and known != (text, int(private)):
-                raise PrivacyBudgetError(
-                    f"name={name!r} is another plan in {self!r}: its ε, δ, releases, clip, metric "
-                    "or n_nominal differ. Repeat its settings, or choose another name."
-                )
-            done = database.execute("SELECT k FROM charges WHERE plan = ?", (name,)).fetchall()
-            ahead = [r for k, r in enumerate(releases) if (k,) not in done]
-            self._require_room(database, ahead)
-            if known is None:
-                database.execute("INSERT INTO plans VALUES (?, ?, ?)", (name, text, int(private)))
+        check.instance("name", name, str, "text, or None")
+        content = {"releases": [list(release) for release in releases], "private": private}
+        content = json.loads(json.dumps({**content, "settings": settings}))
+        token = secrets.token_hex(8)
+        try:
+            with self._transaction() as append:
+                known = self._plans.get(name)
+                if known is not None and content != {
+                    "releases": [list(release) for release in known.releases],
+                    "private": known.private, "settings": known.settings,
+                }:  # fmt: skip
+                    raise PrivacyBudgetError(
+                        f"name={name!r} is another plan in {self!r}: its ε, δ, releases, clip, "
+                        "metric or n_nominal differ. Repeat its settings, or choose another name."
+                    )
+                self._require_room(releases if known is None else known.ahead, but=name)
+                for other, one in self._plans.items():
+                    for number, opening in one.openings.items():
+                        if not (opening.ended or self._lives(opening)):
+                            why = {"why": "its object or process is gone"}
+                            append("end", other, why, refers=number)
+                            _remove_lock(self._lock_path(opening.token))
+                number = append("plan", name, content) if known is None else known.number
+                self._hold(token)
+                append("open", name, {"token": token, "by": _who()}, refers=number)
+        except BaseException:
+            _let_go(self._held, token)
+            raise
+        weakref.finalize(self if holder is None else holder, _let_go, self._held, token)
         return name
+
+    def end(self, plan: str) -> None:
+        """End a plan of this process: what it reserved and did not use is free again.
+
+        Parameters
+        ----------
+        plan : str
+            The name that :meth:`open` returned. It may be opened again.
+        """
+        with self._transaction() as append:
+            openings = self._known(plan).openings.items()
+            mine = {n: one.token for n, one in openings if one.token in self._held}
+            for number in mine:
+                append("end", plan, {"why": "done"}, refers=number)
+        for token in mine.values():
+            _let_go(self._held, token)
 
     def charge(self, plan: str, k: int, release: Release, point: str) -> Array | None:
         """Pay for release k of a plan; return the released vector if it was made already.
@@ -394,91 +591,181 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         point : str
             A digest of the question, so that one charge answers one question only.
         """
-        with self._transaction() as database:
-            row = database.execute(
-                "SELECT point, released FROM charges WHERE plan = ? AND k = ?", (plan, k)
-            ).fetchone()
-            if row is None:
-                self._require_room(database, [release])
-                database.execute(
-                    "INSERT INTO charges (plan, k, sigma, rate, point) VALUES (?, ?, ?, ?, ?)",
-                    (plan, k, *release, point),
-                )
+        with self._transaction() as append:
+            known = self._known(plan)
+            if k not in known.charges:
+                self._require_room([release], but=plan)
+                content = {"k": k, "sigma": release.sigma, "rate": release.rate, "point": point}
+                append("charge", plan, content, refers=known.number)
                 return None
-        if row[0] != point:
-            raise PrivacyBudgetError(
-                f"Release {k} of {plan!r} was paid for at another point: a charge answers one "
-                "question. Resume with the settings of the first run, or choose another name."
-            )
-        return None if row[1] is None else np.frombuffer(row[1], dtype=np.float64).copy()
+            charge = known.charges[k]
+            if charge.point != point:
+                raise PrivacyBudgetError(
+                    f"Release {k} of {plan!r} was paid for at another point: a charge answers one "
+                    "question. Resume with the settings of the first run, or choose another name."
+                )
+            return None if charge.released is None else self._vector(charge.released)
 
     def enter_release(self, plan: str, k: int, released: Array) -> Array:
         """Note a vector before anyone sees it; return the one that counts, which is the first."""
-        with self._transaction() as database:
-            database.execute(
-                "UPDATE charges SET released = ? WHERE plan = ? AND k = ? AND released IS NULL",
-                (np.asarray(released, dtype=np.float64).tobytes(), plan, k),
-            )
-            row = database.execute(
-                "SELECT released FROM charges WHERE plan = ? AND k = ?", (plan, k)
-            ).fetchone()
-        return np.frombuffer(row[0], dtype=np.float64).copy()
+        data = np.asarray(released, dtype=np.float64).tobytes()
+        with self._transaction() as append:
+            charge = self._known(plan).charges.get(k)
+            if charge is None:
+                raise PrivacyBudgetError(f"Release {k} of {plan!r} was not paid for. Charge first.")
+            if charge.released is not None:
+                return self._vector(charge.released)
+            append("release", plan, data=data, refers=charge.number)
+        return np.frombuffer(data, dtype=np.float64).copy()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """Yield the database; what is done to it is on disk when the block ends, or not at all."""
-        if self._memory is not None and os.getpid() != self._process:
+    # -- internals ----------------------------------------------------------------------------
+
+    def _transaction(self) -> AbstractContextManager[Callable[..., int]]:
+        """Return a transaction of the journal, which has replayed what others did."""
+        if self.path is None and os.getpid() != self._process:
             raise PrivacyBudgetError(
                 "This PrivacyBudget lives in another process. Give it a file to share it."
             )
-        try:
-            with self._lock:
-                if self._memory is not None:
-                    with self._memory:
-                        yield self._memory
-                    return
-                address = f"{self.path.as_uri()}?mode=rw" if self.path else ""
-                with closing(sqlite3.connect(address, uri=True, timeout=60)) as database, database:
-                    database.execute("PRAGMA synchronous = EXTRA")
-                    database.execute("BEGIN IMMEDIATE")
-                    yield database
-        except sqlite3.Error as error:
-            text = f"{self.path} is no privacy budget, is damaged or cannot be written ({error})"
-            raise PrivacyBudgetError(f"{text}. Restore a copy, or choose another file.") from error
+        return self._journal.transaction()
 
-    def _begin(self, database: Any) -> str:
-        if not database.execute("SELECT name FROM sqlite_master").fetchall():
-            for statement in TABLES.split(";")[:-1]:
-                database.execute(statement)
-            about = secrets.token_hex(16), self.epsilon, self.delta
-            database.execute("INSERT INTO about VALUES (?, ?, ?)", about)
-        own, epsilon, delta = database.execute("SELECT id, epsilon, delta FROM about").fetchone()
-        if (epsilon, delta) != (self.epsilon, self.delta):
-            raise PrivacyBudgetError(
-                f"{self.path} is a budget of epsilon={epsilon:g}, delta={delta:g}, not of "
-                f"epsilon={self.epsilon:g}, delta={self.delta:g}. Open it as it was made."
-            )
-        return str(own)
+    def _known(self, plan: str) -> _Plan:
+        if plan not in self._plans:
+            raise PrivacyBudgetError(f"{plan!r} is no plan of {self!r}. Open it first.")
+        return self._plans[plan]
 
-    def _guarantee(self, database: Any, plan: str | None = None) -> Guarantee:
-        found = database.execute(
-            "SELECT sigma, rate, private FROM charges JOIN plans ON plan = name "
-            "WHERE ? IS NULL OR plan = ?", (plan, plan),
-        ).fetchall()  # fmt: skip
-        private = all(row[2] for row in found)
-        return Guarantee.of([Release(*row[:2]) for row in found], self.delta, private=private)
+    def _vector(self, number: int) -> Array:
+        (event,) = self._journal.read([number])
+        return np.frombuffer(event.data or b"", dtype=np.float64).copy()
 
-    def _require_room(self, database: Any, ahead: Sequence[Release]) -> None:
-        """Refuse releases that would overspend."""
-        rows = database.execute("SELECT sigma, rate FROM charges").fetchall()
-        spent = [Release(*row) for row in rows]
-        needed = total_epsilon([*spent, *ahead], self.delta) if ahead else 0.0
+    def _charged(self) -> list[Release]:
+        return [one.release for plan in self._plans.values() for one in plan.charges.values()]
+
+    def _guarantee(self, plans: Iterable[_Plan]) -> Guarantee:
+        charged = [plan for plan in plans if plan.charges]
+        releases = [one.release for plan in charged for one in plan.charges.values()]
+        return Guarantee.of(releases, self.delta, private=all(plan.private for plan in charged))
+
+    def _lock_path(self, token: str) -> str:
+        return f"{self.path}.{token}"
+
+    def _hold(self, token: str) -> None:
+        """Reserve: the lock is the operating system's, which forgets it with the process."""
+        self._held[token] = None
+        if self.path is not None:
+            held = locked(self._lock_path(token))
+            held.__enter__()
+            self._held[token] = held
+
+    def _lives(self, opening: _Opening) -> bool:
+        if self.path is None:
+            return opening.token in self._held
+        return is_locked(self._lock_path(opening.token))
+
+    def _reserved(self, but: str | None = None) -> list[tuple[_Plan, str]]:
+        """Return the plans with releases ahead that somebody alive holds, and who."""
+        found = []
+        for name, plan in self._plans.items():
+            if name != but and plan.ahead:
+                alive = [o.by for o in plan.openings.values() if not o.ended and self._lives(o)]
+                found += [(plan, f"{len(plan.ahead)} of {name!r} by {alive[0]}")] if alive else []
+        return found
+
+    def _require_room(self, ahead: Sequence[Release], but: str) -> None:
+        """Refuse releases for which what is spent and reserved leaves no room."""
+        spent, held = self._charged(), self._reserved(but)
+        others = [release for plan, _ in held for release in plan.ahead]
+        needed = total_epsilon([*spent, *others, *ahead], self.delta) if ahead else 0.0
         if needed > self.epsilon * (1 + ROUNDING) + TINY:
-            before = Guarantee.of(spent, self.delta)
+            text = "; ".join(["releases " + by for _, by in held] or ["nothing"])
             raise PrivacyBudgetError(
                 f"The budget would be overspent: ε = {needed:.4g} of {self.epsilon:g} at "
-                f"δ = {self.delta:g}. Spent so far: {before}. Nothing was released."
+                f"δ = {self.delta:g}. Spent so far: {Guarantee.of(spent, self.delta)}. Reserved: "
+                f"{text}. Nothing was released."
             )
+
+
+def _let_go(held: dict[str, locked | None], token: str) -> None:
+    """End a reservation without a transaction: garbage may be collected within one."""
+    lock = held.pop(token, None)
+    if lock is not None:
+        lock.__exit__()
+
+
+def _remove_lock(path: str) -> None:
+    """Remove the file of a lock whose process was killed."""
+    with suppress(OSError), locked(path):
+        pass
+
+
+def _who() -> str:
+    """Return user, host, process and version."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a user without a name
+        user = "unknown"
+    return f"{user} on {platform.node()}, process {os.getpid()}, proxyprox {__version__}"
+
+
+def page(report: dict[str, Any]) -> str:
+    """Return what a privacy officer wants to know, from :meth:`PrivacyBudget.report`."""
+    count = f"{report['releases']} release{'s' * (report['releases'] != 1)}"
+    spent = f"ε = {report['spent']:.4g} ({count}; {report['accountant']})"
+    seeded = "" if report["private"] else "NOT PRIVATE (seeded noise); without the seed "
+    lines = [
+        f"Privacy budget {printable(report['file'] or 'in memory')}",
+        f"limit     ε = {report['epsilon']:g} at δ = {report['delta']:g}; neighbouring tables: "
+        f"{report['neighbours']}",
+        f"mechanism {report['mechanism']}",
+        f"spent     {seeded}{spent}",
+        f"reserved  ε = {report['reserved']:.4g} more, by plans that are open",
+        f"left      ε = {report['left']:.4g} for one more plan of full-batch releases: their ε "
+        "compose, which is less than adding them",
+    ]
+    for plan in report["plans"]:
+        mark = "" if plan["private"] else ", NOT PRIVATE: the noise was seeded"
+        sigma, rate = (", ".join(f"{x:.4g}" for x in plan[n]) for n in ("sigma", "sample_rate"))
+        lines += [
+            "",
+            f"plan {plan['name']!r}: {plan['state']}{mark}",
+            f"  spent     ε = {plan['spent']:.4g} of {plan['planned']:.4g} planned, "
+            f"{plan['releases']} of {plan['planned_releases']} releases",
+            f"  noise     σ = {sigma}; sampling rate {rate}; {plan['accountant']}",
+        ]
+        if not plan["opened"]:
+            lines.append("  opened    by an earlier version, which did not note who and when")
+        for one in plan["opened"]:
+            lines.append(f"  opened    {one['time']} UTC by {printable(one['by'])}")
+            if one["ended"]:
+                lines.append(f"  ended     {one['ended']} UTC: {one['why']}")
+        if plan["charged"]:
+            lines.append(f"  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC")
+        shown = ", ".join(f"{name} = {value}" for name, value in (plan["settings"] or {}).items())
+        lines += [f"  settings  {printable(shown)}"] if shown else []
+    return "\n".join(lines)
+
+
+def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
+    """Return the events of an earlier version's file, which had three tables."""
+    if tables != {"about", "plans", "charges"}:
+        return None
+    ((own, epsilon, delta),) = database.execute("SELECT id, epsilon, delta FROM about").fetchall()
+    events = [Event("limit", content={"epsilon": epsilon, "delta": delta})]
+    numbers = {}
+    for name, text, private in database.execute("SELECT name, settings, private FROM plans"):
+        releases, settings = json.loads(text)
+        content = {"releases": releases, "settings": settings, "private": bool(private)}
+        events.append(Event("plan", name, content))
+        numbers[name] = len(events)
+    query = "SELECT plan, k, sigma, rate, point, released, time FROM charges ORDER BY rowid"
+    for name, k, sigma, rate, point, released, time in database.execute(query):
+        if name not in numbers:  # lost, and paid for all the same
+            events.append(Event("plan", name, {"releases": [], "settings": None, "private": True}))
+            numbers[name] = len(events)
+        content = {"k": k, "sigma": sigma, "rate": rate, "point": point}
+        events.append(Event("charge", name, content, refers=numbers[name], time=time))
+        if released is not None:
+            events.append(Event("release", name, None, released, len(events), time))
+    return own, events
 
 
 def _reopen(path: str, epsilon: float, delta: float, own: str) -> PrivacyBudget:

@@ -525,7 +525,7 @@ class Private:
             self._seeded = np.random.default_rng(check.whole("seed", seed, 0))
             text = "The noise is seeded: nothing that follows from it is private."
             warnings.warn(text, NotPrivateWarning, stacklevel=2)
-        self.name = own.open(name, self._plan, settings, private=seed is None)
+        self.name = own.open(name, self._plan, settings, private=seed is None, holder=self)
         self._asked = 0
 
     # -- what a run asks ----------------------------------------------------------------------

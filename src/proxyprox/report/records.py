@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import re
-import sqlite3
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from proxyprox._util.arrays import core_count
 from proxyprox._util.files import atomic_write_text
+from proxyprox._util.journal import Event, Journal
 from proxyprox._util.signals import critical
 
 Point: TypeAlias = dict[str, Any]
@@ -66,35 +67,43 @@ class Records:
         path = self.folder / "runs.sqlite"
         if not path.exists() and any(self.folder.glob("records*.jsonl")):
             raise RecordsError(f"{folder} holds records of proxyprox 0.1: choose an empty folder.")
-        self._database = sqlite3.connect(path)
-        try:
-            for table in ("settings (value TEXT)", "runs (run TEXT PRIMARY KEY, points TEXT)"):
-                self._database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
-            self._check_settings(json.loads(json.dumps(settings)))
-        except (sqlite3.DatabaseError, RecordsError) as error:
-            self._database.close()
-            if isinstance(error, RecordsError):
-                raise
-            raise RecordsError(f"{path} cannot be used ({error}): remove it.") from error
+        self._settings: Any = None
+        self._runs: dict[str, int] = {}  # the number of each run's event
+        self._journal = Journal(path, "file of runs", RecordsError, self._replay, convert=_earlier)
+        self._check_settings(json.loads(json.dumps(settings)))
+
+    def _replay(self, event: Event) -> None:
+        if event.kind == "settings":
+            self._settings = event.content
+        elif event.kind == "run":
+            self._runs[event.key] = event.number
+        else:
+            raise ValueError(event.kind)
 
     def __enter__(self) -> Records:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._database.close()
+        """Keep the file; there is nothing to close."""
 
     def __contains__(self, run: Mapping[str, Any]) -> bool:
-        return self._row("SELECT 1 FROM runs WHERE run = ?", _name(run)) is not None
+        with self._journal.transaction():
+            return _name(run) in self._runs
 
     def __len__(self) -> int:
-        return int(self._row("SELECT count(*) FROM runs")[0])
+        with self._journal.transaction():
+            return len(self._runs)
 
     def points(self, run: Mapping[str, Any]) -> list[Point]:
         """Return the points of a finished run, each with the fields that name the run."""
-        found = self._row("SELECT points FROM runs WHERE run = ?", _name(run))
-        if found is None:
+        if run not in self:
             raise KeyError(f"the run {dict(run)} is not finished")
-        return json.loads(found[0])  # type: ignore[no-any-return]
+        return self._points([self._runs[_name(run)]])
+
+    def _points(self, numbers: list[int]) -> list[Point]:
+        with self._journal.transaction():
+            events = self._journal.read(numbers)
+        return [point for event in events for point in json.loads(event.data or b"")]
 
     def add(self, run: Mapping[str, Any], points: Iterable[Mapping[str, Any]]) -> None:
         """Add a finished run; one that is already there stays as it is.
@@ -109,9 +118,10 @@ class Records:
         plain = [_plain_values({**run, **point}) for point in points]
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         try:
-            with critical(), self._database as database:  # the run is paid for
-                database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (_name(run), text))
-        except sqlite3.OperationalError as error:
+            with critical(), self._journal.transaction() as append:  # the run is paid for
+                if _name(run) not in self._runs:
+                    append("run", _name(run), data=text.encode())
+        except RecordsError as error:
             full = errno.ENOSPC if "full" in str(error) else errno.EIO
             raise OSError(full, f"the run was not stored ({error})", str(self.folder)) from error
 
@@ -124,25 +134,32 @@ class Records:
 
     def everything(self) -> list[Point]:
         """Return the points of all finished runs, in the order in which these were added."""
-        rows = self._database.execute("SELECT points FROM runs ORDER BY rowid").fetchall()
-        return [point for (text,) in rows for point in json.loads(text)]
-
-    def _row(self, query: str, *values: str) -> Any:
-        return self._database.execute(query, values).fetchone()
+        return self._points(list(self._runs.values()))
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        if not len(self):
-            with self._database as database:
-                database.execute("DELETE FROM settings")
-                database.execute("INSERT INTO settings VALUES (?)", (json.dumps(settings),))
+        if not self._runs:
+            with self._journal.transaction() as append:
+                if settings != self._settings:
+                    append("settings", content=settings)
             return
-        stored = json.loads(self._row("SELECT value FROM settings")[0])
-        there, now = dict(flat(stored)), dict(flat(settings))
+        there, now = dict(flat(self._settings)), dict(flat(settings))
         names = sorted(name for name in there | now if there.get(name) != now.get(name))
         if names:
             parts = (f"{name} (there {there.get(name)!r}, now {now.get(name)!r})" for name in names)
             text = f"{self.folder} holds records of other settings: {', '.join(parts)}"
             raise RecordsError(f"{text}. Choose another folder (--output).")
+
+
+def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
+    """Return the events of an earlier version's file, which had two tables."""
+    if tables != {"settings", "runs"}:
+        return None
+    texts = database.execute("SELECT value FROM settings").fetchall()
+    runs = database.execute("SELECT run, points FROM runs ORDER BY rowid").fetchall()
+    events = [Event("settings", content=json.loads(text)) for (text,) in texts]
+    return secrets.token_hex(16), [
+        *events, *(Event("run", run, data=points.encode()) for run, points in runs)
+    ]  # fmt: skip
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Point]:

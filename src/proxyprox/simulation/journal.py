@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from proxyprox._util import validation as check
+from proxyprox._util.journal import Event, Journal
 from proxyprox.simulation.rollouts import (
     Array,
     RolloutBudgetError,
@@ -22,17 +21,6 @@ from proxyprox.simulation.rollouts import (
     RolloutRequest,
     Trajectory,
 )
-
-TABLES = """
-CREATE TABLE about (task TEXT NOT NULL);
-CREATE TABLE rollouts (
-    id TEXT PRIMARY KEY, evaluation INTEGER NOT NULL, started INTEGER NOT NULL, w BLOB NOT NULL,
-    steps INTEGER NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0,
-    aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB
-);
-CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
-PRAGMA user_version = 1;
-"""
 
 
 @dataclass(frozen=True)
@@ -136,12 +124,28 @@ class RolloutBudget:
                 )
 
 
+@dataclass
+class _Rollout:
+    """One question of the journal: the events of its attempts and of its answer."""
+
+    evaluation: bool
+    started: list[int] = field(default_factory=list)
+    answer: int | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    aborted: bool = False
+
+    @property
+    def unanswered(self) -> int:
+        return len(self.started) - (self.answer is not None)
+
+
 class RolloutJournal:
     """Every rollout that was started and every answer, in an SQLite file or in memory.
 
     An answer is on disk before anything uses it. A question that was answered is never asked
     again: a run that was killed is resumed without a new rollout, but for those that were under
-    way.
+    way. A file that is damaged is refused; one that was put back from an older copy is not noticed.
 
     Parameters
     ----------
@@ -152,106 +156,89 @@ class RolloutJournal:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, task: str = "") -> None:
-        self._lock, self._memory = threading.RLock(), None
         self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
         # Simulators leave nothing on disk; of an earlier process a checkpoint tells.
         self._simulators: list[SimulationCount] = []
         self._earlier = SimulationCount()
-        if self.path is None:
-            self._memory = sqlite3.connect(":memory:", check_same_thread=False)
-        with self._transaction() as database:
-            if not database.execute("SELECT name FROM sqlite_master").fetchall():
-                for statement in TABLES.split(";")[:-1]:
-                    database.execute(statement)
-                database.execute("INSERT INTO about VALUES (?)", (task,))
-            (known,) = database.execute("SELECT task FROM about").fetchone()
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-        # Earlier versions numbered nothing, and the first of them stored costs that tasks computed.
-        self.stores_computed_costs = version < 1
-        if known != task:
-            self.close()
-            raise RolloutError(
-                f"journal {self.path} is of another task ({known}, not {task}). Choose another."
-            )
+        self._rollouts: dict[str, _Rollout] = {}
+        self._notes: dict[str, int] = {}
+        self._task, self.stores_computed_costs = "", False
+        first = [Event("task", content={"task": task, "computed_costs": False})]
+        self._journal = Journal(
+            self.path, "rollout journal", RolloutError, self._replay, first=first, convert=_earlier
+        )
+        if self._task != task:
+            text = f"journal {self.path} is of another task ({self._task}, not {task})"
+            raise RolloutError(f"{text}. Choose another.")
+
+    def _replay(self, event: Event) -> None:
+        content = event.content
+        match event.kind:
+            case "task":
+                self._task = content["task"]
+                self.stores_computed_costs = content["computed_costs"]
+            case "start":
+                one = self._rollouts.setdefault(event.key, _Rollout(content["evaluation"]))
+                one.started = [*dict.fromkeys([*one.started, event.number])]
+            case "answer":
+                one, one.answer = self._rollouts[event.key], event.number
+                one.steps, one.seconds = content["steps"], content["seconds"]
+                one.aborted = content["aborted"]
+            case "note":
+                self._notes.setdefault(event.key, event.number)
+            case _:
+                raise ValueError(event.kind)
 
     def close(self) -> None:
-        """Close a journal in memory; a file is open only while it is used."""
-        if self._memory is not None:
-            self._memory.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """Yield the database; what is done to it is on disk when the block ends, or not at all."""
-        try:
-            with self._lock:
-                if self._memory is not None:
-                    with self._memory:
-                        yield self._memory
-                    return
-                with closing(sqlite3.connect(str(self.path), timeout=60)) as database, database:
-                    database.execute("PRAGMA synchronous = EXTRA")
-                    database.execute("BEGIN IMMEDIATE")
-                    yield database
-        except sqlite3.Error as error:
-            text = f"journal {self.path} is damaged, of another kind or cannot be written ({error})"
-            raise RolloutError(f"{text}. Restore a copy, or choose another file.") from error
+        """Do nothing: a file is open only while it is used."""
 
     def start(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins; one more for each attempt."""
-        with self._transaction() as database:
-            database.execute(
-                "INSERT INTO rollouts (id, evaluation, started, w) VALUES (?, ?, 1, ?) "
-                "ON CONFLICT (id) DO UPDATE SET started = started + 1",
-                (request.id, int(request.evaluation), np.asarray(request.w, float).tobytes()),
-            )
+        w = np.asarray(request.w, float).tobytes()
+        with self._journal.transaction() as append:
+            append("start", request.id, {"evaluation": bool(request.evaluation)}, w)
 
     def knows(self, request: RolloutRequest) -> bool:
         """Tell whether a rollout was started, with or without an answer."""
-        with self._transaction() as database:
-            row = database.execute("SELECT id FROM rollouts WHERE id = ?", (request.id,))
-            return row.fetchone() is not None
+        with self._journal.transaction():
+            return request.id in self._rollouts
 
     def answer(self, request: RolloutRequest, trajectory: Trajectory) -> None:
         """Enter an answer; a second one is refused."""
-        with self._transaction() as database:
-            known = database.execute(
-                "SELECT trajectory IS NOT NULL FROM rollouts WHERE id = ?", (request.id,)
-            ).fetchone()
-            if known is None or known[0]:
+        content = {"steps": len(trajectory.actions), "seconds": float(trajectory.seconds)}
+        content["aborted"] = bool(trajectory.aborted)
+        with self._journal.transaction() as append:
+            known = self._rollouts.get(request.id)
+            if known is None or known.answer is not None:
                 what = "was answered already" if known else "was never asked"
                 raise RolloutError(
                     f"The rollout {request.id} {what}: the first answer counts. Answer each "
                     "request once, by its id."
                 )
-            database.execute(
-                "UPDATE rollouts SET steps = ?, seconds = ?, aborted = ?, trajectory = ? "
-                "WHERE id = ?",
-                (len(trajectory.actions), trajectory.seconds, int(bool(trajectory.aborted)),
-                 trajectory.to_bytes(), request.id),
-            )  # fmt: skip
+            append("answer", request.id, content, trajectory.to_bytes(), known.started[-1])
 
     def find(self, request: RolloutRequest) -> Trajectory | None:
         """Return the answer to a request, where there is one."""
-        with self._transaction() as database:
-            row = database.execute(
-                "SELECT trajectory FROM rollouts WHERE id = ?", (request.id,)
-            ).fetchone()
-        return None if row is None or row[0] is None else Trajectory.from_bytes(row[0])
+        with self._journal.transaction():
+            known = self._rollouts.get(request.id)
+            if known is None or known.answer is None:
+                return None
+            return Trajectory.from_bytes(self._data([known.answer])[0])
 
     def answered(self) -> list[tuple[Array, Trajectory]]:
         """Return the parameters and trajectories of all rollouts, evaluations left out.
 
         As they are stored: without the costs that are the task's to compute.
         """
-        with self._transaction() as database:
-            rows = database.execute(
-                "SELECT w, trajectory FROM rollouts "
-                "WHERE trajectory IS NOT NULL AND NOT evaluation ORDER BY rowid"
-            ).fetchall()
-        return [(np.frombuffer(w), Trajectory.from_bytes(data)) for w, data in rows]
+        with self._journal.transaction():
+            kept = [one for one in self._rollouts.values() if one.answer and not one.evaluation]
+            points = self._data([one.started[0] for one in kept])
+            answers = self._data([one.answer or 0 for one in kept])
+        pairs = zip(points, answers, strict=True)
+        return [(np.frombuffer(w), Trajectory.from_bytes(data)) for w, data in pairs]
+
+    def _data(self, numbers: list[int]) -> list[bytes]:
+        return [event.data or b"" for event in self._journal.read(numbers)]
 
     def watch(self, count: SimulationCount) -> None:
         """Have the ledger count what a simulator does; twice is once."""
@@ -265,38 +252,54 @@ class RolloutJournal:
 
     def ledger(self) -> RolloutLedger:
         """Return what was paid, and what the simulators that are watched have done."""
-        with self._transaction() as database:
-            real = database.execute(
-                "SELECT SUM(started), SUM(steps), SUM(seconds), "
-                "SUM(aborted), SUM(started - (trajectory IS NOT NULL)) "
-                "FROM rollouts WHERE NOT evaluation"
-            ).fetchone()
-            (measured,) = database.execute(
-                "SELECT SUM(started) FROM rollouts WHERE evaluation"
-            ).fetchone()
-        rollouts, steps, seconds, aborted, lost = (part or 0 for part in real)
+        with self._journal.transaction():
+            real = [one for one in self._rollouts.values() if not one.evaluation]
+            measured = [one for one in self._rollouts.values() if one.evaluation]
         simulated = [self._earlier, *self._simulators]
         return RolloutLedger(
-            rollouts, steps, float(seconds), aborted, lost, measured or 0,
+            sum(len(one.started) for one in real), sum(one.steps for one in real),
+            sum((one.seconds for one in real), 0.0), sum(one.aborted for one in real),
+            sum(one.unanswered for one in real), sum(len(one.started) for one in measured),
             sum(one.rollouts for one in simulated), sum(one.steps for one in simulated),
         )  # fmt: skip
 
     def empty(self) -> bool:
         """Tell whether no run has ever used it."""
-        with self._transaction() as database:
-            found = "SELECT EXISTS (SELECT 1 FROM rollouts) OR EXISTS (SELECT 1 FROM notes)"
-            return not database.execute(found).fetchone()[0]
+        with self._journal.transaction():
+            return not (self._rollouts or self._notes)
 
     def remember(self, name: str, make: Callable[[], Array]) -> Array:
         """Return an array that was made once; a resumed run gets the same bits."""
-        with self._transaction() as database:
-            row = database.execute("SELECT content FROM notes WHERE name = ?", (name,)).fetchone()
-        if row is not None:
-            return np.load(io.BytesIO(row[0]), allow_pickle=False)
-        made = np.asarray(make())
+        with self._journal.transaction():
+            known = self._data([self._notes[name]]) if name in self._notes else []
+        if known:
+            return np.load(io.BytesIO(known[0]), allow_pickle=False)
         with io.BytesIO() as file:
-            np.save(file, made)
+            np.save(file, np.asarray(make()), allow_pickle=False)
             content = file.getvalue()
-        with self._transaction() as database:
-            database.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (name, content))
-        return made
+        with self._journal.transaction() as append:
+            if name not in self._notes:
+                append("note", name, data=content)
+        return self.remember(name, make)
+
+
+def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
+    """Return the events of an earlier version's file, which had three tables."""
+    if tables != {"about", "rollouts", "notes"}:
+        return None
+    ((task,),) = database.execute("SELECT task FROM about").fetchall()
+    # Files without a number may hold costs that the task computed.
+    ((version,),) = database.execute("PRAGMA user_version").fetchall()
+    events = [Event("task", content={"task": task, "computed_costs": version < 1})]
+    for id, evaluation, started, w, steps, seconds, aborted, trajectory in database.execute(
+        "SELECT id, evaluation, started, w, steps, seconds, aborted, trajectory FROM rollouts "
+        "ORDER BY rowid"
+    ):
+        events += [Event("start", id, {"evaluation": bool(evaluation)}, w)] * started
+        if trajectory is not None:
+            Trajectory.from_bytes(trajectory)  # those files had no digests but these
+            content = {"steps": steps, "seconds": seconds, "aborted": bool(aborted)}
+            events.append(Event("answer", id, content, trajectory, len(events)))
+    notes = database.execute("SELECT name, content FROM notes ORDER BY rowid")
+    events += [Event("note", name, data=content) for name, content in notes]
+    return secrets.token_hex(16), events

@@ -6,9 +6,10 @@ import atexit
 import json
 import math
 import os
+import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
+from proxyprox._util import journal as durable
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
@@ -149,23 +151,17 @@ def criterion_of(given: Any) -> Criterion | None:
 
 # -- the journal --------------------------------------------------------------------------------
 
-# The entries are JSON: the first is {"about": settings}, the others {"draw": rows, "weights":
-# weights}, {"row": row, "label": label}, the same with "given" for a label that was not asked for,
-# {"undo": row} and {"comment": text, "of": row}.
-TABLE = (
-    "CREATE TABLE entries (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL, "
-    "time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
-)
-
 
 class JournalError(ValueError):
     """A journal is closed, belongs to other data or settings, or holds what cannot be used."""
 
 
 class Journal:
-    """Entries in an SQLite database that one process holds at a time.
+    """Entries in a durable journal that one process holds at a time.
 
-    What was added is on disk when the call returns, and a kill at any moment loses none of it.
+    An entry is {"draw": rows, "weights": weights}, {"row": row, "label": label}, the same with
+    "given" for a label that was not asked for, {"undo": row} or {"comment": text, "of": row}. What
+    was added is on disk when the call returns, and a kill at any moment loses none of it.
     Inside one process a newer journal for the same file takes over from the older one.
 
     Parameters
@@ -195,19 +191,30 @@ class Journal:
                 opened.enter_context(locked(path))
             except LockedError as error:
                 raise JournalError(f"The journal of labels {error}") from error
-            path.touch()
-            with self._transaction() as database:
-                self.entries = self._begin(database, json.loads(json.dumps(settings)))
+            self.entries, self._settings = list[Entry](), dict[str, Any]()
+            self._log = durable.Journal(
+                path, "journal of labels", JournalError, self._replay, convert=_earlier
+            )
+            self._check(json.loads(json.dumps(settings)))
             self._held = opened.pop_all()
         _OPEN[key] = self
         atexit.register(self.close)
+
+    def _replay(self, event: durable.Event) -> None:
+        if event.kind == "settings":
+            self.entries, self._settings = [], dict(event.content)
+        elif event.kind == "entry":
+            self.entries.append(event.content)
+        else:
+            raise ValueError(event.kind)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all or none of them; when this returns, they are on disk."""
         if _OPEN.get((os.getpid(), self._place)) is not self:
             raise JournalError(f"{self.path} is closed, or a newer LabelBudget has it: use that.")
-        with self._transaction() as database:
-            _insert(database, entries)
+        with self._log.transaction() as append:
+            for entry in entries:
+                append("entry", content=entry)
 
     def close(self) -> None:
         """Let another process have the file."""
@@ -215,49 +222,21 @@ class Journal:
             del _OPEN[os.getpid(), self._place]
             self._held.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """Yield the database; what is done to it is on disk when the block ends, or not at all."""
-        import sqlite3
-
-        try:
-            address = f"{self._place.as_uri()}?mode=rw"
-            with closing(sqlite3.connect(address, uri=True)) as database, database:
-                database.execute("PRAGMA synchronous = EXTRA")
-                database.execute("BEGIN IMMEDIATE")
-                yield database
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            text = f"{self.path} is not a journal of labels, is damaged or cannot be written"
-            raise JournalError(f"{text} ({error}): {REMEDY}.") from error
-
-    def _begin(self, database: Any, settings: Entry) -> list[Entry]:
-        """Make the table, or return what is in it."""
-        if not database.execute("SELECT name FROM sqlite_master").fetchall():
-            database.execute(TABLE)
-        kept = database.execute("SELECT number, entry, digest FROM entries").fetchall()
-        whole = database.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
-        for place, (number, text, digest) in enumerate(kept, start=1):
-            whole = whole and number == place and digest == text_digest(str(text))
-        try:
-            about, *entries = [json.loads(text) for _, text, _ in kept] or [{"about": {}}]
-            there = dict(about["about"])
-        except (KeyError, TypeError, ValueError):
-            whole = False
-        if not whole:
-            raise JournalError(f"An entry of {self.path} was changed or is damaged: {REMEDY}.")
+    def _check(self, settings: Entry) -> None:
+        """Refuse answers of other settings; without answers the settings may change."""
+        there = self._settings
         differences = [
             f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
             for name in there | settings
             if there.get(name) != settings.get(name)
         ]
-        if differences and any("draw" not in entry for entry in entries):
+        paid = any(not isinstance(entry, dict) or "draw" not in entry for entry in self.entries)
+        if differences and paid:
             text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
             raise JournalError(f"{text}: choose another file, or repeat its settings.")
         if differences:
-            # Nothing was paid for yet: other settings cost nothing.
-            database.execute("DELETE FROM entries")
-            _insert(database, [{"about": settings}])
-        return [] if differences else entries
+            with self._log.transaction() as append:
+                append("settings", content=settings)
 
 
 REMEDY = "restore a copy, or choose another file"
@@ -266,10 +245,19 @@ REMEDY = "restore a copy, or choose another file"
 _OPEN: dict[tuple[int, Path], Journal] = {}
 
 
-def _insert(database: Any, entries: Sequence[Entry]) -> None:
-    texts = [json.dumps(entry, allow_nan=False) for entry in entries]
-    cells = [(text, text_digest(text)) for text in texts]
-    database.executemany("INSERT INTO entries (entry, digest) VALUES (?, ?)", cells)
+def _earlier(database: Any, tables: set[str]) -> tuple[str, list[durable.Event]] | None:
+    """Return the events of an earlier version's file, which had one table."""
+    if tables != {"entries"}:
+        return None
+    rows = database.execute("SELECT number, entry, digest, time FROM entries").fetchall()
+    events = []
+    for place, (number, text, digest, time) in enumerate(rows, start=1):
+        if number != place or digest != text_digest(text):
+            raise ValueError(f"entry {place} was changed or is damaged")
+        entry = json.loads(text)
+        kind, content = ("entry", entry) if number > 1 else ("settings", entry["about"])
+        events.append(durable.Event(kind, content=content, time=time))
+    return secrets.token_hex(16), events
 
 
 # -- answers ------------------------------------------------------------------------------------

@@ -1,0 +1,463 @@
+"""The journal below labels, budgets, rollouts and records: damage, replaced files, old formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from proxyprox._util.digests import text_digest
+from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
+from proxyprox.private.accounting import Release
+from proxyprox.report.records import Records, RecordsError
+from proxyprox.simulation import RolloutJournal, Trajectory
+from proxyprox.simulation.rollouts import RolloutError
+from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+
+# -- the four stores: how a file is made and filled, and all that it holds ---------------------
+
+SIGMA = noise_multiplier(1.0, 1e-5, 3)
+
+
+class Budget:
+    error, name = PrivacyBudgetError, "budget.sqlite"
+
+    @staticmethod
+    def open(path):
+        return PrivacyBudget(path, epsilon=3.0, delta=1e-5)
+
+    @staticmethod
+    def add(budget, k):
+        releases = [Release(SIGMA)] * 3
+        name = budget.open(f"plan {k}", releases, {"clip": 1.0}, private=k != 2)
+        for i in range(2):
+            budget.charge(name, i, releases[i], f"point {i}")
+            budget.enter_release(name, i, np.arange(5.0) + k + i)
+        budget.charge(name, 2, releases[2], "never drawn")
+        budget.end(name)
+
+    @staticmethod
+    def content(budget):
+        plans = budget.report()["plans"]
+        vectors = [
+            budget.charge(plan["name"], i, Release(SIGMA), f"point {i}").tolist()
+            for plan in plans
+            for i in range(2)
+        ]
+        spent = budget.spent
+        return (
+            budget.id, spent.unseeded_epsilon, spent.private, spent.releases, vectors,
+            [[plan["name"], plan["private"], plan["releases"], plan["settings"]] for plan in plans],
+        )  # fmt: skip
+
+
+class Labels:
+    error, name = JournalError, "labels.sqlite"
+
+    @staticmethod
+    def open(path):
+        return LabelBudget(ProxyRidge(), np.eye(20), budget=20, batch_size=20, path=path)
+
+    @staticmethod
+    def add(budget, k):
+        row = int(budget.ask()[0])
+        budget.tell(row, [k / 3])
+        budget.comment(row, "seen")
+
+    @staticmethod
+    def content(budget):
+        budget.close()
+        return budget.labels, budget.comments, budget.weights.tolist(), budget.ask().tolist()
+
+
+class Rollouts:
+    error, name = RolloutError, "rollouts.sqlite"
+
+    @staticmethod
+    def open(path):
+        return RolloutJournal(path, "a task")
+
+    @staticmethod
+    def request(k):
+        return SimpleNamespace(id=f"rollout {k}", w=np.arange(3.0) + k, evaluation=k == 2)
+
+    @classmethod
+    def add(cls, journal, k):
+        journal.start(cls.request(k))
+        journal.start(cls.request(k))
+        if k != 3:
+            journal.answer(cls.request(k), Trajectory(np.full((4, 1), k / 3), seconds=0.5))
+        journal.remember(f"note {k}", lambda: np.array([k / 7]))
+
+    @staticmethod
+    def content(journal):
+        answers = [(w.tolist(), one.actions.tolist()) for w, one in journal.answered()]
+        notes = [journal.remember(f"note {k}", lambda: np.zeros(1)).tolist() for k in range(4)]
+        return journal.ledger(), answers, notes
+
+
+class Runs:
+    error, name = RecordsError, "runs.sqlite"
+
+    @staticmethod
+    def open(path):
+        return Records(path.parent, {"steps": 3})
+
+    @staticmethod
+    def add(records, k):
+        records.add({"method": "SGD", "seed": k}, [{"t": t, "loss": t / 3 + k} for t in range(3)])
+
+    @staticmethod
+    def content(records):
+        return records.everything()
+
+
+STORES = [Budget, Labels, Rollouts, Runs]
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.name.split(".")[0])
+def store(request):
+    return request.param
+
+
+FILLED: dict[type, bytes] = {}
+
+
+@pytest.fixture
+def path(store, tmp_path):
+    """A file with four of what the store keeps."""
+    path = tmp_path / store.name
+    if store not in FILLED:
+        opened = store.open(path)
+        for k in range(4):
+            store.add(opened, k)
+        getattr(opened, "close", lambda: None)()
+        FILLED[store] = path.read_bytes()
+    path.write_bytes(FILLED[store])
+    return path
+
+
+def attempt(store, path):
+    """Return what a file holds, or None if it is refused by a named error that says what to do."""
+    try:
+        return store.content(store.open(path))
+    except store.error as error:
+        text = str(error)
+        assert path.name in text
+        assert any(word in text for word in ("estore", "hoose", "emove", "ring it back")), text
+        return None
+
+
+# -- damage ------------------------------------------------------------------------------------
+
+
+def mutated(content, rng):
+    """Return a damaged copy of a file's bytes."""
+    changed, at = bytearray(content), int(rng.integers(len(content)))
+    pages = len(content) // 4096
+    match int(rng.integers(8)):
+        case 0 | 1 | 2:
+            changed[at] ^= 1 << int(rng.integers(8))
+        case 3:
+            start = at // 512 * 512
+            changed[start : start + 512] = bytes(512)
+        case 4:
+            del changed[at:]
+        case 5:
+            one, two = rng.choice(pages, 2, replace=False)
+            for a, b in ((one, two), (two, one)):
+                changed[a * 4096 : a * 4096 + 4096] = content[b * 4096 : b * 4096 + 4096]
+        case 6:
+            changed[at : at + 64] = rng.bytes(64)
+        case _:
+            changed += rng.bytes(int(rng.integers(1, 9000)))
+    return bytes(changed)
+
+
+def test_a_damaged_file_is_refused_or_whole(store, path):
+    whole, content, refused = attempt(store, path), path.read_bytes(), 0
+    rng = np.random.default_rng(0)
+    for _ in range(int(os.environ.get("PROXYPROX_MUTATIONS", "75"))):
+        path.write_bytes(mutated(content, rng))
+        found = attempt(store, path)
+        assert found in (None, whole)
+        refused += found is None
+        for side in path.parent.glob(f"{path.name}-*"):
+            side.unlink()
+    assert refused > 20
+
+
+ROWS = ("events WHERE number = 1", "events WHERE number = 3", "events WHERE number > 4", "head")
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_lost_rows_are_noticed(store, path, rows):
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"DELETE FROM {rows}")
+    assert attempt(store, path) is None
+
+
+def test_a_file_of_0_bytes_and_an_empty_database_are_refused(store, path):
+    for content in (b"", b"\0" * 4096):
+        path.write_bytes(content)
+        assert attempt(store, path) is None
+        assert path.read_bytes() == content
+    path.unlink()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE a (b)")
+        database.execute("DROP TABLE a")
+    assert attempt(store, path) is None
+
+
+def test_a_write_that_was_cut_off_is_rolled_back(store, path):
+    """SQLite's own journal brings the file back; without it the file is refused."""
+    whole, before = attempt(store, path), path.read_bytes()
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA cache_spill = 1")
+        database.execute("PRAGMA cache_size = 1")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("UPDATE head SET count = 0")
+        for _ in range(50):
+            database.execute("INSERT INTO events VALUES (NULL, '', '', ?, '', NULL, '', '')",
+                             ("x" * 3000,))  # fmt: skip
+        side = Path(f"{path}-journal")
+        torn, journal = path.read_bytes(), side.read_bytes()
+    assert torn != before
+    path.write_bytes(torn)
+    assert attempt(store, path) is None
+    path.write_bytes(torn)
+    side.write_bytes(journal)
+    assert attempt(store, path) == whole
+
+
+# -- files that are replaced, shared or made at once -------------------------------------------
+
+
+def test_a_live_object_notices_another_file_an_older_copy_and_none(store, tmp_path):
+    path = tmp_path / store.name
+    live = store.open(path)
+    store.add(live, 0)
+    older = path.read_bytes()
+    store.add(live, 1)
+    newer = path.read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    stranger = store.open(other / store.name)
+    store.add(stranger, 0)
+    refusal = OSError if store is Runs else store.error
+    for content in (older, (other / store.name).read_bytes(), b"", None):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(refusal, match=store.name):
+            store.add(live, 2)
+        assert not path.exists() or path.read_bytes() == content
+        path.write_bytes(newer)
+    store.add(live, 2)
+    assert path.read_bytes() != newer
+
+
+def test_a_file_of_another_store_is_refused(store, path):
+    for other in STORES:
+        if other is not store:
+            content = path.read_bytes()
+            place = path.rename(path.with_name(other.name))
+            assert attempt(other, place) is None
+            assert place.read_bytes() == content
+            place.rename(path)
+
+
+def test_threads_that_make_one_file_make_one_journal(tmp_path):
+    path, found = tmp_path / "budget.sqlite", []
+    gate = threading.Barrier(8)
+
+    def make():
+        gate.wait()
+        found.append(PrivacyBudget(path, epsilon=1.0, delta=1e-5).id)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert os.listdir(tmp_path) == ["budget.sqlite"]
+
+
+def add_many(store, opened):
+    for k in range(4, 400):
+        store.add(opened, k % 4 if store is Budget else k)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs resource")
+def test_a_full_disk_loses_nothing(store, path):
+    import resource
+
+    whole = attempt(store, path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    live = store.open(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, limit[1]))
+    try:
+        with pytest.raises((store.error, OSError), match=path.parent.name):
+            add_many(store, live)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    getattr(live, "close", lambda: None)()
+    found = attempt(store, path)
+    if store is Budget:
+        assert found == whole
+    elif store is Runs:
+        assert found[: len(whole)] == whole
+    elif store is Labels:
+        assert found[0].items() >= whole[0].items()
+    else:
+        assert found[1][: len(whole[1])] == whole[1]
+
+
+# -- files of earlier versions -----------------------------------------------------------------
+
+
+def earlier_budget(path):
+    releases = [[SIGMA, 1.0]] * 3
+    settings = json.dumps([releases, {"clip": 1.0}], sort_keys=True)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript("""
+            CREATE TABLE about (id TEXT, epsilon REAL, delta REAL);
+            CREATE TABLE plans (
+                name TEXT PRIMARY KEY, settings TEXT NOT NULL, private INTEGER NOT NULL);
+            CREATE TABLE charges (
+                plan TEXT NOT NULL REFERENCES plans(name), k INTEGER NOT NULL, sigma REAL NOT NULL,
+                rate REAL NOT NULL, point TEXT NOT NULL, released BLOB,
+                time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (plan, k));
+        """)
+        database.execute("INSERT INTO about VALUES ('0123abcd', 3.0, 1e-5)")
+        for k in range(4):
+            database.execute("INSERT INTO plans VALUES (?, ?, ?)", (f"plan {k}", settings, k != 2))
+            for i in range(3):
+                vector = (np.arange(5.0) + k + i).tobytes() if i < 2 else None
+                row = (f"plan {k}", i, SIGMA, 1.0, f"point {i}", vector)
+                database.execute("INSERT INTO charges (plan, k, sigma, rate, point, released) "
+                                 "VALUES (?, ?, ?, ?, ?, ?)", row)  # fmt: skip
+
+
+def earlier_labels(path):
+    with LabelBudget(ProxyRidge(), np.eye(20), budget=20, batch_size=20, path=path) as budget:
+        for k in range(4):
+            Labels.add(budget, k)
+    with closing(sqlite3.connect(path)) as database, database:
+        rows = database.execute("SELECT kind, content FROM events ORDER BY number").fetchall()
+        database.executescript("""
+            DROP TABLE events;
+            DROP TABLE head;
+            CREATE TABLE entries (
+                number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL,
+                time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+        """)
+        for kind, text in rows:
+            entry = text if kind == "entry" else f'{{"about": {text}}}'
+            values = (entry, text_digest(entry))
+            database.execute("INSERT INTO entries (entry, digest) VALUES (?, ?)", values)
+
+
+def earlier_rollouts(path):
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript("""
+            CREATE TABLE about (task TEXT NOT NULL);
+            CREATE TABLE rollouts (
+                id TEXT PRIMARY KEY, evaluation INTEGER NOT NULL, started INTEGER NOT NULL,
+                w BLOB NOT NULL, steps INTEGER NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0,
+                aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB);
+            CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
+            PRAGMA user_version = 1;
+        """)
+        database.execute("INSERT INTO about VALUES ('a task')")
+        for k in range(4):
+            one, data = Rollouts.request(k), None
+            if k != 3:
+                data = Trajectory(np.full((4, 1), k / 3), seconds=0.5).to_bytes()
+            row = (
+                one.id,
+                one.evaluation,
+                2,
+                one.w.tobytes(),
+                4 * (k != 3),
+                0.5 * (k != 3),
+                0,
+                data,
+            )
+            database.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            np.save(path.with_name("note.npy"), np.array([k / 7]))
+            content = path.with_name("note.npy").read_bytes()
+            database.execute("INSERT INTO notes VALUES (?, ?)", (f"note {k}", content))
+
+
+def earlier_runs(path):
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE settings (value TEXT)")
+        database.execute("CREATE TABLE runs (run TEXT PRIMARY KEY, points TEXT)")
+        database.execute("INSERT INTO settings VALUES (?)", (json.dumps({"steps": 3}),))
+        for k in range(4):
+            run = {"method": "SGD", "seed": k}
+            points = [{**run, "t": t, "loss": t / 3 + k} for t in range(3)]
+            values = (json.dumps(run), json.dumps(points))
+            database.execute("INSERT INTO runs VALUES (?, ?)", values)
+
+
+EARLIER = {Budget: earlier_budget, Labels: earlier_labels, Rollouts: earlier_rollouts}
+EARLIER[Runs] = earlier_runs
+
+
+def test_a_file_of_an_earlier_version_loses_nothing(store, path):
+    whole = attempt(store, path)
+    path.unlink()
+    EARLIER[store](path)
+    for _ in range(2):
+        found = attempt(store, path)
+        assert found[store is Budget :] == whole[store is Budget :]
+    if store is Budget:
+        assert found[0] == "0123abcd"  # by which checkpoints know it
+    with closing(sqlite3.connect(path)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
+    assert tables == [("events",), ("head",)]
+    store.add(store.open(path), 4)
+
+
+def test_a_kill_while_a_file_is_converted_leaves_the_earlier_one(store, tmp_path, monkeypatch):
+    path = tmp_path / store.name
+    EARLIER[store](path)
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("proxyprox._util.journal._insert", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.open(path)
+    assert path.read_bytes() == before
+    assert attempt(store, path) is not None
+
+
+def test_reading_a_budget_of_an_earlier_version_leaves_it_as_it_is(tmp_path):
+    path = tmp_path / "budget.sqlite"
+    earlier_budget(path)
+    before = path.read_bytes()
+    budget = PrivacyBudget.read(path)
+    assert budget.spent.releases == 12
+    assert "earlier version" in str(budget)
+    assert path.read_bytes() == before
+
+
+def test_charges_of_an_earlier_version_without_their_plan_stay_spent(tmp_path):
+    path = tmp_path / "budget.sqlite"
+    earlier_budget(path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM plans WHERE name = 'plan 1'")
+    budget = PrivacyBudget(path, epsilon=3.0, delta=1e-5)
+    assert budget.spent.releases == 12
+    with pytest.raises(PrivacyBudgetError, match="another plan"):
+        budget.open("plan 1", [Release(SIGMA)] * 3, {"clip": 1.0}, private=True)
