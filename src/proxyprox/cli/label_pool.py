@@ -254,12 +254,12 @@ def read_pool(
 ) -> Pool:
     """Read rows of any format; `roles` are the columns that each option names."""
     from proxyprox.study.columns import Columns
-    from proxyprox.study.tables import FRAMES, format_of, read_arrays, read_cells, read_table
+    from proxyprox.study.tables import FRAMES, Finding, format_of, load_cells, read_arrays
 
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")
     label, teacher = (next(iter(roles[role]), "") for role in ("label", "teacher"))
-    given = None
+    given, odd = None, list[Finding]()
     if path.suffix.lower() == ".json":
         given = read_tasks(path, label)
         cells, given = given.cells, replace(given, cells=None)
@@ -270,7 +270,8 @@ def read_pool(
         table = read_arrays(path)
         return Pool(table.X, table.feature_names, None, (), [f"{table.X.shape[1]:,} features."])
     else:
-        cells, frame = read_cells(path), read_table(path)
+        raw = load_cells(path)
+        cells, (frame, odd) = raw.text(), raw.parse()
         if label in cells:
             none = [""] * len(cells)
             given = Answers(None, *_from_column(cells[label], none, none))
@@ -293,7 +294,7 @@ def read_pool(
         f"Shown: {first(shown)}.",
         f"Features: {first([f'{c.name} ({c.kind})' for c in made.columns if c.kind != 'drop'])}.",
     ]
-    notes += map(str, made.findings)
+    notes += map(str, [*odd, *made.findings])
     for name in used:
         values = {text.strip() for text in cells[name] if text.strip()}
         if values and all(class_of(text, classes) for text in values):
