@@ -56,6 +56,8 @@ class Column:
         Format of dates that are text.
     yes_no : bool
         Whether the values are yes and no in some spelling.
+    text : bool
+        Whether the cells were read as text, so that a code such as 4E12 stays one in new files.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Column:
     values: int
     date: str = ""
     yes_no: bool = False
+    text: bool = False
 
 
 class Columns:
@@ -94,8 +97,8 @@ class Columns:
     -----
     Gaps in numbers and dates are filled with the median, and a column that says where they were is
     added; in categories they are a value of their own. A category makes a column of 0 and 1 for
-    every value; of two values, one column of −½ and ½. A value that the fit has not seen is 0 in all
-    of them, which has no effect on a linear model.
+    every value; of two values, one column of −½ and ½. A value that the fit has not seen is 0 in
+    all of them, which has no effect on a linear model.
 
     Examples
     --------
@@ -159,7 +162,8 @@ class Columns:
         """Return what a column becomes, and note what is odd about it."""
         kind_of = cells.dtype.kind if hasattr(cells.dtype, "kind") else "O"
         plain = cells.dropna()
-        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0)
+        texts = kind_of == "O" and all(isinstance(cell, str) for cell in plain)
+        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0, text=texts)
         if forced == "drop":
             return made
         if kind_of == "O" and any(
@@ -295,6 +299,12 @@ class Columns:
             made = [n for n, s in zip(*self._fitted_names(), strict=True) if s == column.name]
             shown.append({**asdict(column), **({"becomes": made} if made else {})})
         return shown
+
+    @property
+    def texts(self) -> list[str]:
+        """Categories and texts whose cells were text, even if some of them look like numbers."""
+        kinds = ("category", "text")
+        return [column.name for column in self.columns if column.text and column.kind in kinds]
 
     def _fitted_names(self) -> tuple[list[str], list[str]]:
         return getattr(self, "feature_names", []), getattr(self, "sources", [])

@@ -467,8 +467,9 @@ class TableModel:
                 values[0] if len(values) == 1 else dict(zip(self.classes, values, strict=True))
             )
             if intervals and len(values) == 1:
-                low, high = (end[j] / units[j] for end in intervals)
-                row |= {"low": low, "high": high} if math.isfinite(high - low) else {}
+                low, high = (end[j] for end in intervals)
+                if low is not None and high is not None:
+                    row |= {"low": low / units[j], "high": high / units[j]}
             found.append(row)
         return found
 
@@ -619,11 +620,16 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
             interval = estimator.confidence_interval(LEVEL)
             low, high = np.atleast_2d(interval.low), np.atleast_2d(interval.high)
             if len(low) == 1:
-                about["intervals"] = [low[0].tolist(), high[0].tolist()]
+                ends = [np.where(np.isfinite(high - low), end, np.nan)[0] for end in (low, high)]
+                # JSON has no infinite numbers.
+                about["intervals"] = [
+                    [None if math.isnan(value) else value for value in end.tolist()] for end in ends
+                ]
             about["note"] = estimator.inference_note_
         if found.chosen == "proxyprox" and (~known).any():
             mean = estimator.mean_prediction(X[~known], LEVEL)
-            about["mean"] = [np.asarray(each).tolist() for each in mean]
+            if all(np.isfinite(each).all() for each in mean):
+                about["mean"] = [np.asarray(each).tolist() for each in mean]
     glm = FittedGLM.of(estimator, target.task)
     model = TableModel(made, glm, target.name, target.task, about)
     about["effects"] = model.effects(X)

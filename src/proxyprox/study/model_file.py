@@ -1,7 +1,8 @@
 """Model files: JSON that holds texts, numbers and lists of them, and nothing that could run.
 
 A model is rebuilt by this package's own code from the numbers in its file. Nothing in a file names
-a type, a module or a function. Every value is compared with :data:`FORM` before it is used.
+a type, a module or a function. Every value is compared with :data:`FORM` before it is used. A
+digest tells damage; it is no protection against somebody who writes a file on purpose.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proxyprox._util.digests import text_digest
 from proxyprox._util.files import atomic_write_bytes
 from proxyprox.study.tables import DataError
 
@@ -30,7 +32,7 @@ class Plain:
 # tuple one must fit.
 _COLUMN = {
     "name": str, "kind": str, "why": str, "missing": float, "values": int, "date": str,
-    "yes_no": bool,
+    "yes_no": bool, "text": bool,
 }  # fmt: skip
 _LEARNED: Any = (
     {},
@@ -74,10 +76,16 @@ def write(path: Path, model: dict[str, Any]) -> None:
     """
     try:
         conform(model, FORM, "")
-        text = json.dumps(model, allow_nan=False, separators=(",", ":"))
-    except ValueError as error:
+        text = seal(model)
+    except (ValueError, TypeError) as error:
         raise ModelFileError(f"{path.name}: the model cannot be saved: {error}.") from error
     atomic_write_bytes(path, text.encode("ascii"))
+
+
+def seal(model: dict[str, Any]) -> str:
+    """Return the text of a file: the model, and a digest of it by which damage is noticed."""
+    digest = text_digest(json.dumps(model, allow_nan=False))
+    return json.dumps({"digest": digest, **model}, separators=(",", ":"))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -108,6 +116,8 @@ def read(path: Path) -> dict[str, Any]:
         if not isinstance(model, dict) or model.get("format") != FORMAT:
             found = model.get("format") if isinstance(model, dict) else model
             raise ValueError(f"its format is {_shown(found)}, not {FORMAT!r}")
+        if model.pop("digest", None) != text_digest(json.dumps(model, allow_nan=False)):
+            raise ValueError("it differs from its own digest, so it was damaged or changed")
         conform(model, FORM, "")
     except (ValueError, RecursionError) as error:
         reason = "not JSON" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -101,10 +101,10 @@ class Cells(NamedTuple):
     findings: list[Finding]
     separator: str
 
-    def parse(self) -> Loaded:
-        """Return the table that the cells make."""
+    def parse(self, text: Sequence[str] = ()) -> Loaded:
+        """Return the table that the cells make; the columns of `text` are not read as numbers."""
         findings = list(self.findings)
-        return Loaded(_parse_cells(self.frame, self.separator, findings), findings)
+        return Loaded(_parse_cells(self.frame, self.separator, findings, text), findings)
 
     def text(self) -> Any:
         """Return the cells as text, "" where empty; whole numbers and days are written as such."""
@@ -447,7 +447,9 @@ _EITHER = r"[0-9]+[eE][0-9]+"
 CODES = 0.01
 
 
-def _parse_cells(frame: Any, separator: str, findings: list[Finding]) -> Any:
+def _parse_cells(
+    frame: Any, separator: str, findings: list[Finding], as_text: Sequence[str]
+) -> Any:
     """Return columns of numbers as such, other text stripped, with None in empty cells."""
     import pandas as pd
 
@@ -462,7 +464,9 @@ def _parse_cells(frame: Any, separator: str, findings: list[Finding]) -> Any:
         column = frame[name]
         if place in texts:
             column = texts[place]
-            if all(isinstance(cell, (str, type(None))) for cell in column):
+            if name in as_text:
+                pass
+            elif all(isinstance(cell, (str, type(None))) for cell in column):
                 numbers = to_numbers(column, comma=votes > 0)
                 if numbers.notna().sum() == column.notna().sum() > 0 and not is_coded(column):
                     if example := _scientific(column):
