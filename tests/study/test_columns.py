@@ -183,6 +183,16 @@ def test_parquet_types_need_no_telling() -> None:
     assert np.isfinite(columns.transform(frame)).all()
 
 
+def test_dates_that_mean_never() -> None:
+    days = ["9999-12-31", "1900-01-01", "2024-01-01T05:00"] * 5
+    frame = pd.DataFrame({"end": days, "x": np.arange(15.0) ** 2}).astype({"end": object})
+    columns = Columns().fit(frame)
+    X = columns.transform(frame)
+    assert np.isfinite(X).all()
+    place = [columns.feature_names.index(f"end {part}") for part in ("hour", "time")]
+    assert (X[2, place] != X[1, place]).all()
+
+
 def test_refit_sees_the_other_rows_only() -> None:
     frame = messy()
     columns = Columns().plan(frame)

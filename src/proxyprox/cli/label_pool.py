@@ -6,9 +6,11 @@ Labels come from and go to plain tables and Label Studio's JSON: a list of tasks
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -240,10 +242,10 @@ def _keys(cells: Any) -> Iterator[tuple[object, ...]]:
     from proxyprox._util.text import without_formula
 
     def key(cell: str) -> object:
-        try:
-            return float(cell)
-        except ValueError:
-            return without_formula(cell.strip())
+        with contextlib.suppress(ValueError):
+            if not math.isnan(number := float(cell)):  # NaN differs from itself
+                return number
+        return without_formula(cell.strip())
 
     for row in cells.itertuples(index=False):
         yield tuple(map(key, row))

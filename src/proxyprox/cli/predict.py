@@ -54,7 +54,7 @@ def predict(
     kept = TableModel.load(model)
     cells = load_cells(file, encoding, separator, sheet)
     frame, findings = cells.parse(text=kept.columns.texts)
-    found, more = kept.predict(frame, allow_missing, cells.text())
+    found, more = kept.predict(frame, allow_missing, cells.text(kept.columns.identifiers))
     findings = [*findings, *more]
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
     if output is not None:

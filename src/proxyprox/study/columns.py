@@ -306,6 +306,11 @@ class Columns:
         kinds = ("category", "text")
         return [column.name for column in self.columns if column.text and column.kind in kinds]
 
+    @property
+    def identifiers(self) -> list[str]:
+        """Columns that are dropped because they identify the rows."""
+        return [column.name for column in self.columns if column.why == IDENTIFIES]
+
     def _fitted_names(self) -> tuple[list[str], list[str]]:
         return getattr(self, "feature_names", []), getattr(self, "sources", [])
 
@@ -546,7 +551,8 @@ def _learn_text(values: Series) -> dict[str, Any]:
     return {
         "terms": words.get_feature_names_out().tolist(),
         "idf": words.idf_,
-        "directions": svd.components_ / (spread or 1.0),
+        # Seven decimals, so that a file is half as long.
+        "directions": np.round(svd.components_ / (spread or 1.0), 7),
     }
 
 
@@ -579,7 +585,9 @@ def _block(column: Column, learned: Mapping[str, Any], values: Series) -> Array:
             return np.where(places < 0, 0.0, places - 0.5)[:, None]
         return places[:, None] == np.arange(len(levels))
     if column.kind == "date":
-        seconds = (values - pd.Timestamp(0)).dt.total_seconds()
+        # Microseconds reach the year 9999, by which people mean never.
+        stamps = values.to_numpy(dtype="datetime64[us]")
+        seconds = pd.Series(np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6))
         parts = [
             seconds if name == "time" else getattr(values.dt, _PANDAS.get(name, name))
             for name in _date_parts(learned)

@@ -19,7 +19,7 @@ import scipy.stats
 from proxyprox import __version__
 from proxyprox.problems.families import FAMILIES
 from proxyprox.study import model_file
-from proxyprox.study.columns import IDENTIFIES, Columns, as_text, yes_or_no
+from proxyprox.study.columns import Columns, as_text, yes_or_no
 from proxyprox.study.model_file import ModelFileError
 from proxyprox.study.tables import DataError, Finding, is_coded, no_column, to_numbers
 
@@ -415,10 +415,10 @@ class TableModel:
 
         X, findings = self.columns.transform_with_findings(frame, absent)
         shown: dict[str, Any] = {"row": np.arange(1, len(frame) + 1)}
-        for column in self.columns.columns:
-            if column.why == IDENTIFIES and column.name in frame:
-                given = (frame if cells is None else cells)[column.name]
-                shown[column.name] = given.to_numpy(dtype=object, na_value=None)
+        given = frame if cells is None else cells
+        for name in self.columns.identifiers:
+            if name in given:
+                shown[name] = given[name].to_numpy(dtype=object, na_value=None)
         shown[self.target] = self.estimator.predict(X)
         if self.task != "regression":
             chances = self.estimator.predict_proba(X).T

@@ -106,11 +106,12 @@ class Cells(NamedTuple):
         findings = list(self.findings)
         return Loaded(_parse_cells(self.frame, self.separator, findings, text), findings)
 
-    def text(self) -> Any:
-        """Return the cells as text, "" where empty; whole numbers and days are written as such."""
+    def text(self, names: Sequence[str] | None = None) -> Any:
+        """Return cells as text, "" where empty; whole numbers and days are written as such."""
         import pandas as pd
 
-        texts = {name: _written(self.frame[name]) for name in self.frame}
+        used = [name for name in self.frame if names is None or name in names]
+        texts = {name: _written(self.frame[name]) for name in used}
         return pd.DataFrame(texts, index=self.frame.index, dtype=object)
 
 
