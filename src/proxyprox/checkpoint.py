@@ -588,6 +588,11 @@ def find_class(name: Any, classes: Iterable[type] = ()) -> type:
 
 
 PLAIN = (type(None), bool, int, float, str)
+# Where the methods, solvers, rules, averages, corrections and step sizes of a run come from.
+PARTS_OF_RUNS = {
+    f"proxyprox.{name}"
+    for name in ("methods", "inner", "stopping", "averaging", "corrections", "stepsizes")
+}
 
 
 def describe(item: Any) -> Any:
@@ -634,8 +639,16 @@ def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
             f"it cannot be loaded on its own: {_text_of(data)} can only be given anew. Build the "
             "run with the same arguments and use minimize(..., checkpoint=path) to resume it."
         )
+    cls = find_class(data["class"], classes)
+    # What is called is a part of a run. Any other dataclass might open files or start programs.
+    homes = {".".join(base.__module__.split(".")[:2]) for base in cls.__mro__}
+    if cls not in list(classes) and not homes & PARTS_OF_RUNS:
+        raise CheckpointError(
+            f"it holds a {data['class'][:200]!r}, which derives from no part of a run. If it is "
+            "yours, pass the class: Run.load(..., classes=[...])."
+        )
     settings = {str(name): rebuild(value, classes) for name, value in data["settings"].items()}
-    return find_class(data["class"], classes)(**settings)
+    return cls(**settings)
 
 
 def differences(name: str, was: Any, now: Any) -> list[str]:

@@ -895,8 +895,8 @@ class Run:
             Any array of the run's library, dtype and size. The file has the start: this is only
             needed for arrays that are neither NumPy's nor torch's, or to place them on a device.
         classes : sequence of classes, optional
-            Your own dataclasses among the run's parts. Those of modules that are imported
-            already, and the package's own, are found by name.
+            Your own dataclasses among the run's parts. The package's own, and those of imported
+            modules that derive from them, are found by name.
 
         Raises
         ------

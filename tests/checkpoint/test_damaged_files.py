@@ -10,7 +10,7 @@ import struct
 import tracemalloc
 import zipfile
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -494,3 +494,29 @@ def test_what_is_no_tree_at_all_is_refused():
         with pytest.raises(pp.CheckpointError):
             run.load_state_dict(tree)
     assert bits(run) == before
+
+
+@dataclass
+class Opens:
+    """A dataclass of an imported module that does something when it is made."""
+
+    path: str
+
+    def __post_init__(self):
+        RAN.append(1)
+
+
+@pytest.mark.parametrize("part", ["method", "inner", "stop", "averaging", "eta"])
+def test_only_parts_of_a_run_are_made(tmp_path, part):
+    path = tmp_path / "run"
+    run = started()
+    run.save(path)
+    tree = checkpoint.read(path).tree(classes=run.state_classes)
+    config = tree["config"]
+    where = config["method"]["settings"] if part == "eta" else config
+    where[part] = {"class": checkpoint.class_name(Opens), "settings": {"path": "x"}}
+    checkpoint.save(path, tree)
+    RAN.clear()
+    with pytest.raises(pp.CheckpointError, match=r"Opens.*classes"):
+        pp.Run.load(path, problem())
+    assert not RAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,6 @@ import numpy as np
 import pytest
 
 pd: Any = pytest.importorskip("pandas")
-pytest.importorskip("skrub")
-pytest.importorskip("skops")
 Invoke = Callable[..., Any]
 ROWS = 90
 
@@ -83,7 +82,7 @@ def test_a_messy_file_is_fitted_and_told_about(fitted: tuple[Path, dict[str, Any
     assert found["News = yes"] > 0
     assert {column["name"]: column["kind"] for column in done["columns"]}["Kunde"] == "drop"
     written = {path.name for path in (folder / "out").iterdir() if not path.name.startswith(".")}
-    assert written == {"model.skops", "coefficients.csv", "summary.json"}
+    assert written == {"model.json", "coefficients.csv", "summary.json"}
     lines = list(csv.reader((folder / "out" / "coefficients.csv").read_text("utf-8").splitlines()))
     assert lines[0][:3] == ["name", "column", "coefficient"]
     assert len(lines) == len(done["coefficients"]) + 1
@@ -121,7 +120,7 @@ def test_predictions_of_another_file(
     ]
     assert np.mean(right) > 0.6
     # Two ages are empty in the German file; every other row is predicted the same.
-    printed = invoke("predict", folder / "out" / "model.skops", tmp_path / "new.csv")
+    printed = invoke("predict", folder / "out" / "model.json", tmp_path / "new.csv")
     assert printed.exit_code == 0, printed.stderr
     rows = list(csv.DictReader(printed.stdout.splitlines()))
     for i in (0, 1, 2, 3, 5):
@@ -254,3 +253,156 @@ def test_ten_labels_are_enough(tmp_path: Path, invoke: Invoke, split: tuple[int,
     words = ["run", str(tmp_path / "few.csv"), "--target", "churned", "--output", str(tmp_path)]
     done = invoke(*words)
     assert done.exit_code == 0, done.output
+
+
+# -- identifiers, new categories, codes ------------------------------------------------------------
+
+
+def small_model(frame: Any, folder: Path, kinds: dict[str, str] | None = None) -> Any:
+    """Write a model of a table without the comparison of models; return it."""
+    from proxyprox.study.columns import Columns
+    from proxyprox.study.fit import FittedGLM, TableModel
+
+    columns = Columns(kinds).fit(frame)
+    coef = np.linspace(-1.0, 1.0, len(columns.feature_names))[None]
+    kept = TableModel(
+        columns, FittedGLM("linear", [], coef, np.array([0.5])), "y", "regression", {}
+    )
+    kept.save(folder / "model.json")
+    return kept
+
+
+IDENTIFIERS = {
+    "plain": ([str(10000 + 7 * i) for i in range(20)], int),
+    "zeros": ([f"{i:05d}" for i in range(20)], str),
+    "long": ([str(9007199254740993 + i) for i in range(20)], int),
+    "codes": ([f"{i}E{i + 10}" for i in range(20)], str),
+    "spaced": ([f"K {i}" for i in range(20)], str),
+    "gap": (["", *(str(500 + i) for i in range(19))], int),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+def test_identifiers_come_back_as_they_were(invoke: Invoke, tmp_path: Path, ending: str) -> None:
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=20)})
+    for name, (cells, kind) in IDENTIFIERS.items():
+        values = [kind(cell) if cell else None for cell in cells]
+        frame[f"{name}_id"] = pd.Series(values, dtype="Int64" if kind is int else object)
+    file = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        frame.to_csv(file, index=False)
+    elif ending == "parquet":
+        # As other programs write it: nothing in it is for pandas.
+        arrow = pytest.importorskip("pyarrow")
+        plain = arrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        importlib.import_module("pyarrow.parquet").write_table(plain, file)
+    else:
+        # Excel's own numbers have 15 digits: longer ones are text there.
+        frame["long_id"] = frame["long_id"].astype(str)
+        frame.astype(object).where(frame.notna(), None).to_excel(file, index=False)
+    from proxyprox.study.tables import read_table
+
+    small_model(read_table(file), tmp_path)
+    result = invoke("predict", tmp_path, file, "--output", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.stderr
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text("utf-8").splitlines()))
+    for name, (cells, _) in IDENTIFIERS.items():
+        assert [row[f"{name}_id"] for row in rows] == cells
+    shown = json.loads(invoke("predict", tmp_path, file, "--json").stdout)["predictions"]
+    assert [row["long_id"] for row in shown] == IDENTIFIERS["long"][0]
+
+
+def test_identifiers_of_frames_without_a_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"id": np.arange(20) * 3 + 2**60, "x": np.linspace(0, 1, 20) ** 2})
+    found, _ = small_model(frame, tmp_path).predict(frame)
+    assert found["id"].tolist() == frame["id"].tolist()
+    gaps = frame.assign(id=frame["id"].astype("Int64")).astype({"x": float})
+    gaps.loc[0, "id"] = None
+    assert small_model(frame, tmp_path).predict(gaps)[0]["id"].tolist()[:2] == [None, 2**60 + 3]
+
+
+def test_new_categories_have_no_effect_and_are_counted(invoke: Invoke, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "x": rng.normal(size=30), "city": rng.choice(["Rome", "Bonn", "Oslo"], 30),
+        "paid": rng.choice(["yes", "no"], 30), "size": rng.choice(["S", "L", None], 30),
+    })  # fmt: skip
+    kept = small_model(frame, tmp_path)
+    new = frame.iloc[:4].assign(city=["Paris", "Rome", "Kiel", "Bonn"], size=["XL", "S", None, "L"])
+    new["paid"] = ["yes", "maybe", "no", None]
+    X, _ = kept.columns.transform_with_findings(new)
+    source = np.array(kept.columns.sources)
+    zero = {name: (X[:, source == name] == 0).all(axis=1).tolist() for name in new}
+    assert zero["city"] == [True, False, True, False]
+    assert zero["paid"] == [False, True, False, True]
+    assert zero["size"] == [True, False, False, False], "a gap is a value of its own here"
+    # Any other unseen value gives the same prediction, and the mean of both is halfway.
+    first = kept.predict(new.assign(paid="maybe"))[0]["y"]
+    assert (kept.predict(new.assign(paid="never"))[0]["y"] == first).all()
+    both = [kept.predict(new.assign(paid=answer))[0]["y"] for answer in ("yes", "no")]
+    np.testing.assert_allclose(first, (both[0] + both[1]) / 2)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", tmp_path, tmp_path / "new.csv")
+    told = " ".join(result.stderr.split())
+    assert "city: 2 cells such as 'Paris': not among the values learned" in told
+    assert "size: 'XL' (row 1): not among" in told
+    assert "4 of 4 rows hold values that were not learned, in city, paid, size" in told
+
+
+CODES = {
+    "icd": ["E119", "I10", "E780", "4010"], "part": ["E400", "4E12", "1200"],
+    "hex": ["12E5", "1E10", "9A3F"], "prefixed": ["0x1F", "0x2E"], "article": ["00123", "40123"],
+    "odd": ["INF", "NaN-1", "1d5"], "grouped": ["1_000", "2_000"], "arabic": ["١٢", "٣"],
+    "alone": ["E", "e5", "5e", "-E1", "E+1"], "wide": ["1234", "12E5", "5678"],
+}  # fmt: skip
+NUMBERS = {
+    "science": ["1.5E-3", "2E5", "3e+4"], "short": ["2E5", "3E6"], "signed": ["+5", "-7", "+9"],
+    "stray": ["7"] * 28 + ["8", "n.a.?"],
+}  # fmt: skip
+
+
+def test_codes_are_text_and_numbers_stay_numbers(invoke: Invoke, tmp_path: Path) -> None:
+    cells = {name: [v[i % len(v)] for i in range(30)] for name, v in {**CODES, **NUMBERS}.items()}
+    frame = pd.DataFrame({**cells, "y": np.random.default_rng(0).integers(0, 2, 30)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    call = ("run", tmp_path / "rows.csv", "--target", "y", "--dry-run")
+    result = invoke(*call, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    kinds = {column["name"]: column["kind"] for column in shown["columns"]}
+    assert {kinds[name] for name in CODES} == {"category"}
+    assert {kinds[name] for name in NUMBERS} == {"number"}
+    told = {finding["column"]: finding["text"] for finding in shown["findings"]}
+    assert "'00123', with leading zeros" in told["article"]
+    for name in ("icd", "part", "hex", "wide"):
+        assert "codes such as" in told[name]
+    assert "'2E5' and the like are read as numbers" in told["short"]
+    assert "science" not in told
+    answered = invoke("label", tmp_path / "rows.csv", "--classes", "a,b", "--budget", "2")
+    assert "NAType" not in answered.output
+    assert answered.exception is None or isinstance(answered.exception, SystemExit)
+
+
+def test_a_code_that_looks_like_a_number_stays_one_in_new_files(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=30), "icd": rng.choice(["E11", "4E12", "007"], 30)})
+    kept = small_model(frame, tmp_path)
+    new = frame[frame["icd"] == "4E12"]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", tmp_path, tmp_path / "new.csv", "--json")
+    shown = json.loads(result.stdout)
+    assert shown["findings"] == []
+    got = [row["y"] for row in shown["predictions"]]
+    np.testing.assert_allclose(got, kept.predict(new)[0]["y"])
+
+
+def test_classes_that_are_codes_are_classes() -> None:
+    from proxyprox.study.fit import read_target
+
+    codes = [f"{i % 12:03d}" for i in range(120)]
+    goal = read_target(pd.DataFrame({"y": codes}), "y")
+    assert goal.task == "classification"
+    assert sorted(set(goal.y)) == sorted(set(codes))
+    assert "leading zeros" in str(goal.findings[0])

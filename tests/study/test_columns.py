@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from proxyprox.study.columns import Columns, date_format, parse_dates
 from proxyprox.study.tables import DataError
 
 pd: Any = pytest.importorskip("pandas")
-pytest.importorskip("skrub")
 ROWS = 60
 
 
@@ -45,7 +44,7 @@ def test_kinds_are_found() -> None:
         "code": "category",
     }  # fmt: skip
     told = {finding.column: finding.text for finding in columns.findings}
-    assert set(told) == {"customer", "empty", "land", "price"}
+    assert set(told) == {"customer", "empty", "land", "price", "code"}
     assert "'unknown' (row 6)" in told["price"]
     assert not any(finding.fatal for finding in columns.findings)
 
@@ -83,7 +82,8 @@ def test_a_new_table_in_other_order_with_other_values() -> None:
     odd = frame.iloc[:4].assign(city="Paris", age=["x", "41", None, "5"], since="someday")
     X, findings = columns.transform_with_findings(odd)
     told = {finding.column: finding.text for finding in findings}
-    assert "(missing)" in told["city"]
+    assert "4 cells such as 'Paris'" in told["city"]
+    assert "without effect" in told["city"]
     assert "'x' (row 1)" in told["age"]
     assert "no date (day/month/year)" in told["since"]
     assert np.isfinite(X).all()
@@ -183,6 +183,16 @@ def test_parquet_types_need_no_telling() -> None:
     assert np.isfinite(columns.transform(frame)).all()
 
 
+def test_dates_that_mean_never() -> None:
+    days = ["9999-12-31", "1900-01-01", "2024-01-01T05:00"] * 5
+    frame = pd.DataFrame({"end": days, "x": np.arange(15.0) ** 2}).astype({"end": object})
+    columns = Columns().fit(frame)
+    X = columns.transform(frame)
+    assert np.isfinite(X).all()
+    place = [columns.feature_names.index(f"end {part}") for part in ("hour", "time")]
+    assert (X[2, place] != X[1, place]).all()
+
+
 def test_refit_sees_the_other_rows_only() -> None:
     frame = messy()
     columns = Columns().plan(frame)
@@ -194,10 +204,16 @@ def test_refit_sees_the_other_rows_only() -> None:
     assert part.transform(frame)[40, part.feature_names.index("age")] == pytest.approx(want)
 
 
-def test_skops_keeps_them() -> None:
-    io = importlib.import_module("skops.io")
+def test_what_was_learned_is_plain_data() -> None:
     columns = Columns({"code": "text"}).fit(messy())
-    content = io.dumps(columns)
-    again = io.loads(content, trusted=io.get_untrusted_types(data=content))
+    state = json.loads(json.dumps(columns.state(), allow_nan=False))
+    again = Columns.from_state(state)
     np.testing.assert_array_equal(again.transform(messy(1)), columns.transform(messy(1)))
     assert again.columns == columns.columns
+    assert (again.feature_names, again.sources) == (columns.feature_names, columns.sources)
+    for name in ("medians", "scales", "kept"):
+        with pytest.raises(ValueError, match=name):
+            Columns.from_state({**state, name: state[name][1:]})
+    learned = {**state["learned"], "city": {"hours": True}}
+    with pytest.raises(ValueError, match="city"):
+        Columns.from_state({**state, "learned": learned})

@@ -6,9 +6,11 @@ Labels come from and go to plain tables and Label Studio's JSON: a list of tasks
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -240,10 +242,10 @@ def _keys(cells: Any) -> Iterator[tuple[object, ...]]:
     from proxyprox._util.text import without_formula
 
     def key(cell: str) -> object:
-        try:
-            return float(cell)
-        except ValueError:
-            return without_formula(cell.strip())
+        with contextlib.suppress(ValueError):
+            if not math.isnan(number := float(cell)):  # NaN differs from itself
+                return number
+        return without_formula(cell.strip())
 
     for row in cells.itertuples(index=False):
         yield tuple(map(key, row))
@@ -254,12 +256,12 @@ def read_pool(
 ) -> Pool:
     """Read rows of any format; `roles` are the columns that each option names."""
     from proxyprox.study.columns import Columns
-    from proxyprox.study.tables import FRAMES, format_of, read_arrays, read_cells, read_table
+    from proxyprox.study.tables import FRAMES, Finding, format_of, load_cells, read_arrays
 
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")
     label, teacher = (next(iter(roles[role]), "") for role in ("label", "teacher"))
-    given = None
+    given, odd = None, list[Finding]()
     if path.suffix.lower() == ".json":
         given = read_tasks(path, label)
         cells, given = given.cells, replace(given, cells=None)
@@ -270,7 +272,8 @@ def read_pool(
         table = read_arrays(path)
         return Pool(table.X, table.feature_names, None, (), [f"{table.X.shape[1]:,} features."])
     else:
-        cells, frame = read_cells(path), read_table(path)
+        raw = load_cells(path)
+        cells, (frame, odd) = raw.text(), raw.parse()
         if label in cells:
             none = [""] * len(cells)
             given = Answers(None, *_from_column(cells[label], none, none))
@@ -293,7 +296,7 @@ def read_pool(
         f"Shown: {first(shown)}.",
         f"Features: {first([f'{c.name} ({c.kind})' for c in made.columns if c.kind != 'drop'])}.",
     ]
-    notes += map(str, made.findings)
+    notes += map(str, [*odd, *made.findings])
     for name in used:
         values = {text.strip() for text in cells[name] if text.strip()}
         if values and all(class_of(text, classes) for text in values):

@@ -14,7 +14,7 @@ from proxyprox.cli.run import Encoding, Separator, Sheet, csv_text, tell_finding
 
 @guarded
 def predict(
-    model: Annotated[Path, typer.Argument(help="What proxyprox run wrote: model.skops.")],
+    model: Annotated[Path, typer.Argument(help="What proxyprox run wrote: model.json.")],
     file: Annotated[Path, typer.Argument(help="New rows: CSV, Parquet or Excel.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="CSV file; default: standard output.")
@@ -30,13 +30,13 @@ def predict(
     """Predict the rows of a new table with a model of proxyprox run.
 
     The table needs the columns that the model was fitted to, in any order; others are left alone.
-    Columns that lack are an error that names them all. New categories, and cells that are no number
-    or no date, count as missing; a note names them.
+    Columns that lack are an error that names them all. Cells that are no number or no date count as
+    missing, and new categories have no effect; a note says in how many rows, and in which columns.
 
     Examples
     --------
     proxyprox run sales.csv --target churned
-    proxyprox predict runs/sales/model.skops new.csv --output predictions.csv
+    proxyprox predict runs/sales/model.json new.csv --output predictions.csv
     proxyprox predict runs/sales new.xlsx --sheet June
 
     Written: the number of the row, counted from 1, columns that identify it, the prediction, and
@@ -47,13 +47,14 @@ def predict(
     from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.study.fit import TableModel
-    from proxyprox.study.tables import load_table
+    from proxyprox.study.tables import load_cells
 
     if output is not None and output.resolve() in (model.resolve(), file.resolve()):
         raise CommandError(f"--output would replace the model or the rows: {output}.")
     kept = TableModel.load(model)
-    frame, findings = load_table(file, encoding, separator, sheet)
-    found, more = kept.predict(frame, allow_missing)
+    cells = load_cells(file, encoding, separator, sheet)
+    frame, findings = cells.parse(text=kept.columns.texts)
+    found, more = kept.predict(frame, allow_missing, cells.text(kept.columns.identifiers))
     findings = [*findings, *more]
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
     if output is not None:

@@ -66,16 +66,16 @@ def run(
     --------
     proxyprox run sales.csv --target churned --dry-run
     proxyprox run sales.csv --target churned --as zip=category --as notes=drop
-    proxyprox predict runs/sales/model.skops new.csv --output predictions.csv
+    proxyprox predict runs/sales/model.json new.csv --output predictions.csv
 
     Every file is read as it comes: separator, encoding, decimal commas, titles above the header.
     What is odd is reported by column, all at once; --as changes what a column becomes.
 
-    Written: model.skops, coefficients.csv and summary.json.
+    Written: model.json, coefficients.csv and summary.json.
 
     With a CONFIG.toml, which --example prints and explains, the optimisers of this package are
     compared on the table instead: target gradients on the x-axis, records.jsonl, figures,
-    report.html, weights.json, and model.skops for a table of cells.
+    report.html, weights.json, and model.json for a table of cells.
     """
     from proxyprox.study import config as settings
 
@@ -197,10 +197,10 @@ def write_table(
         "intervals_note": kept.about.get("note", ""),
         "mean_without_label": kept.about.get("mean"),
         "classes": kept.classes,
-        "model": str(folder / "model.skops"),
+        "model": str(folder / "model.json"),
         "summary": str(folder / "summary.json"),
     }
-    kept.save(folder / "model.skops")
+    kept.save(folder / "model.json")
     write_csv(folder / "coefficients.csv", coefficient_rows(coefficients))
     write_json(folder / "summary.json", done)
     return done
@@ -426,9 +426,9 @@ def run_study(
         answer = problem.write_weights(file, study, curves[method], eta)
         kept = problem.table_model(study, answer.w, method) if answer.success else None
         if kept is not None:
-            kept.save(folder / "model.skops")
+            kept.save(folder / "model.json")
     done |= {
-        "model": None if kept is None else str(folder / "model.skops"),
+        "model": None if kept is None else str(folder / "model.json"),
         "lowest": lowest,
         "weights_of": method,
         "weights": [str(file)],

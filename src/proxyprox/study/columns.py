@@ -1,8 +1,8 @@
 """What the columns of a table become in a model: kinds, findings, numbers.
 
 :class:`Columns` decides for every column whether it is a number, a category, text, a date or
-nothing, says so, can be told otherwise, and turns tables into matrices without gaps. skrub's
-``TableVectorizer`` encodes categories, text and dates; numbers need no skrub.
+nothing, says so, can be told otherwise, and turns tables into matrices without gaps. What it
+learns is plain data: lists of values, words and numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.extras import require
-from proxyprox.study.tables import KINDS, DataError, Finding, no_column, to_numbers
+from proxyprox.study.tables import KINDS, DataError, Finding, is_coded, no_column, to_numbers
 
 Frame = Any
 Series = Any
@@ -31,6 +30,8 @@ SEVERAL = 10
 MISSING = "(missing)"
 YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1"}
 NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
+# Why a column is dropped whose cells stand beside the predictions.
+IDENTIFIES = "identifies the rows"
 # Names of columns that may only identify the rows.
 IDENTIFIER = re.compile(r"(.*[_ .-])?(id|uuid|guid|key|index|row|nr|no|number)", re.IGNORECASE)
 # A name that pandas gives to an index it has saved.
@@ -55,6 +56,8 @@ class Column:
         Format of dates that are text.
     yes_no : bool
         Whether the values are yes and no in some spelling.
+    text : bool
+        Whether the cells were read as text, so that a code such as 4E12 stays one in new files.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Column:
     values: int
     date: str = ""
     yes_no: bool = False
+    text: bool = False
 
 
 class Columns:
@@ -92,7 +96,9 @@ class Columns:
     Notes
     -----
     Gaps in numbers and dates are filled with the median, and a column that says where they were is
-    added; in categories they are a value of their own. ``skops.io`` saves a fitted object.
+    added; in categories they are a value of their own. A category makes a column of 0 and 1 for
+    every value; of two values, one column of −½ and ½. A value that the fit has not seen is 0 in
+    all of them, which has no effect on a linear model.
 
     Examples
     --------
@@ -156,7 +162,8 @@ class Columns:
         """Return what a column becomes, and note what is odd about it."""
         kind_of = cells.dtype.kind if hasattr(cells.dtype, "kind") else "O"
         plain = cells.dropna()
-        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0)
+        texts = kind_of == "O" and all(isinstance(cell, str) for cell in plain)
+        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0, text=texts)
         if forced == "drop":
             return made
         if kind_of == "O" and any(
@@ -179,7 +186,7 @@ class Columns:
             return replace(made, kind="number", why="durations, in seconds")
         if kind_of in "iuf":
             if self._identifies(name, plain, len(cells)):
-                return replace(made, why="identifies the rows")
+                return replace(made, why=IDENTIFIES)
             return replace(made, kind="number", why="numbers")
         return self._decide_text(made, cells)
 
@@ -195,12 +202,14 @@ class Columns:
         if str(cells.dtype) != "category":
             numbers = to_numbers(plain)
             share = float(numbers.notna().mean())
-            if share >= ENOUGH and not plain.str.match(r"0\d").any():
+            coded = is_coded(plain) if share else ""
+            if share >= ENOUGH and not coded:
                 bad = plain[numbers.isna()]
                 if len(bad):
                     what = f"numbers, but {_cells(bad)}: taken as missing (--as {name}=category?)."
                     self._find(name, what)
                 return replace(made, kind="number", why="numbers")
+            mixed = share
             date, share, doubt = date_format(plain)
             if share >= ENOUGH:
                 if doubt:
@@ -209,15 +218,16 @@ class Columns:
                     bad = plain[parse_dates(plain, date).isna()]
                     self._find(name, f"dates, but {_cells(bad)}: taken as missing.")
                 return replace(made, kind="date", why=f"dates, {_readable(date)}", date=date)
-            mixed = to_numbers(plain).notna().mean()
-            if mixed >= 0.3 and not plain.str.match(r"0\d").any():
+            if coded:
+                self._find(name, f"{coded}: not taken for numbers (--as {name}=number?).")
+            elif mixed >= 0.3:
                 self._find(name, f"{mixed:.0%} numbers and {_cells(plain[numbers.isna()])}: mixed.")
             unique = made.values == len(plain) >= SEVERAL
             if unique and (
                 not plain.str.contains(r"\s").mean() > 0.5 or IDENTIFIER.fullmatch(name)
             ):
                 self._find(name, "another value in every row, as of an identifier: dropped.")
-                return replace(made, why="identifies the rows")
+                return replace(made, why=IDENTIFIES)
         if made.values <= MOST_VALUES or str(cells.dtype) == "category":
             shown = f"{made.values} values: {_first(plain.value_counts().index.tolist(), 3)}"
             return replace(made, kind="category", why=shown)
@@ -225,13 +235,14 @@ class Columns:
 
     def _identifies(self, name: str, plain: Series, rows: int) -> bool:
         """Tell whether whole numbers only count the rows or name them, and note it."""
-        values = plain.to_numpy(dtype=np.float64)
-        whole = len(values) == rows >= SEVERAL and (values == np.round(values)).all()
-        if not whole or len(np.unique(values)) < rows:
+        named = bool(IDENTIFIER.fullmatch(name) or _INDEX.fullmatch(name))
+        # Whole numbers of more digits than a float has are compared as they are.
+        types = {"f": np.float64, "u": np.uint64, "i": np.int64}
+        values = plain.to_numpy(dtype=types[plain.dtype.kind])
+        enough = len(values) >= max(SEVERAL, ENOUGH * rows if named else rows)
+        if not enough or (values != np.round(values)).any() or len(np.unique(values)) < len(values):
             return False
-        counts = (np.abs(np.diff(np.sort(values))) == 1).all() and (
-            (np.diff(values) == 1).all() or IDENTIFIER.fullmatch(name) or _INDEX.fullmatch(name)
-        )
+        counts = (np.diff(np.sort(values)) == 1).all() and (named or (np.diff(values) == 1).all())
         if counts or IDENTIFIER.fullmatch(name):
             self._find(name, "another number in every row, as of an identifier: dropped.")
             return True
@@ -289,6 +300,17 @@ class Columns:
             shown.append({**asdict(column), **({"becomes": made} if made else {})})
         return shown
 
+    @property
+    def texts(self) -> list[str]:
+        """Categories and texts whose cells were text, even if some of them look like numbers."""
+        kinds = ("category", "text")
+        return [column.name for column in self.columns if column.text and column.kind in kinds]
+
+    @property
+    def identifiers(self) -> list[str]:
+        """Columns that are dropped because they identify the rows."""
+        return [column.name for column in self.columns if column.why == IDENTIFIES]
+
     def _fitted_names(self) -> tuple[list[str], list[str]]:
         return getattr(self, "feature_names", []), getattr(self, "sources", [])
 
@@ -310,23 +332,13 @@ class Columns:
             self.plan(frame)
         raise_fatal(self.findings)
         self.used = [column for column in self.columns if column.kind != "drop"]
-        self.levels: dict[str, list[str]] = {}
-        for column in self.used:
-            if column.kind == "category":
-                counts = _category(column, frame[column.name]).value_counts()
-                # The most frequent first; gaps are a level where there are any.
-                self.levels[column.name] = [*counts.index.tolist()]
         table, _ = self._convert(frame)
-        self.coded = [c.name for c in self.used if c.kind != "number"]
-        self.vectorizer: Any = None
-        if self.coded:
-            self.vectorizer = self._make_vectorizer()
-            with warnings.catch_warnings():
-                # Of few different words there are fewer components.
-                warnings.simplefilter("ignore")
-                self.vectorizer.fit(table[self.coded])
-        X, names, sources, kinds, self.gaps = self._assemble(table)
-        dense = np.array([kind in ("number", "date") for kind in kinds])
+        self.learned = {c.name: _learn(c.kind, table[c.name]) for c in self.used}
+        self.gaps = [
+            c.name for c in self.used if c.kind in ("number", "date") and table[c.name].isna().any()
+        ]
+        X = self._assemble(table)
+        dense = np.array([kind in ("number", "date") for kind in self._layout()[2]], dtype=bool)
         self.medians = np.zeros(X.shape[1])
         for j in np.flatnonzero(np.isnan(X).any(axis=0)):
             known = X[~np.isnan(X[:, j]), j]
@@ -337,11 +349,15 @@ class Columns:
         self.kept = spread > 1e-9 * largest
         self.centres = np.where(scaled, X.mean(axis=0), 0.0)
         self.scales = np.where(scaled & self.kept, spread, 1.0)
-        self.feature_names = [n for n, kept in zip(names, self.kept, strict=True) if kept]
-        self.sources = [s for s, kept in zip(sources, self.kept, strict=True) if kept]
+        self._name_features()
         if not self.feature_names:
             raise DataError("no column varies over these rows: nothing to predict from.")
         return self
+
+    def _name_features(self) -> None:
+        names, sources, _ = self._layout()
+        self.feature_names = [n for n, kept in zip(names, self.kept, strict=True) if kept]
+        self.sources = [s for s, kept in zip(sources, self.kept, strict=True) if kept]
 
     def refit(self, frame: Frame) -> Columns:
         """Return an object of the same kinds that has learned from other rows only."""
@@ -365,9 +381,10 @@ class Columns:
         """Return a table as a matrix, and what is odd about it; `absent` columns may be allowed."""
         frame, findings = self._same_names(frame, absent)
         table, more = self._convert(frame)
-        X = self._assemble(table, self.gaps)[0]
+        X = self._assemble(table)
         X = (np.where(np.isnan(X), self.medians, X) - self.centres) / self.scales
-        return np.ascontiguousarray(X[:, self.kept]), findings + more
+        findings += [*more, *self._unseen(table)]
+        return np.ascontiguousarray(X[:, self.kept]), findings
 
     def _same_names(self, frame: Frame, absent: bool) -> tuple[Frame, list[Finding]]:
         """Return a table in which every column has the name it had in the fit."""
@@ -409,70 +426,207 @@ class Columns:
                     text = f"{_cells(bad)}: no date{form}, so missing."
                     findings.append(Finding(column.name, text))
             elif column.kind == "category":
-                values, levels = _category(column, cells), self.levels[column.name]
-                new = ~values.isin(levels)
-                if new.any():
-                    instead = MISSING if MISSING in levels else levels[0]
-                    odd = values[new & (values != MISSING)]
-                    if len(odd):
-                        text = f"{_cells(odd)}: not among the values learned, so {instead}."
-                        findings.append(Finding(column.name, text))
-                    values = values.where(~new, instead)
+                values = _category(column, cells)
             else:
                 values = as_text(cells).fillna("")
             made[column.name] = values
         return pd.DataFrame(made, index=frame.index), findings
 
-    def _make_vectorizer(self) -> Any:
-        skrub: Any = require("skrub", extra="data", purpose="columns of text, dates or categories")
-        from sklearn.preprocessing import OneHotEncoder
-
-        def named(kind: str) -> list[str]:
-            return [column.name for column in self.used if column.kind == kind]
-
-        parts: list[tuple[Any, list[str]]] = []
-        if named("category"):
-            one_hot = OneHotEncoder(drop="if_binary", dtype=np.float32, sparse_output=False)
-            parts.append((one_hot, named("category")))
-        dates = skrub.DatetimeEncoder(add_weekday=True)
-        parts += [(dates, [name]) for name in named("date")]
-        words = skrub.StringEncoder(n_components=COMPONENTS, random_state=0)
-        parts += [(words, [name]) for name in named("text")]
-        return skrub.TableVectorizer(specific_transformers=parts)
-
-    def _assemble(
-        self, table: Frame, gaps: Sequence[str] | None = None
-    ) -> tuple[Array, list[str], list[str], list[str], list[str]]:
-        """Return the matrix with gaps, its names, their sources and kinds, and who has gaps."""
-        encoded: Any = None
-        outputs: dict[str, list[str]] = {}
-        if self.vectorizer is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                encoded = self.vectorizer.transform(table[self.coded])
-            outputs = self.vectorizer.input_to_outputs_
-        blocks, names, sources, kinds, found = [], list[str](), list[str](), list[str](), []
+    def _unseen(self, table: Frame) -> list[Finding]:
+        """Return which categories hold values that the fit has not seen, and in how many rows."""
+        findings, rows = list[Finding](), np.zeros(len(table), dtype=bool)
         for column in self.used:
-            name, kind = column.name, column.kind
-            if kind == "number":
-                part, made = table[[name]].to_numpy(dtype=np.float64), [name]
-            else:
-                part = encoded[outputs[name]].to_numpy(dtype=np.float64)
-                rest = [output[len(name) + 1 :] for output in outputs[name]]
-                sign = {"category": " = ", "date": " ", "text": " #"}[kind]
-                made = [f"{name}{sign}{each.replace('total_seconds', 'time')}" for each in rest]
-            blocks.append(part)
+            if column.kind != "category":
+                continue
+            new = ~table[column.name].isin(self.learned[column.name]["levels"]).to_numpy()
+            if new.any():
+                text = f"{_cells(table[column.name][new])}: not among the values learned"
+                findings.append(Finding(column.name, f"{text}, so without effect."))
+                rows |= new
+        if len(findings) > 1:
+            what = f"{rows.sum():,} of {len(rows):,} rows hold values that were not learned, in"
+            names = ", ".join(finding.column for finding in findings)
+            findings.append(Finding("", f"{what} {names}: without effect on the prediction."))
+        return findings
+
+    def _layout(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the names of the matrix's columns, their sources and their kinds."""
+        names, sources, kinds = list[str](), list[str](), list[str]()
+        for column in self.used:
+            made = [column.name + ending for ending in _endings(column, self.learned[column.name])]
             names += made
-            sources += [name] * len(made)
-            kinds += [kind] * len(made)
-            empty = table[name].isna().to_numpy()
-            if (name in gaps) if gaps is not None else (kind in ("number", "date") and empty.any()):
-                found.append(name)
-                blocks.append(empty[:, None].astype(np.float64))
-                names.append(f"{name} {MISSING}")
-                sources.append(name)
+            kinds += [column.kind] * len(made)
+            if column.name in self.gaps:
+                names.append(f"{column.name} {MISSING}")
                 kinds.append("category")
-        return np.hstack(blocks), names, sources, kinds, found
+            sources += [column.name] * (len(names) - len(sources))
+        return names, sources, kinds
+
+    def _assemble(self, table: Frame) -> Array:
+        """Return the matrix with gaps."""
+        blocks = []
+        for column in self.used:
+            values = table[column.name]
+            blocks.append(_block(column, self.learned[column.name], values))
+            if column.name in self.gaps:
+                blocks.append(values.isna().to_numpy()[:, None])
+        return np.hstack([block.astype(np.float64, copy=False) for block in blocks])
+
+    # -- plain data ---------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned as lists, texts and numbers."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "learned": {
+                name: {key: np.asarray(value).tolist() for key, value in learned.items()}
+                for name, learned in self.learned.items()
+            },
+            "gaps": self.gaps,
+            **{name: getattr(self, name).tolist() for name in _ARRAYS},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Columns:
+        """Return a fitted object from what :meth:`state` returned.
+
+        Raises
+        ------
+        ValueError
+            If the parts do not fit together.
+        """
+        made = cls()
+        made.columns = [Column(**column) for column in state["columns"]]
+        made.used = [column for column in made.columns if column.kind != "drop"]
+        if set(state["learned"]) != {column.name for column in made.used}:
+            raise ValueError("'learned' must hold the columns that are used")
+        made.learned = {c.name: _checked(c, state["learned"][c.name]) for c in made.used}
+        made.gaps = [column.name for column in made.used if column.name in state["gaps"]]
+        width = len(made._layout()[0])
+        for name in _ARRAYS:
+            array = np.array(state[name], dtype=bool if name == "kept" else np.float64)
+            if array.shape != (width,) or not np.isfinite(array).all():
+                raise ValueError(f"{name!r} must hold {width} finite values")
+            setattr(made, name, array)
+        if not (made.scales > 0).all():
+            raise ValueError("'scales' must be positive")
+        made._name_features()
+        return made
+
+
+# -- what is learned from a column ----------------------------------------------------------------
+
+# One value for each column of the matrix before constant ones are left out.
+_ARRAYS = ("medians", "centres", "scales", "kept")
+# What pandas calls the part of a date.
+_PANDAS = {"weekday": "day_of_week"}
+# Groups of three or four letters within words.
+_LETTERS: dict[str, Any] = {"analyzer": "char_wb", "ngram_range": (3, 4)}
+
+
+def _learn(kind: str, values: Series) -> dict[str, Any]:
+    """Return what the encoding of a column needs to know."""
+    if kind == "category":
+        return {"levels": sorted(set(values))}
+    if kind == "date":
+        return {"hours": bool((values.dropna() != values.dropna().dt.normalize()).any())}
+    return _learn_text(values) if kind == "text" else {}
+
+
+def _learn_text(values: Series) -> dict[str, Any]:
+    """Return groups of letters, their inverse frequencies, and the main directions of both."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(**_LETTERS)
+    if not values.str.strip().any():
+        return {"terms": [], "idf": [], "directions": []}
+    rows = words.fit_transform(values)
+    svd = TruncatedSVD(min(COMPONENTS, *rows.shape), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of equal rows the explained share is 0 / 0
+        made = svd.fit_transform(rows)
+    # The block has the variance of one standardised column.
+    spread = float(np.sqrt(made.var(axis=0).sum()))
+    return {
+        "terms": words.get_feature_names_out().tolist(),
+        "idf": words.idf_,
+        # Seven decimals, so that a file is half as long.
+        "directions": np.round(svd.components_ / (spread or 1.0), 7),
+    }
+
+
+def _endings(column: Column, learned: Mapping[str, Any]) -> list[str]:
+    """Return what the names of a column's parts add to its own."""
+    if column.kind == "category":
+        levels = learned["levels"]
+        return [f" = {level}" for level in (levels if len(levels) != 2 else levels[1:])]
+    if column.kind == "date":
+        return [f" {part}" for part in _date_parts(learned)]
+    if column.kind == "text":
+        return [f" #{number:02d}" for number in range(len(learned["directions"]))]
+    return [""]
+
+
+def _date_parts(learned: Mapping[str, Any]) -> list[str]:
+    hours = ["hour"] if learned["hours"] else []
+    return ["year", "month", "day", *hours, "time", "weekday"]
+
+
+def _block(column: Column, learned: Mapping[str, Any], values: Series) -> Array:
+    """Return a column's part of the matrix, with NaN in gaps of numbers and dates."""
+    import pandas as pd
+
+    if column.kind == "category":
+        levels = learned["levels"]
+        places = pd.Index(levels, dtype=object).get_indexer(values)
+        if len(levels) == 2:
+            # Half a step to either side: the difference between both is 1, unseen values are 0.
+            return np.where(places < 0, 0.0, places - 0.5)[:, None]
+        return places[:, None] == np.arange(len(levels))
+    if column.kind == "date":
+        # Microseconds reach the year 9999, by which people mean never.
+        stamps = values.to_numpy(dtype="datetime64[us]")
+        seconds = pd.Series(np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6))
+        parts = [
+            seconds if name == "time" else getattr(values.dt, _PANDAS.get(name, name))
+            for name in _date_parts(learned)
+        ]
+        return np.column_stack([part.to_numpy(dtype=np.float64) for part in parts])
+    if column.kind == "text":
+        return _text_block(learned, values)
+    return values.to_numpy(dtype=np.float64)[:, None]
+
+
+def _text_block(learned: Mapping[str, Any], values: Series) -> Array:
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.preprocessing import normalize
+
+    if not len(learned["terms"]):
+        return np.empty((len(values), 0))
+    counts = CountVectorizer(**_LETTERS, vocabulary=learned["terms"]).transform(values)
+    weights = normalize(counts.multiply(np.asarray(learned["idf"])[None, :]).tocsr())
+    return np.asarray(weights @ np.asarray(learned["directions"]).T)
+
+
+def _checked(column: Column, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was learned, if it can be a column's of this kind."""
+    keys = {"category": ["levels"], "date": ["hours"], "text": ["terms", "idf", "directions"]}
+    if list(learned) != keys.get(column.kind, []) or column.kind not in KINDS:
+        raise ValueError(f"{column.name!r} is a {column.kind!r} that has learned {list(learned)}")
+    made = dict(learned)
+    if column.kind == "category" and len(set(made["levels"])) < len(made["levels"]):
+        raise ValueError(f"{column.name!r} has a value twice")
+    if column.kind == "text":
+        terms = len(made["terms"])
+        idf = made["idf"] = np.array(made["idf"], dtype=np.float64)
+        directions = made["directions"] = np.array(made["directions"], dtype=np.float64)
+        directions = made["directions"] = directions.reshape(len(directions), terms)
+        if len(set(made["terms"])) < terms or idf.shape != (terms,):
+            raise ValueError(f"{column.name!r} has groups of letters twice, or without a weight")
+        if not (np.isfinite(idf).all() and np.isfinite(directions).all()):
+            raise ValueError(f"{column.name!r} has a weight that is not finite")
+    return made
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -603,9 +757,9 @@ def _shown(value: Any) -> str:
 def _cells(bad: Series) -> str:
     """Return how many cells are meant, with an example."""
     count = len(bad)
-    first = _shown(bad.iloc[0])
+    first, row = _shown(bad.iloc[0]), bad.index[0]
     return (
-        f"{first} (row {int(bad.index[0]) + 1})"
+        f"{first} (row {row + 1 if isinstance(row, (int, np.integer)) else row})"
         if count == 1
         else f"{count:,} cells such as {first}"
     )

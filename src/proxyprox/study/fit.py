@@ -6,10 +6,8 @@ that neither it nor the columns' encoding has seen.
 
 from __future__ import annotations
 
-import io
 import math
 import warnings
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +17,11 @@ import numpy as np
 import scipy.stats
 
 from proxyprox import __version__
-from proxyprox._util.extras import require
-from proxyprox._util.files import atomic_write_bytes
 from proxyprox.problems.families import FAMILIES
+from proxyprox.study import model_file
 from proxyprox.study.columns import Columns, as_text, yes_or_no
-from proxyprox.study.tables import DataError, Finding, no_column, to_numbers
+from proxyprox.study.model_file import ModelFileError
+from proxyprox.study.tables import DataError, Finding, is_coded, no_column, to_numbers
 
 Frame = Any
 Array = Any
@@ -85,9 +83,11 @@ def read_target(frame: Frame, name: str, task: str | None = None) -> Target:
     whole = bool((values == values.round()).all())
     many = not whole or values.nunique() > FEW_VALUES
     share = len(values) / max(known, 1)
-    auto = task is None
+    auto, coded = task is None, is_coded(text) if cells.dtype.kind not in "iuf" else ""
     if task is None:
-        task = "regression" if many and share >= 0.9 else "classification"
+        task = "regression" if many and share >= 0.9 and not coded else "classification"
+        if coded and share:
+            find(f"{coded}: taken for classes (--task regression?).")
         if task == "classification" and share == 1 and values.nunique() > 2:
             find(f"{values.nunique()} whole numbers, taken for classes (--task regression?).")
     if task == "regression":
@@ -377,8 +377,8 @@ class TableModel:
     ----------
     columns : Columns
         What the columns become.
-    estimator : object
-        A fitted scikit-learn estimator.
+    estimator : FittedGLM
+        The weights.
     target, task : str
         The column that is predicted, "classification" or "regression".
     about : dict
@@ -386,7 +386,7 @@ class TableModel:
     """
 
     columns: Columns
-    estimator: Any
+    estimator: FittedGLM
     target: str
     task: str
     about: dict[str, Any] = field(default_factory=dict)
@@ -397,7 +397,9 @@ class TableModel:
         found = [] if self.task == "regression" else list(self.estimator.classes_)
         return [str(each) for each in found]
 
-    def predict(self, frame: Frame, absent: bool = False) -> tuple[Frame, list[Finding]]:
+    def predict(
+        self, frame: Frame, absent: bool = False, cells: Frame | None = None
+    ) -> tuple[Frame, list[Finding]]:
         """Return a table of predictions, and what is odd about the rows.
 
         Parameters
@@ -406,14 +408,17 @@ class TableModel:
             Rows with the columns of the fit, in any order, perhaps with others.
         absent : bool
             Whether columns may be absent, which then count as empty.
+        cells : pandas.DataFrame, optional
+            The same rows as they stand in their file, for the columns that identify them.
         """
         import pandas as pd
 
         X, findings = self.columns.transform_with_findings(frame, absent)
-        shown = {"row": np.arange(1, len(frame) + 1)}
-        for column in self.columns.columns:
-            if column.why == "identifies the rows" and column.name in frame:
-                shown[column.name] = frame[column.name].to_numpy()
+        shown: dict[str, Any] = {"row": np.arange(1, len(frame) + 1)}
+        given = frame if cells is None else cells
+        for name in self.columns.identifiers:
+            if name in given:
+                shown[name] = given[name].to_numpy(dtype=object, na_value=None)
         shown[self.target] = self.estimator.predict(X)
         if self.task != "regression":
             chances = self.estimator.predict_proba(X).T
@@ -462,8 +467,9 @@ class TableModel:
                 values[0] if len(values) == 1 else dict(zip(self.classes, values, strict=True))
             )
             if intervals and len(values) == 1:
-                low, high = (end[j] / units[j] for end in intervals)
-                row |= {"low": low, "high": high} if math.isfinite(high - low) else {}
+                low, high = (end[j] for end in intervals)
+                if low is not None and high is not None:
+                    row |= {"low": low / units[j], "high": high / units[j]}
             found.append(row)
         return found
 
@@ -479,40 +485,45 @@ class TableModel:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def save(self, path: Path) -> None:
-        """Write the model to a file, whole or not at all; skops, not pickle."""
-        skops: Any = require("skops.io", extra="data", purpose="saving the model")
-        atomic_write_bytes(path, skops.dumps(self))
+        """Write the model to a file of texts and numbers, whole or not at all.
 
-    @staticmethod
-    def load(path: Path) -> TableModel:
+        Raises
+        ------
+        ModelFileError
+            For an estimator that is not a :class:`FittedGLM`.
+        """
+        if type(self.estimator) is not FittedGLM:
+            got = type(self.estimator).__name__
+            raise ModelFileError(f"{path.name}: only a FittedGLM can be saved, not a {got}.")
+        glm = self.estimator
+        estimator = {"family": glm.family, "classes": list(glm.classes_)}
+        estimator |= {"coef": glm.coef_.tolist(), "intercept": glm.intercept_.tolist()}
+        model: dict[str, Any] = {"format": model_file.FORMAT}
+        model |= {"target": self.target, "task": self.task}
+        model |= {"about": self.about, "estimator": estimator, "columns": self.columns.state()}
+        model_file.write(path, model)
+
+    @classmethod
+    def load(cls, path: Path) -> TableModel:
         """Return a model that :meth:`save` wrote; no code of the file is run.
 
         Raises
         ------
-        DataError
-            For another file, and for one that names types which are not a model's.
+        ModelFileError
+            For any other file.
         """
-        skops: Any = require("skops.io", extra="data", purpose="reading the model")
-        path = path / "model.skops" if path.is_dir() else path
-        content = path.read_bytes()
-        wrong = f"{path.name}: not a model that proxyprox run has written"
+        model = model_file.read(path)
+        given = model["estimator"]
         try:
-            with zipfile.ZipFile(io.BytesIO(content)):
-                pass
-            types = skops.get_untrusted_types(data=content)
-            foreign = [name for name in types if not name.startswith(TRUSTED)]
-            if foreign:
-                raise DataError(f"{wrong}: it names the type {foreign[0]}, which is none of ours.")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # another release of scikit-learn
-                model = skops.loads(content, trusted=types)
-        except DataError:
-            raise
-        except Exception as error:
-            raise DataError(f"{wrong} ({type(error).__name__}: {error}).") from error
-        if not isinstance(model, TableModel):
-            raise DataError(f"{wrong}.")
-        return model
+            columns = Columns.from_state(model["columns"])
+            glm = FittedGLM(
+                given["family"], given["classes"], np.array(given["coef"], dtype=np.float64),
+                np.array(given["intercept"], dtype=np.float64),
+            )  # fmt: skip
+            glm.check(model["task"], len(columns.feature_names))
+        except (ValueError, OverflowError) as error:
+            raise model_file.refusal(path, str(error)) from error
+        return cls(columns, glm, model["target"], model["task"], model["about"])
 
 
 @dataclass
@@ -526,6 +537,7 @@ class FittedGLM:
     classes_ : list
         Of a classifier.
     coef_, intercept_ : arrays of shape (outputs, columns) and (outputs,)
+        Of a model that looks at no column, `coef_` has the shape (outputs, 0).
     """
 
     family: str
@@ -533,10 +545,43 @@ class FittedGLM:
     coef_: Array
     intercept_: Array
 
+    @classmethod
+    def of(cls, model: Any, task: str) -> FittedGLM:
+        """Return the weights of a fitted linear model of scikit-learn or of this package."""
+        classes = [] if task == "regression" else [str(each) for each in model.classes_]
+        family = "linear" if not classes else "logistic" if len(classes) == 2 else "softmax"
+        if hasattr(model, "coef_"):
+            coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        else:  # the same for every row
+            prior = getattr(model, "class_prior_", None)
+            logs = np.ravel(model.constant_) if prior is None else np.log(prior)
+            intercept = np.diff(logs) if family == "logistic" else logs
+            coef = np.empty((len(intercept), 0))
+        return cls(family, classes, coef.astype(np.float64), intercept.astype(np.float64))
+
+    def check(self, task: str, columns: int) -> None:
+        """Raise ValueError if the parts do not fit together."""
+        if self.family not in FAMILIES:
+            raise ValueError(f"the family is {self.family!r}, not one of {', '.join(FAMILIES)}")
+        kind, count = FAMILIES[self.family], len(self.classes_)
+        outputs = count if self.family == "softmax" else 1
+        named = count >= 2 and (outputs > 1 or count == 2) if kind.classifier else not count
+        if not named or len(set(map(str, self.classes_))) < count:
+            raise ValueError(f"the classes of {self.family} are {str(self.classes_)[:80]}")
+        if task != ("classification" if kind.classifier else "regression"):
+            raise ValueError(f"the task is {task!r}, but the family {self.family!r}")
+        coef = self.coef_
+        if coef.shape not in ((outputs, columns), (outputs, 0)):
+            raise ValueError(f"'coef' has the shape {coef.shape}, not {(outputs, columns)}")
+        if self.intercept_.shape != (outputs,):
+            raise ValueError(f"'intercept' has the shape {self.intercept_.shape}, not ({outputs},)")
+        if not (np.isfinite(coef).all() and np.isfinite(self.intercept_).all()):
+            raise ValueError("a coefficient is not finite")
+
     def _means(self, X: Array) -> Array:
         kind: Any = FAMILIES[self.family]
         family = kind(tuple(self.classes_)) if kind.classifier else kind()
-        z = X @ self.coef_.T + self.intercept_
+        z = X[:, : self.coef_.shape[1]] @ self.coef_.T + self.intercept_
         return np.asarray(family.mean(z if z.shape[1] > 1 else z[:, 0]))
 
     def predict_proba(self, X: Array) -> Array:
@@ -549,13 +594,6 @@ class FittedGLM:
         if not FAMILIES[self.family].classifier:
             return self._means(X)
         return np.array(self.classes_)[self.predict_proba(X).argmax(axis=1)]
-
-
-# Beginnings of the types that a model file may name.
-TRUSTED = (
-    "proxyprox.study.", "proxyprox.sklearn.", "proxyprox.problems.", "skrub.", "sklearn.",
-    "numpy.dtype",
-)  # fmt: skip
 
 
 def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -> TableModel:
@@ -582,11 +620,17 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
             interval = estimator.confidence_interval(LEVEL)
             low, high = np.atleast_2d(interval.low), np.atleast_2d(interval.high)
             if len(low) == 1:
-                about["intervals"] = [low[0].tolist(), high[0].tolist()]
+                ends = [np.where(np.isfinite(high - low), end, np.nan)[0] for end in (low, high)]
+                # JSON has no infinite numbers.
+                about["intervals"] = [
+                    [None if math.isnan(value) else value for value in end.tolist()] for end in ends
+                ]
             about["note"] = estimator.inference_note_
         if found.chosen == "proxyprox" and (~known).any():
             mean = estimator.mean_prediction(X[~known], LEVEL)
-            about["mean"] = [np.asarray(each).tolist() for each in mean]
-    model = TableModel(made, estimator, target.name, target.task, about)
+            if all(np.isfinite(each).all() for each in mean):
+                about["mean"] = [np.asarray(each).tolist() for each in mean]
+    glm = FittedGLM.of(estimator, target.task)
+    model = TableModel(made, glm, target.name, target.task, about)
     about["effects"] = model.effects(X)
     return model

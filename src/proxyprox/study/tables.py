@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bz2
 import csv
+import datetime
 import difflib
 import gzip
 import io
@@ -56,6 +57,8 @@ EMPTY = {
     "", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", "-", "--", "?", ".",
     "#null!", "#div/0!", "#value!", "#ref!", "#num!", "#name?",
 }  # fmt: skip
+# Digits of a whole number up to which float64 tells it from the next.
+EXACT = 15
 _FILL_IN = "fill it in, or leave the column out of 'features'"
 
 Name = str | None
@@ -89,6 +92,27 @@ class Loaded(NamedTuple):
 
     frame: Any
     findings: list[Finding]
+
+
+class Cells(NamedTuple):
+    """The cells of a file as they stand there, what was odd about it, and its separator or ""."""
+
+    frame: Any
+    findings: list[Finding]
+    separator: str
+
+    def parse(self, text: Sequence[str] = ()) -> Loaded:
+        """Return the table that the cells make; the columns of `text` are not read as numbers."""
+        findings = list(self.findings)
+        return Loaded(_parse_cells(self.frame, self.separator, findings, text), findings)
+
+    def text(self, names: Sequence[str] | None = None) -> Any:
+        """Return cells as text, "" where empty; whole numbers and days are written as such."""
+        import pandas as pd
+
+        used = [name for name in self.frame if names is None or name in names]
+        texts = {name: _written(self.frame[name]) for name in used}
+        return pd.DataFrame(texts, index=self.frame.index, dtype=object)
 
 
 def read_table(
@@ -155,21 +179,24 @@ def load_table(
     format: Name = None,
 ) -> Loaded:
     """Return a table as :func:`read_table` does, with what was odd about its file."""
-    cells, findings, separator = _read_cells(Path(path), encoding, separator, sheet, format)
-    return Loaded(_parse_cells(cells, separator), findings)
+    return load_cells(path, encoding, separator, sheet, format=format).parse()
 
 
-def read_cells(
+def load_cells(
     path: str | Path,
     encoding: Name = None,
     separator: Name = None,
     sheet: str | int | None = None,
     *,
     format: Name = None,
-) -> Any:
+) -> Cells:
+    """Return the rows of :func:`read_table` before anything is made of their cells."""
+    return _read_cells(Path(path), encoding, separator, sheet, format)
+
+
+def read_cells(path: str | Path) -> Any:
     """Return the rows of :func:`read_table` as the text that stands in the file, "" where empty."""
-    cells = _read_cells(Path(path), encoding, separator, sheet, format)[0]
-    return cells.astype(object).where(cells.notna(), "").astype(str)
+    return load_cells(path).text()
 
 
 @contextmanager
@@ -218,9 +245,7 @@ def read_bytes(path: Path, suffix: str | None = None) -> bytes:
 # -- CSV, Parquet and Excel ---------------------------------------------------------------------
 
 
-def _read_cells(
-    path: Path, encoding: Name, separator: Name, sheet: Any, format: Name
-) -> tuple[Any, list[Finding], str]:
+def _read_cells(path: Path, encoding: Name, separator: Name, sheet: Any, format: Name) -> Cells:
     """Return the cells under their names, what was odd, and the separator (or "")."""
     kind = format or format_of(path)
     with _errors_of(path):
@@ -230,8 +255,10 @@ def _read_cells(
         pd: Any = require("pandas", extra="data", purpose=purpose)
         findings: list[Finding] = []
         if kind == "parquet":
-            require("pyarrow.parquet", extra="data", purpose=purpose)
-            frame = pd.read_parquet(path).rename(columns=str)
+            parquet: Any = require("pyarrow.parquet", extra="data", purpose=purpose)
+            # Whole numbers stay whole beside empty cells.
+            frame = parquet.read_table(path).to_pandas(integer_object_nulls=True)
+            frame = frame.rename(columns=str)
             if frame.index.name is not None and frame.index.name not in frame:
                 frame = frame.reset_index()
             separator = ""
@@ -246,7 +273,7 @@ def _read_cells(
         frame = frame.reset_index(drop=True)
         if not len(frame):
             raise ValueError("the table has no rows, only the names of its columns.")
-    return frame, findings, separator
+    return Cells(frame, findings, separator)
 
 
 def _decode(content: bytes, encoding: Name, findings: list[Finding]) -> str:
@@ -407,11 +434,23 @@ def _distinct(names: list[str], findings: list[Finding]) -> list[str]:
 _SPACES = "\u00a0\u202f\u2009"
 _MONEY = r"(?:[$€£¥₹₽]|EUR|USD|GBP|CHF|JPY)"
 # A number with groups of three, with and without a decimal point; the comma's has them exchanged.
-_POINT = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:[ ']\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d+)?"
-_COMMA = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,3}(?:[ ']\d{3})+|\d+)?(?:,\d*)?(?:[eE][+-]?\d+)?"
+# Digits of other scripts are no numbers here, and neither is an exponent alone, such as E119.
+_NUMBER = (
+    r"[+-]?(?:(?:[0-9]{{1,3}}(?:[{group}][0-9]{{3}})+|[0-9]{{1,3}}(?:[ '][0-9]{{3}})+|[0-9]+)"
+    r"(?:[{point}][0-9]*)?|[{point}][0-9]+)(?:[eE][+-]?[0-9]+)?"
+)
+_POINT, _COMMA = _NUMBER.format(group=",", point="."), _NUMBER.format(group=".", point=",")
+# What only codes look like: letters before digits (E119, K-12), or between them (4A12, 0x1F).
+_CODE = r"[^\W\d_]+[-./]?[0-9][\w./-]*|[0-9]+[^\W\d_]+[0-9]\w*"
+# A code, or a number in scientific notation: digits, E, digits, without a sign or a point.
+_EITHER = r"[0-9]+[eE][0-9]+"
+# Codes among numbers make a column of codes from this share on, and two of them; fewer are slips.
+CODES = 0.01
 
 
-def _parse_cells(frame: Any, separator: str) -> Any:
+def _parse_cells(
+    frame: Any, separator: str, findings: list[Finding], as_text: Sequence[str]
+) -> Any:
     """Return columns of numbers as such, other text stripped, with None in empty cells."""
     import pandas as pd
 
@@ -426,10 +465,14 @@ def _parse_cells(frame: Any, separator: str) -> Any:
         column = frame[name]
         if place in texts:
             column = texts[place]
-            if all(isinstance(cell, (str, type(None))) for cell in column):
+            if name in as_text:
+                pass
+            elif all(isinstance(cell, (str, type(None))) for cell in column):
                 numbers = to_numbers(column, comma=votes > 0)
-                coded = column.astype("string").str.match(r"0\d").fillna(False).any()
-                if not coded and numbers.notna().sum() == column.notna().sum() > 0:
+                if numbers.notna().sum() == column.notna().sum() > 0 and not is_coded(column):
+                    if example := _scientific(column):
+                        text = f"{example!r} and the like are read as numbers"
+                        findings.append(Finding(str(name), f"{text} (--as {name}=category?)."))
                     column = numbers
             else:
                 known = column.dropna()
@@ -447,7 +490,9 @@ def _one_kind(pd: Any, column: Any, known: Any) -> Any:
         for cell in known
     }
     if kinds == {"number"}:
-        return column.astype(np.float64)
+        long = [cell for cell in known if isinstance(cell, int) and abs(cell) >= 10**EXACT]
+        # Whole numbers that float64 does not tell apart name something.
+        return column.astype(np.float64) if not long else column.map(str, na_action="ignore")
     if kinds <= {"datetime", "Timestamp", "date"}:
         return pd.to_datetime(column, errors="coerce")
     if kinds == {"bool"}:
@@ -455,12 +500,13 @@ def _one_kind(pd: Any, column: Any, known: Any) -> Any:
     if kinds <= {"number", "str", "bool", "datetime", "Timestamp", "date", "time", "Decimal"}:
         text = column.map(
             lambda cell: (
-                f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else str(cell)
+                f"{cell:.0f}" if isinstance(cell, float) and cell.is_integer() else str(cell)
             ),
             na_action="ignore",
         )
         numbers = to_numbers(text, comma=_comma_votes(text) > 0)
-        return numbers if numbers.notna().sum() == text.notna().sum() else text
+        whole = numbers.notna().sum() == text.notna().sum() and not is_coded(text)
+        return numbers if whole else text
     return column  # lists and the like: whoever uses the column says so
 
 
@@ -469,6 +515,24 @@ def _strip(column: Any) -> Any:
     import pandas as pd
 
     return pd.Series([_stripped(cell) for cell in column], index=column.index, dtype=object)
+
+
+def _written(column: Any) -> list[str]:
+    """Return cells as text, "" where empty."""
+    days = all(
+        getattr(cell, "time", None) is None or cell.time() == datetime.time()
+        for cell in column.dropna()
+    )
+
+    def text(cell: Any) -> str:
+        if isinstance(cell, str):
+            return cell
+        if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+            return f"{cell:.0f}"
+        return str(cell.date()) if days and hasattr(cell, "time") else str(cell)
+
+    gaps = column.isna().to_numpy()
+    return ["" if gap else text(cell) for cell, gap in zip(column, gaps, strict=True)]
 
 
 def _stripped(cell: Any) -> Any:
@@ -492,8 +556,7 @@ def _bare(column: Any) -> tuple[Any, Any]:
 def _comma_votes(column: Any) -> int:
     """Return how many cells are numbers with a decimal comma only, less those with a point only."""
     text = _bare(column[column.map(lambda cell: isinstance(cell, str))])[0]
-    digits = text.str.contains(r"\d").fillna(False)
-    comma, point = (digits & text.str.fullmatch(form).fillna(False) for form in (_COMMA, _POINT))
+    comma, point = _matches(text, _COMMA), _matches(text, _POINT)
     return int((comma & ~point).sum()) - int((point & ~comma).sum())
 
 
@@ -516,15 +579,68 @@ def to_numbers(column: Any, comma: bool = False) -> Any:
     votes = _comma_votes(column)
     comma = votes > 0 if votes else comma
     text, percent = _bare(column)
-    number = text.str.contains(r"\d") & text.str.fullmatch(_COMMA if comma else _POINT)
-    text = text.where(number.fillna(False))
+    text = text.where(_matches(text, _COMMA if comma else _POINT))
     if comma:
         text = text.str.replace(r"[. ']", "", regex=True).str.replace(",", ".", regex=False)
     else:
         text = text.str.replace(r"[, ']", "", regex=True)
-    values = pd.to_numeric(text, errors="coerce").astype(object).where(text.notna(), np.nan)
-    values = values.astype(np.float64) / np.where(percent, 100.0, 1.0)
-    return values.where(np.isfinite(values))
+    known = text.notna().to_numpy()
+    values = np.full(len(text), np.nan)
+    values[known] = text[known].to_numpy(dtype=object).astype(np.float64)
+    values /= np.where(percent, 100.0, 1.0)
+    return pd.Series(np.where(np.isfinite(values), values, np.nan), index=column.index)
+
+
+def _matches(text: Any, form: str) -> Any:
+    """Tell which cells are wholly of a form; empty ones are not."""
+    return text.str.fullmatch(form).fillna(False).astype(bool)
+
+
+def is_coded(column: Any) -> str:
+    """Return why a column that looks like numbers holds codes, "" if it does not.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Text, None where empty.
+
+    Returns
+    -------
+    why : str
+        Such as "codes such as '00123', with leading zeros".
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_coded(pd.Series(["4E12", "E119", "1200"], dtype=object))
+    "codes such as 'E119'"
+    >>> is_coded(pd.Series(["1.5E-3", "2E5", None], dtype=object))
+    ''
+    """
+    text = column.dropna().astype("string")
+    if not text.str.contains(rf"[^\W\d_]|^0[0-9]|[0-9]{{{EXACT + 1}}}").any():
+        return ""
+    either, digits = _matches(text, _EITHER), _matches(text, "[0-9]+")
+    codes = _matches(_bare(text)[0], _CODE) & ~either
+    width = text.str.len()
+    found = [
+        (", with leading zeros", _matches(text, "0[0-9].*")),
+        ("", codes & bool(either.any() or codes.sum() > max(1, CODES * len(text)))),
+        (", all of one width", either & bool(digits.any() and width.nunique() == 1)),
+        (", too long for a number", digits & bool(digits.all()) & (width > EXACT).astype(bool)),
+    ]
+    for why, which in found:
+        if which.any():
+            return f"codes such as {text[which].iloc[0][:30]!r}{why}"
+    return ""
+
+
+def _scientific(column: Any) -> str:
+    """Return a cell such as 2E5 that may be a code, unless the column shows that it is none."""
+    text = column.dropna().astype("string")
+    either = text[_matches(text, _EITHER)] if text.str.contains("[eE]").any() else text[:0]
+    sure = len(either) and text.str.contains(r"[.,]|[eE][+-]").any()
+    return "" if sure or not len(either) else str(either.iloc[0])
 
 
 # -- numbers without pandas ----------------------------------------------------------------------
