@@ -224,7 +224,7 @@ class Guarantee:
     Examples
     --------
     >>> print(Guarantee.of([Release(5.0)], delta=1e-5, private=False))  # doctest: +ELLIPSIS
-    NOT PRIVATE: the noise was seeded (without the seed: ε = 0.7..., δ = 1e-05, add or remove ...)
+    NOT PRIVATE: the noise was seeded (without the seed: ε = 0.726, δ = 1e-05, add or remove ...)
     """
 
     epsilon: float
