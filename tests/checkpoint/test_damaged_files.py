@@ -233,14 +233,16 @@ def test_frames_are_neither_dropped_nor_swapped_nor_taken_from_elsewhere(tmp_pat
     assert loaded(path) == states[2]
 
 
-@pytest.mark.parametrize("lost", [1, 16, 17, 100, 10**6])
-@pytest.mark.parametrize("zeros", [False, True])
+# Zeros over less than the 16 bytes of a digest are damage, not a save that was cut short.
+@pytest.mark.parametrize(
+    ("zeros", "lost"),
+    [*((False, lost) for lost in (1, 16, 17, 100, 10**6)),
+     *((True, lost) for lost in (16, 17, 100, 10**6))],
+)  # fmt: skip
 def test_a_save_cut_short_leaves_the_one_before(tmp_path, lost, zeros):
     path = tmp_path / "run"
     states, ends = grown(path)
     lost = min(lost, ends[-1] - ends[-2])
-    if zeros and lost < 16:
-        pytest.skip("what the digest is not long enough to see is damage")
     path.write_bytes(path.read_bytes()[:-lost] + bytes(lost if zeros else 0))
     assert loaded(path) == states[-2]
 

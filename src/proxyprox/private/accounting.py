@@ -31,6 +31,8 @@ from proxyprox._util import validation as check
 from proxyprox._util.extras import require
 from proxyprox._util.validation import message
 
+__doctest_requires__ = {"sampled_epsilon": ["opacus"]}
+
 Array = np.ndarray[Any, Any]
 
 # A whole plan is calibrated to the budget: its last release may exceed it by rounding alone.
@@ -136,7 +138,7 @@ def sampled_epsilon(
 
     Examples
     --------
-    >>> round(sampled_epsilon(1.0, 0.01, 1000, 1e-5), 2)  # doctest: +SKIP
+    >>> round(sampled_epsilon(1.0, 0.01, 1000, 1e-5), 2)
     2.1
     """
     check.one_of("accountant", accountant, ("rdp", "prv"))
