@@ -114,6 +114,5 @@ def test_the_suite_says_at_its_end_what_was_skipped_and_why(tmp_path):
     )
     for options in ([], ["-p", "xdist", "-n", "2"]):
         lines = run_pytest(tmp_path, *options).stdout.splitlines()
-        assert [" ".join(line.split()) for line in lines if "moon" in line or "machine" in line] == [
-            "3 the moon is full", "1 no such machine",
-        ]  # fmt: skip
+        said = [" ".join(line.split()) for line in lines if "moon" in line or "machine" in line]
+        assert said == ["3 the moon is full", "1 no such machine"]

@@ -78,6 +78,9 @@ class OracleError(RuntimeError):
         super().__init__(text)
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:  # other processes raise it, too
+        return type(self), (str(self), self.result)
+
 
 def minimize(
     problem: Problem,
