@@ -400,7 +400,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         self.ahead = check.whole("ahead", ahead)
-        self.teacher = None if teacher is None else np.array(list(teacher), dtype=object)
+        if teacher is not None:
+            teacher = np.array(check.as_list("teacher", teacher, "a list of answers"), dtype=object)
+        self.teacher = teacher
         if self.teacher is not None and self.teacher.shape != (self.rows,):
             raise ValueError(message("teacher", self.teacher.shape, f"{self.rows} answers"))
         self.labels: dict[int, Any] = {}
