@@ -55,7 +55,11 @@ def pool_of(X: Any, estimator: Any) -> Any:
         X = np.asarray(X)
     if isinstance(estimator, ProxyGLM):
         # What the fit would refuse is refused before anything is paid for.
-        check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
+        try:
+            check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(message("X", X, "a table of numbers", f"{error}")) from error
     return X
 
 

@@ -53,9 +53,10 @@ def check_settings(optimizer: Any) -> None:
     if isinstance(correction, type) or not hasattr(correction, "two_points"):
         allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
-    if optimizer.correction_weight != 0:
+    weight = optimizer.correction_weight
+    if not (isinstance(weight, (int, float)) and weight == 0):
         remedy = "1 is the method of the paper; less leans towards the proxy."
-        fraction("correction_weight", optimizer.correction_weight, remedy)
+        fraction("correction_weight", weight, remedy)
     one_of("anchor", anchor, ("full", "paired"))
     if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
