@@ -333,7 +333,7 @@ def test_processes_of_joblib_get_losses():
         np.testing.assert_allclose(found, gradient_of(loss))
 
 
-# Protocols and base classes, answers and errors, files, and fits (whose arguments are checked there).
+# Protocols, base classes, answers, errors, files, and what needs a fit or an environment.
 ELSEWHERE = {
     "Answers", "Checkpoint", "Ledger", "Method", "Objective", "OuterStep", "Penalty", "Proxy",
     "Query", "Request", "Result", "Status", "Step", "StepRecord", "StepSize", "Subproblem", "Trace",

@@ -21,6 +21,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
+from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
@@ -511,12 +512,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         row : int
             Row number.
         text : str
-            The remark.
+            The remark; characters that are not shown, such as NUL, are kept as escapes.
         """
         if row not in range(self.rows):
             raise ValueError(message("row", row, f"from 0 to {self.rows - 1}"))
         check.instance("text", text, str, "text")
-        self._record([{"comment": text.strip(), "of": int(row)}])
+        # As it can be shown, kept and exported everywhere: without NUL and other such characters.
+        self._record([{"comment": printable(text).strip(), "of": int(row)}])
 
     @property
     def last(self) -> int | None:
