@@ -81,7 +81,8 @@ def listed_params(params: Any) -> list[Any]:
     """Return the tensors or groups that an optimiser is given."""
     allowed = "an iterable of tensors or of groups, not empty"
     if isinstance(params, torch.Tensor):
-        raise TypeError(message("params", params, allowed, "Pass [tensor]."))
+        text = "should be an iterable of Tensors or dicts"  # torch's words, which its users know
+        raise TypeError(f"params argument given to the optimizer {text}, got a tensor")
     if not (listed := as_list("params", params, allowed)):
         raise ValueError(message("params", params, allowed))
     return listed
