@@ -275,7 +275,9 @@ class GradientPath:
         if self.best is not None:
             require_array("path.best", self.best, w0)
         numbers = self.start_value, self.value, self.best_value, self.least_norm
-        if any(type(x) is not float for x in numbers) or type(self.idle) is not int:
+        kinds = {"idle": int, "exact": bool}
+        wrong = [name for name, kind in kinds.items() if type(getattr(self, name)) is not kind]
+        if wrong or any(type(x) is not float for x in numbers):
             raise ValueError("the path's values are not numbers")
         for name, most in (("first", FIRST), ("last", LAST)):
             like = np.empty((min(answers, most), len(Answers._fields)))

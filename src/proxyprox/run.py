@@ -54,6 +54,11 @@ ROW = 5
 IDLE = 10
 
 
+def is_row(row: Any) -> bool:
+    """Tell whether a record of a step holds numbers, and None where nothing was measured."""
+    return all(x is None or isinstance(x, (bool, int, float, np.number)) for x in row)
+
+
 @dataclass(frozen=True)
 class Faults:
     """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
@@ -680,6 +685,9 @@ class Run(Undoable):
         state, average, like = arrays["state"], arrays["average"], self._w0
         checkpoint.conform("state", state, self._state)
         checkpoint.conform("step_size", arrays["step_size"], self._step_size_state)
+        for name in ("step_size", "memory"):
+            if any(isinstance(item, complex) for item in checkpoint.walk(arrays[name])):
+                raise ValueError(f"{name} holds a complex number")
         checkpoint.require_count("k", state.k)
         checkpoint.require_array("w", state.w, like)
         if average is not None:
@@ -694,7 +702,7 @@ class Run(Undoable):
         if len(rows) != state.k:
             raise ValueError(f"{len(rows)} recorded steps, but k = {state.k}")
         for k, row in enumerate(rows):
-            if type(row) is not StepRecord or row.k != k or any(isinstance(x, str) for x in row):
+            if type(row) is not StepRecord or row.k != k or not is_row(row):
                 raise ValueError(f"the record of step {k} is not one")
         if not isinstance(arrays["memory"], dict):
             raise ValueError("the solver's memory is not a table")
@@ -708,6 +716,10 @@ class Run(Undoable):
         steps = {k for k in faults.blocked if type(k) is int and 0 <= k < state.k}
         if sorted(steps) != list(faults.blocked):
             raise ValueError("the blocked steps are not a list of steps")
+        target = tree.get("target")
+        keeps = hasattr(self.problem.objective, "load_state_dict")
+        if target is not None and not (isinstance(target, dict) and (keeps or not target)):
+            raise ValueError("target is no state of the objective")
         path = GradientPath(**arrays["path"])
         path.require_valid(like, state.k)
 
@@ -723,8 +735,8 @@ class Run(Undoable):
             for item in fields(Ledger):
                 setattr(self.ledger, item.name, getattr(ledger, item.name))
             self._pending = self._request = None
-            if tree.get("target"):
-                self.problem.objective.load_state_dict(copy_tree(tree["target"]))
+            if target:
+                self.problem.objective.load_state_dict(copy_tree(target))
             if pending is not None:
                 self.open(pending["batch"])
 

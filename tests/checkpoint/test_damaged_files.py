@@ -480,3 +480,22 @@ def test_what_is_no_tree_at_all_is_refused():
         with pytest.raises(pp.CheckpointError):
             run.load_state_dict(tree)
     assert bits(run) == before
+
+
+@pytest.mark.parametrize("name", ["memory", "previous", "previous_anchor", "factor"])
+@pytest.mark.parametrize("value", ["text", 1j, np.ones(2)], ids=["text", "complex", "short"])
+def test_a_state_that_no_step_can_use_is_the_files_fault(tmp_path, name, value):
+    """Methods and solvers may keep any tree: what is wrong with it shows in the next step."""
+    path = tmp_path / "run"
+    call = {"method": pp.AuxMVR(a=0.3, eta=0.5), "inner": pp.QuasiNewton(), "stop": pp.SDane()}
+    pp.minimize(problem(), np.ones(3), steps=3, rng=0, checkpoint=path, **call)
+    tree = checkpoint.read(path).tree()
+    if name == "factor":
+        tree["memory"]["factor"] = value
+    else:
+        state(**{name: value})(tree)
+    checkpoint.save(path, tree)
+    with pytest.raises(pp.CheckpointError) as caught:
+        pp.minimize(problem(), np.ones(3), steps=9, rng=0, checkpoint=path, **call)
+    assert os.fspath(path) in str(caught.value)
+    assert ("memory" if name == "factor" else "state") in str(caught.value)
