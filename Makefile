@@ -8,7 +8,9 @@ DATA := $(wildcard ../shared/data)
 # (Under `--dist loadgroup` such a crash hangs the suite or ends it.)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000
 
-.PHONY: demo test test_dask docs figure1 figure2 labels other_data arm lint format bench clean help
+# Tests of equal bits: they compare two runs on one machine, whatever its CPU.
+EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests/test_equivalences.py tests/torch/test_resume.py
+.PHONY: demo test test_dask test_kernel docs figure1 figure2 labels other_data arm lint format bench clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,6 +23,9 @@ test: $(VENV)/.test    ## install what the tests need and run them
 
 test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on it
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q tests/dask src/proxyprox/dask
+
+test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
+	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
 
 figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): seven minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)

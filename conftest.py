@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
@@ -26,8 +27,9 @@ TORCH = [
 DASK = ["tests/dask", "src/proxyprox/dask"]
 # Only what needs gymnasium or MuJoCo to be imported; tests of them skip themselves.
 SIM = ["src/proxyprox/simulation/robots.py"]
-collect_ignore = ([] if find_spec("torch") else TORCH) + ([] if find_spec("distributed") else DASK)
-collect_ignore += [] if find_spec("gymnasium") else SIM
+NEEDS = {"torch": TORCH, "distributed": DASK, "gymnasium": SIM}
+MISSING = {library: paths for library, paths in NEEDS.items() if not find_spec(library)}
+collect_ignore = [path for paths in MISSING.values() for path in paths]
 
 
 def pytest_configure(config):
@@ -42,6 +44,21 @@ def pytest_configure(config):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what was skipped and why: one line for each reason, with its count."""
+    reasons = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        longrepr = report.longrepr
+        reason = longrepr[-1] if isinstance(longrepr, tuple) else str(longrepr)
+        reasons[reason.removeprefix("Skipped: ") or "no reason given"] += 1
+    if reasons or MISSING:
+        terminalreporter.section("skipped, and why")
+    for reason, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])):
+        terminalreporter.line(f"{count:5} {reason}")
+    for library, paths in MISSING.items():
+        terminalreporter.line(f"      not collected without {library}: {', '.join(paths)}")
 
 
 @pytest.fixture(scope="module")

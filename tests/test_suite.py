@@ -92,3 +92,27 @@ def test_ci_covers_the_pythons_that_the_metadata_names():
     named = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if "Python :: 3." in c]
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     assert f"python: {named}".replace("'", '"') in workflow
+
+
+def test_the_suite_says_at_its_end_what_was_skipped_and_why(tmp_path):
+    pytest.importorskip("xdist")
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_skips.py").write_text(
+        textwrap.dedent(
+            """
+            import pytest
+
+            @pytest.mark.parametrize("i", range(3))
+            def test_of_three(i):
+                pytest.skip("the moon is full")
+
+            @pytest.mark.skipif(True, reason="no such machine")
+            def test_elsewhere():
+                pass
+            """
+        )
+    )
+    for options in ([], ["-p", "xdist", "-n", "2"]):
+        lines = run_pytest(tmp_path, *options).stdout.splitlines()
+        said = [" ".join(line.split()) for line in lines if "moon" in line or "machine" in line]
+        assert said == ["3 the moon is full", "1 no such machine"]

@@ -142,13 +142,14 @@ def save(path: str | os.PathLike[str], tree: Tree) -> None:
     _Writer(os.fspath(path)).save(tree)
 
 
-def resume(path: str | os.PathLike[str], run: Any) -> None:
-    """Fill a freshly built run of the same call from a file."""
+def resume(path: str | os.PathLike[str], run: Any) -> list[str]:
+    """Fill a freshly built run of the same call from a file; return what may not fit in it."""
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
     with name_file_in_errors(path):
         tree = read(path).tree(like=next(arrays, None), classes=record_classes(fresh))
         run.load_state_dict(tree)
+    return list(misfits("", _free_parts(tree), _free_parts(fresh), fresh.get("w0")))
 
 
 @contextlib.contextmanager
@@ -269,6 +270,50 @@ def conform(name: str, saved: Any, fresh: Any) -> None:
         raise ValueError(f"{name} is a {class_name(type(saved))}, not {class_name(type(fresh))}")
     for part in names:
         conform(f"{name}.{part}", getattr(saved, part), getattr(fresh, part))
+
+
+def _free_parts(tree: Tree) -> Tree:
+    """Return what methods, step sizes and solvers fill as they like."""
+    state = tree.get("state")
+    names = {} if state is None else {"state": "method", "step_size": "step_size", "memory": "memory"}
+    return {name: getattr(state, part) for name, part in names.items()}
+
+
+def misfits(name: str, saved: Any, fresh: Any, like: Any) -> Iterator[str]:
+    """Yield the fields that a run would hardly have written, judged by a fresh one.
+
+    Methods may keep any tree, so that nothing is refused for this alone: it says what to name when
+    the first step that follows fails.
+    """
+    names, remembered = field_names(type(saved)), name.startswith("memory")
+    if names is not None:
+        saved = {part: getattr(saved, part) for part in names}
+        fresh = {part: getattr(fresh, part, None) for part in names}
+    if isinstance(saved, dict):
+        known = fresh if isinstance(fresh, dict) else {}
+        for part in saved:
+            yield from misfits(f"{name}.{part}".lstrip("."), saved[part], known.get(part), like)
+    elif isinstance(saved, (list, tuple)) and isinstance(fresh, (list, tuple, type(None))):
+        for at, part in enumerate(saved):
+            yield from misfits(f"{name}[{at}]", part, like if remembered else None, like)
+    elif not _fits(saved, fresh, like, remembered=remembered):
+        yield name
+
+
+def _fits(saved: Any, fresh: Any, like: Any, *, remembered: bool) -> bool:
+    if is_array_api_obj(saved):
+        real = np.asarray(to_numpy(saved)).dtype.kind in "biuf"
+        shaped = saved.ndim == 0 or like is None or saved.shape[-1] == like.shape[-1]
+        # A table of no rows, say, is in the place of an array only.
+        return real and shaped and bool(np.isfinite(to_numpy(saved)).all()) and (
+            fresh is None or is_array_api_obj(fresh)
+        )  # fmt: skip
+    if saved is None:
+        return fresh is None and not remembered
+    if isinstance(saved, (bool, int, float, np.generic)):
+        number = fresh is None or isinstance(fresh, (bool, int, float, np.generic))
+        return number and (saved == saved or fresh != fresh)
+    return type(saved) is type(fresh)
 
 
 def require_array(name: str, array: Any, like: Any) -> None:

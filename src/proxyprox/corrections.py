@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector
-from proxyprox._util.validation import fraction, message, nonnegative
+from proxyprox._util.validation import fraction, message, nonnegative, require_takes
 
 __all__ = ["EMA", "Correction", "Mean", "Plain", "Storm"]
 
@@ -176,7 +176,9 @@ class Storm:
 
     def __post_init__(self) -> None:
         """Check the weight; that of a function is checked where it is used."""
-        if not callable(self.a):
+        if callable(self.a):
+            require_takes("a", self.a, ("k",))
+        else:
             fraction("a", self.a)
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Vector:

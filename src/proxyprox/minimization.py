@@ -79,6 +79,9 @@ class OracleError(RuntimeError):
         super().__init__(text)
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:  # other processes raise it, too
+        return type(self), (str(self), self.result)
+
 
 @explain_names
 def minimize(
@@ -272,10 +275,20 @@ def _tolerances(problem: Any, method: Any, tol: Any, atol: Any) -> Tolerances | 
 def _resume_and_run(run: Run, loop: _Loop, *, progress: bool) -> Result:
     """Resume where there is something to resume, run, and judge the outcome."""
     start, resumed, saver = run.w, None, loop.saver
+    doubtful: list[str] = []
     if saver is not None and os.path.exists(saver.path):
-        resume(saver.path, loop.run)
+        doubtful = resume(saver.path, loop.run)
         resumed = loop.run.steps
-    result = loop.go(progress=progress)
+    try:
+        result = loop.go(progress=progress)
+    except Exception as error:
+        if not doubtful or loop.run.steps != resumed or saver is None:
+            raise
+        raise CheckpointError(
+            f"checkpoint {os.fspath(saver.path)!r}: the run cannot go on from "
+            f"{', '.join(doubtful[:5])} in it ({type(error).__name__}: {error}) Restore the file "
+            "from a copy, or start again with another path."
+        ) from error
     status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.

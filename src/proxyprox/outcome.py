@@ -324,6 +324,11 @@ class GradientPath:
         answers = steps - (len(self.last) < min(steps, LAST))
         if answers and any(x is None for x in (self.start, self.start_gradient, self.point)):
             raise ValueError("the path has no start")
+        numbers = self.start_value, self.value, self.best_value, self.least_norm
+        kinds = {"idle": int, "exact": bool}
+        wrong = [name for name, kind in kinds.items() if type(getattr(self, name)) is not kind]
+        if wrong or any(type(x) is not float for x in numbers):
+            raise ValueError("the path's values are not numbers")
         for name, most in (("first", FIRST), ("last", LAST)):
             like = np.empty((min(answers, most), len(Answers._fields)))
             require_array(f"path.{name}", getattr(self, name), like)

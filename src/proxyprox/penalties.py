@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from proxyprox._util.arrays import Vector, from_numpy, namespace, norm, to_numpy
-from proxyprox._util.validation import Words, message, nonnegative
+from proxyprox._util.validation import Words, message, nonnegative, real_array
 from proxyprox._util.validation import vector as checked_vector
 
 
@@ -155,10 +155,9 @@ class Box:
         """Check that there is a point inside."""
         for name, none in (("lower", -np.inf), ("upper", np.inf)):
             given = getattr(self, name)
-            try:
-                bound = np.array(none if given is None else to_numpy(given), dtype=np.float64)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise TypeError(message(name, given, "a number, an array or None")) from error
+            allowed = "a number, an array of numbers or None"
+            found = to_numpy(real_array(name, none if given is None else given, allowed))
+            bound = np.array(found, dtype=np.float64)
             if bound.ndim > 1 or np.isnan(bound).any() or (bound == -none).any():
                 allowed = f"numbers, none of them NaN or {-none:g}, of shape () or (d,)"
                 raise ValueError(message(name, given, allowed))

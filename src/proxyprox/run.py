@@ -65,6 +65,11 @@ IDLE = 10
 BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
 
 
+def is_row(row: Any) -> bool:
+    """Tell whether a record of a step holds numbers, and None where nothing was measured."""
+    return all(x is None or isinstance(x, (bool, int, float, np.number)) for x in row)
+
+
 @dataclass(frozen=True)
 class Faults:
     """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
@@ -853,6 +858,9 @@ class Run:
                 kind = type(getattr(self.ledger, item.name))
                 checkpoint.require_count(item.name, getattr(ledger, item.name), kind)
             self._require_valid(state)
+            keeps = hasattr(self.problem.objective, "load_state_dict")
+            if target is not None and not (isinstance(target, dict) and (keeps or not target)):
+                raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
             random = checkpoint.restore_rng(state.rng, self.parts.rng)
         # All is well: only now is the run changed.
@@ -967,14 +975,16 @@ class Run:
         if len(state.trace) != k:
             raise ValueError(f"{len(state.trace)} recorded steps, but k = {k}")
         for number, row in enumerate(state.trace):
-            whole = type(row) is StepRecord and row.k == number
-            if not whole or any(isinstance(x, str) for x in row):
+            if type(row) is not StepRecord or row.k != number or not is_row(row):
                 raise ValueError(f"the record of step {number} is not one")
         checkpoint.require_count("share", state.share, float, most=1)
         steps = {number for number in state.faults.blocked if type(number) is int}
         if sorted(steps) != list(state.faults.blocked) or any(n >= k or n < 0 for n in steps):
             raise ValueError("the blocked steps are not a list of steps")
         path.require_valid(k)
+        for name in ("step_size", "memory"):
+            if any(isinstance(item, complex) for item in checkpoint.walk(getattr(state, name))):
+                raise ValueError(f"{name} holds a complex number")
         if query is not None and not 0 < state.own_points <= len(query.points):
             raise ValueError("the open question has no points")
 

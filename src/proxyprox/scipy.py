@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is used
 
-from proxyprox._util.validation import message
+from proxyprox._util.validation import message, offers
 from proxyprox.minimization import minimize
 from proxyprox.oracle import Step
 from proxyprox.penalties import box_of_pairs
@@ -54,6 +54,10 @@ def scipy_method(
     >>> answer.x.round(6), answer.success
     (array([1.  , 0.01]), True)
     """
+    # Refused here, and not when SciPy calls it.
+    Problem(FunctionObjective(lambda w: w), proxy, penalty)
+    if not (method is None or offers(method, "init", "ask", "tell")):
+        raise TypeError(message("method", method, "a method, such as ProxyProx(eta=1.0)"))
 
     def solve(
         fun: Callable[..., float],

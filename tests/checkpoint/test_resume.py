@@ -40,19 +40,25 @@ KINDS = {
 class Slow:
     repeatable, dim = True, 4
     sample, samples = target.sample, target.samples
-    def __init__(self, pause):
-        self.pause = pause
+    def __init__(self, calls):
+        self.calls = calls
     def gradient(self, w, batch):
-        time.sleep(self.pause)
+        # It stands still at last, however late the kill comes: the run never ends by itself.
+        self.calls -= 1
+        time.sleep(0.002 if self.calls > 0 else 600)
         return target.gradient(w, batch)
 
-def run(kind, pause=0.0, path=None):
+def run(kind, calls=None, path=None):
     checkpoint = None if path is None else pp.Checkpoint(path, every_steps=1)
-    result = pp.minimize(pp.Problem(Slow(pause), proxy), averaging=pp.Geometric(0.1), steps=120,
-                         rng=5, checkpoint=checkpoint, **KINDS[kind])
+    problem = pp.Problem(target if calls is None else Slow(calls), proxy)
+    result = pp.minimize(problem, averaging=pp.Geometric(0.1), steps=120, rng=5,
+                         checkpoint=checkpoint, **KINDS[kind])
     counts = [v for k, v in result.ledger.as_dict().items() if "seconds" not in k]
     trace = np.delete(result.trace.to_array(), -3, axis=1)  # without seconds
     return [part.tobytes().hex() for part in (result.w, result.last, trace, np.array(counts))]
+
+def stamp(path):
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 found = {}
 for kind in KINDS:
@@ -62,13 +68,16 @@ for kind in KINDS:
         # Forked: nothing is imported again.
         child = os.fork()
         if not child:
-            run(kind, 0.002, path)
+            run(kind, 50, path)
             os._exit(0)
-        time.sleep(dice.uniform(0.0, 0.2))
+        before = stamp(path)
+        while stamp(path) == before:  # until its first save
+            time.sleep(0.001)
+        time.sleep(dice.uniform(0.0, 0.1))
         os.kill(child, signal.SIGKILL)
         kills += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     steps = pp.Run.load(path, pp.Problem(target, proxy)).steps
-    found[kind] = kills, steps, run(kind, 0.0, path) == whole
+    found[kind] = kills, steps, run(kind, None, path) == whole
 print(json.dumps(found))
 """
 

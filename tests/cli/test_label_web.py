@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -93,6 +95,7 @@ def test_only_this_page_on_this_computer_is_answered(server: Server) -> None:
         (421, "GET", f"{home}labels.csv", None, {"Host": "127.0.0.1:1"}),
         (421, "POST", act, body, foreign),
         (404, "GET", "/", None, {}),
+        (404, "GET", f"/{server.token}", None, {}),
         (404, "GET", "/wrong/state", None, {}),
         (404, "GET", f"{home}../../etc/passwd", None, {}),
         (404, "POST", "/wrong/act", body, {}),
@@ -149,6 +152,48 @@ def test_an_answer_counts_once_and_for_its_row(server: Server, act: Callable[...
     assert "out of date" in act("undo", second["row"])["notice"]
     assert act("undo", first["row"])["undo"] is None
     assert (bought.labels, bought.spent) == ({}, 0)
+
+
+def test_characters_that_are_not_shown_are_kept_as_escapes(
+    server: Server, act: Callable[..., Any]
+) -> None:
+    row = request(server, "GET", f"/{server.token}/state")[1]["row"]
+    state = act("comment", row, comment="a\0b\x1b[31m\ud800 \u202e é\tc ")
+    assert state["comment"] == "a\\x00b\\x1b[31m\\ud800 \\u202e é\tc"
+    assert act("comment", row, comment=state["comment"])["comment"] == state["comment"]
+    act("answer", row, choice=1, comment=state["comment"])
+    for ending in ("csv", "json"):
+        found = request(server, "GET", f"/{server.token}/labels.{ending}")[1]
+        assert "a\\x00b" in (found if ending == "csv" else json.dumps(found).replace("\\\\", "\\"))
+
+
+def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> None:
+    """Many that never end their request, and one that drips byte by byte for ever."""
+    address, path = ("127.0.0.1", server.server_port), f"/{server.token}/state"
+    waiting = [socket.create_connection(address, timeout=20) for _ in range(80)]
+    try:
+        for one in waiting:
+            with contextlib.suppress(OSError):  # cut off already
+                one.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        assert request(server, "GET", path)[0] == 200
+        assert waiting[0].recv(1) == b""  # the oldest make way
+        server.patience = 0.1
+        drip = socket.create_connection(address, timeout=20)
+        with drip, contextlib.suppress(ConnectionError):
+            drip.sendall(b"POST / HTTP/1.1\r\n")
+            for _ in range(20_000):
+                drip.sendall(b"X")
+                drip.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    assert drip.recv(1) == b""
+                    break
+            else:
+                pytest.fail("the connection was never cut off")
+        server.patience = 20.0
+        assert request(server, "GET", path)[0] == 200
+    finally:
+        for one in waiting:
+            one.close()
 
 
 def test_many_windows_at_once(server: Server, act: Callable[..., Any]) -> None:

@@ -157,11 +157,34 @@ def numpy_of(w: Any) -> np.ndarray:
     return w if isinstance(w, np.ndarray) else w.detach().cpu().numpy()
 
 
+def suits(method: Any, inner: Any) -> bool:
+    """Tell whether the method takes this inner solver on the contract's problem."""
+    if not method.solves_subproblems:
+        return isinstance(inner, pp.Auto)
+    # The zero proxy of SGD and its like has no batches to sample.
+    return method.uses_proxy or not isinstance(inner, pp.StochasticGradient)
+
+
+def is_run(case: Case, inner: Any) -> bool:
+    few = (pp.Auto, pp.GradientDescent, pp.StochasticGradient)
+    rows = isinstance(case.method, pp.SAGA)
+    return not rows and suits(case.method, inner) and (not case.few or isinstance(inner, few))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     tables = {
-        "case": METHODS, "inner": INNERS, "criterion": CRITERIA,
-        "averaging": AVERAGINGS, "correction": CORRECTIONS,
+        "criterion": CRITERIA, "averaging": AVERAGINGS, "correction": CORRECTIONS,
     }  # fmt: skip
+    if "inner" in metafunc.fixturenames:
+        pairs = {
+            f"{name}-{solver}": (case, inner)
+            for name, case in METHODS.items()
+            for solver, inner in INNERS.items()
+            if is_run(case, inner)
+        }
+        metafunc.parametrize(("case", "inner"), list(pairs.values()), ids=list(pairs))
+    elif "case" in metafunc.fixturenames:
+        tables["case"] = METHODS
     for name, table in tables.items():
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, list(table.values()), ids=list(table))
@@ -186,6 +209,11 @@ def registry() -> dict[str, dict[str, Any]]:
         "methods": methods, "inner": INNERS, "criteria": CRITERIA,
         "averaging": AVERAGINGS, "corrections": CORRECTIONS,
     }  # fmt: skip
+
+
+@pytest.fixture(name="suits")
+def suits_() -> Any:
+    return suits
 
 
 @pytest.fixture

@@ -40,30 +40,10 @@ class Counted:
         return counted
 
 
-def suits(case, inner):
-    if not case.method.solves_subproblems:
-        return isinstance(inner, pp.Auto)
-    # The zero proxy of SGD and its like has no batches to sample.
-    return case.method.uses_proxy or not isinstance(inner, pp.StochasticGradient)
-
-
-def skip_some(case, inner):
-    if isinstance(case.method, pp.SAGA):
-        pytest.skip("its batches must be rows")
-    if case.few and not isinstance(inner, (pp.Auto, pp.GradientDescent, pp.StochasticGradient)):
-        pytest.skip("other solvers are run with the method whose subproblems these are")
-
-
 def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
-    skip_some(case, inner)
     objective, proxy = Counted(shared.problem.objective), Counted(shared.problem.proxy)
     problem = pp.Problem(objective, proxy)
     call = {"method": case.method, "inner": inner, "stop": STOP, "steps": case.steps, "rng": 0}
-    if not suits(case, inner):
-        refused = r"needs sampled gradients.* but Zero .*Use ClosedForm|solves no subproblems"
-        with pytest.raises(TypeError, match=refused):
-            pp.minimize(problem, shared.w0, **call)
-        return
     if not case.method.solves_subproblems:
         call.update(inner=None, stop=None)
     result = pp.minimize(problem, shared.w0, **call)
@@ -97,6 +77,20 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     assert (trace["eta"][trace["inner_steps"] > 0] > 0).all()
 
 
+def test_a_solver_that_does_not_suit_is_refused(backend, shared, registry, suits):
+    wrong = [
+        (method, inner)
+        for method in registry["methods"].values()
+        for inner in registry["inner"].values()
+        if not suits(method, inner)
+    ]
+    assert len(wrong) > 50
+    for method, inner in wrong:
+        refused = r"needs sampled gradients.* but Zero .*Use ClosedForm|solves no subproblems"
+        with pytest.raises(TypeError, match=refused):
+            pp.minimize(shared.problem, shared.w0, method=method, inner=inner, stop=STOP, steps=1)
+
+
 def steps_of(run, problem, count):
     for _ in range(count):
         query = run.ask()
@@ -115,9 +109,6 @@ def bits(run, to_numpy):
 def test_same_seed_same_bits_and_a_save_in_the_middle(
     case, inner, backend, noisy, to_numpy, tmp_path
 ):
-    skip_some(case, inner)
-    if not suits(case, inner):
-        pytest.skip("refused at the door, as the test above checks")
     parts = {"method": case.method, "inner": inner, "stop": STOP, "averaging": pp.Uniform()}
     if not case.method.solves_subproblems:
         parts.update(inner=None, stop=None)

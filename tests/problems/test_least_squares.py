@@ -95,7 +95,7 @@ def test_answers_of_other_shapes_are_refused(residuals, jacobian, match):
 def test_jacobians_of_other_kinds_are_refused():
     with pytest.raises(TypeError, match="jacobian must be"):
         LeastSquares(fine, jacobian=np.ones(3))
-    with pytest.raises(ValueError, match="gradients must be"):
+    with pytest.raises(ValueError, match="jacobian must be"):
         LeastSquares(fine, jacobian="5-point")
 
 

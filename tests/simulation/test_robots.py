@@ -382,7 +382,7 @@ def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
     ("make", "word"),
     [
         (lambda world: Task(len, 5, cost), "policy"),
-        (lambda world: Task(LinearPolicy(len, 3, 1), 0, cost), "horizon"),
+        (lambda world: Task(LinearPolicy(lambda o, t: o, 3, 1), 0, cost), "horizon"),
         (lambda world: Limits(action=(1, 0)), "action"),
         (lambda world: SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
         (lambda world: SimulatorProxy(world.task, cart(), resets, gradient="best"), "gradient"),

@@ -65,44 +65,32 @@ def network():
     return torch.nn.Sequential(*layers)
 
 
-@pytest.mark.parametrize("sampled", [False, True], ids=["function", "loader"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"correction": Plain()},
-        {"correction": EMA(0.2)},
-        {"correction": Mean()},
-        {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
-        {"correction": EMA(0.2), "measure_residual": True},
-        {"correction": EMA(0.2), "stop": pp.NonConvex() | pp.Steps(3)},
-        {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
-        {"correction": Plain(), "anchor": "paired"},
-        {"correction": EMA(0.2), "anchor": "paired"},
-        {"correction": Plain(), "anchor": "paired", "measure_residual": True},
-        {"correction": Storm(0.2)},
-        {"correction": Storm(0.2), "weight_decay": 0.1, "measure_residual": True},
-        {"correction": Storm(0.2), "anchor": "paired"},
-    ],
-    ids=[
-        "plain",
-        "ema",
-        "mean",
-        "decay",
-        "measured",
-        "criterion",
-        "sgd",
-        "pairs",
-        "paired",
-        "pairs, measured",
-        "storm",
-        "storm, decay",
-        "storm, paired",
-    ],
-)
+OPTIONS = {
+    "plain": {"correction": Plain()},
+    "ema": {"correction": EMA(0.2)},
+    "mean": {"correction": Mean()},
+    "decay": {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
+    "measured": {"correction": EMA(0.2), "measure_residual": True},
+    "criterion": {"correction": EMA(0.2), "stop": pp.NonConvex() | pp.Steps(3)},
+    "sgd": {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
+    "storm": {"correction": Storm(0.2)},
+    "storm, decay": {"correction": Storm(0.2), "weight_decay": 0.1, "measure_residual": True},
+}
+# Batches are paired, and a function has none.
+PAIRED = {
+    "pairs": {"correction": Plain(), "anchor": "paired"},
+    "paired": {"correction": EMA(0.2), "anchor": "paired"},
+    "pairs, measured": {"correction": Plain(), "anchor": "paired", "measure_residual": True},
+    "storm, paired": {"correction": Storm(0.2), "anchor": "paired"},
+}
+CASES = {
+    **{f"{name}, function": (options, False) for name, options in OPTIONS.items()},
+    **{f"{name}, loader": (options, True) for name, options in (OPTIONS | PAIRED).items()},
+}
+
+
+@pytest.mark.parametrize(("options", "sampled"), list(CASES.values()), ids=list(CASES))
 def test_extra_copies_of_the_parameters(options, sampled):
-    paired = options.get("anchor") == "paired"
-    if paired and not sampled:
-        pytest.skip("a function has no batches to pair")
     model = network()
     x = torch.randn(2, WIDTH)
     size = sum(p.numel() * p.element_size() for p in model.parameters())

@@ -58,7 +58,10 @@ def inputs(device, dtype=None):
         ),
         OptimizerInput(
             params=None,
-            kwargs={"inner": functools.partial(torch.optim.Adam, lr=1e-2), "keep_inner_state": 1},
+            kwargs={
+                "inner": functools.partial(torch.optim.Adam, lr=1e-2),
+                "keep_inner_state": True,
+            },
             desc="kept torch inner",
         ),
         OptimizerInput(params=None, kwargs={"stop": pp.RandomSteps(0.4)}, desc="random steps"),

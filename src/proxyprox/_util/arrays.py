@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
+import operator
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -194,17 +196,27 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
     return potrs(factor, rhs, lower=True)[0]
 
 
-def symmetric_product(matrix: Matrix) -> Callable[[Vector], Vector]:
-    """Return ``v ↦ matrix @ v`` for a symmetric matrix.
+@dataclasses.dataclass(frozen=True, eq=False)
+class SymmetricProduct:
+    """``v ↦ matrix @ v`` for a symmetric matrix of NumPy, stored by columns.
 
-    For NumPy arrays BLAS ``symv`` reads one triangle only: half the memory traffic of a
-    general product, and memory traffic is what a matrix–vector product costs.
+    BLAS ``symv`` reads one triangle only: half the memory traffic of a general product, and
+    memory traffic is what a matrix–vector product costs. Found at each call: it has no pickle.
     """
+
+    columns: Matrix
+
+    def __call__(self, v: Vector) -> Vector:
+        blas = scipy.linalg.blas
+        symv = blas.dsymv if self.columns.dtype == np.float64 else blas.ssymv
+        return symv(1.0, self.columns, v)
+
+
+def symmetric_product(matrix: Matrix) -> Callable[[Vector], Vector]:
+    """Return ``v ↦ matrix @ v`` for a symmetric matrix."""
     if is_numpy_array(matrix) and matrix.dtype in (np.float64, np.float32) and len(matrix) > 1:
-        (symv,) = scipy.linalg.blas.get_blas_funcs(("symv",), (matrix,))
-        columns = np.asfortranarray(matrix)
-        return lambda v: symv(1.0, columns, v)
-    return lambda v: matrix @ v
+        return SymmetricProduct(np.asfortranarray(matrix))
+    return functools.partial(operator.matmul, matrix)
 
 
 def same_point(x: Vector | None, y: Vector | None) -> bool:

@@ -293,7 +293,12 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments, as far as it can be seen."""
+    """Tell whether a function can be called with so many arguments, as far as it can be seen.
+
+    A class is none, since it answers with an instance; ``int`` and ``float`` answer with numbers.
+    """
+    if isinstance(function, type) and function not in (int, float):
+        return False
     try:
         inspect.signature(function).bind(*[None] * count)
     except ValueError:  # some compiled functions do not tell
@@ -303,8 +308,14 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
-    """Refuse an optional method that cannot be called as it will be."""
-    if function is not None and not (callable(function) and takes(function, len(arguments))):
+def require_function(name: str, function: Any, arguments: Sequence[str]) -> None:
+    """Refuse what cannot be called as it will be."""
+    if not (callable(function) and takes(function, len(arguments))):
         called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
         raise TypeError(message(name, function, f"callable as {called}"))
+
+
+def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
+    """Refuse an optional function that cannot be called as it will be."""
+    if function is not None:
+        require_function(name, function, arguments)

@@ -8,10 +8,13 @@ page or another window cannot answer a row that it does not show.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import socket
 import sys
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -23,8 +26,9 @@ from proxyprox.cli.console import CommandError, say
 from proxyprox.cli.label import Session, summary
 from proxyprox.cli.label_pool import exported
 
-# Bytes of a request at most, and seconds that a browser may take to send it.
-LARGEST, PATIENCE = 1 << 16, 20
+# Bytes of a request at most, seconds that a browser may take to send all of it, and requests that
+# may be under way at once: one more closes the oldest, so that none can keep others waiting.
+LARGEST, PATIENCE, MOST = 1 << 16, 20.0, 32
 STALE = "This row was answered already: nothing was changed, here is the next one."
 
 
@@ -57,6 +61,8 @@ def serve(session: Session, title: str, port: int = 0) -> None:
 class Server(ThreadingHTTPServer):
     """A session behind an address with a token in it; one request at a time touches the session."""
 
+    request_queue_size = MOST
+
     def __init__(self, session: Session, title: str, port: int) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.session, self.title = session, title
@@ -65,6 +71,32 @@ class Server(ThreadingHTTPServer):
         self.address = f"http://{self.hosts[0]}/{self.token}/"
         self.page = resources.files("proxyprox.cli").joinpath("label.html").read_text("utf-8")
         self._last: dict[str, Any] | None = None
+        self.patience = PATIENCE
+        # Since when a connection sends its request, the oldest first.
+        self._sending: dict[socket.socket, float] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own."""
+        self._sending[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def received(self, request: Any) -> None:
+        """Note that a request has been sent, or its connection closed."""
+        self._sending.pop(request, None)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.received(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut off whoever sends for too long, byte by byte, and the oldest of too many."""
+        sending, late = list(self._sending.items()), time.monotonic() - self.patience
+        for number, (request, since) in enumerate(sending):
+            if since < late or number < len(sending) - MOST:
+                self.received(request)
+                with contextlib.suppress(OSError):  # it may have ended by itself
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of browsers that hang up."""
@@ -113,7 +145,7 @@ class Server(ThreadingHTTPServer):
             if type(choice) is not int or choice not in range(len(session.classes)):
                 raise RefusedError(HTTPStatus.BAD_REQUEST, "No such class.")
             label = session.classes[choice]
-        if comment.strip() != bought.comments.get(row, ""):
+        if printable(comment).strip() != bought.comments.get(row, ""):
             bought.comment(row, comment)
         if asked["do"] == "comment":
             return self.state("Comment kept.")
@@ -179,13 +211,15 @@ class Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             text = f"This server answers to {self.server.hosts[0]} only."
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, text)
-        _, token, *rest = [*self.path.split("/", 2), ""]
-        if not secrets.compare_digest(token.encode(), self.server.token.encode()):
-            text = "Use the whole address that the terminal shows, with its token."
+        _, token, path = [*self.path.split("/", 2), "", ""][:3]
+        whole = self.path.count("/") > 1
+        if not (secrets.compare_digest(token.encode(), self.server.token.encode()) and whole):
+            text = "Use the whole address that the terminal shows, with its token and last slash."
             raise RefusedError(HTTPStatus.NOT_FOUND, text)
-        return rest[0]
+        return path
 
     def _get(self, path: str) -> tuple[str, bytes]:
+        self.server.received(self.connection)
         if path == "":
             return "text/html", self.server.page.encode()
         with self.server.lock:
@@ -205,8 +239,12 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Answers are JSON.")
         if not length.isdecimal() or int(length) > LARGEST:
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Too much for an answer.")
+        content = self.rfile.read(int(length))
+        self.server.received(self.connection)
+        if len(content) < int(length):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "The request was cut short.")
         try:
-            asked = json.loads(self.rfile.read(int(length)))
+            asked = json.loads(content)
         except (ValueError, RecursionError):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "Not JSON.") from None
         with self.server.lock:

@@ -163,15 +163,19 @@ def audit(
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
     one_of("curvature", curvature, ("auto", *KINDS))
-    rng, start, points = generator(rng), starting_point(problem, w0), whole("points", points)
+    points, batches = whole("points", points), whole("batches", batches, least=4)
+    rng, start = generator(rng), starting_point(problem, w0)
     ledger, given = Ledger(), as_list("others", others, "a list of further proxies")
-    others = tuple(Problem(problem.objective, other).proxy for other in given)
+    try:
+        others = tuple(Problem(problem.objective, other).proxy for other in given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"others: {error}") from error
     smooth = problem.penalty is None or isinstance(problem.penalty, Box)
     if is_exact(problem.objective) and smooth and not others and curvature not in KINDS:
         proxy_alarm([MeteredProxy(problem.proxy, ledger)], start, start)
         return audit_rounds(problem, start, epsilon, whole("budget", budget))
     proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
-    target = MeteredTarget(problem.objective, ledger, whole("batches", batches, least=4), rng)
+    target = MeteredTarget(problem.objective, ledger, batches, rng)
     size, budget = int(start.shape[0]), whole("budget", budget)
     used = secant_batches(curvature, target, size, budget, points)
     probe = HessianProbe(target, used, proxies, confidence, points, rng)

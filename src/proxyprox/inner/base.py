@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ class Subproblem:
             displacement=displacement,
             eta=self.eta,
             start_residual=residual if start_residual is None else start_residual,
-            decrease=lambda: self.decrease(w),
+            decrease=functools.partial(self.decrease, w),
         )
 
 

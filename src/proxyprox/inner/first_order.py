@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import nonnegative, positive, whole
+from proxyprox._util.validation import flag, nonnegative, positive, whole
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -61,6 +61,7 @@ class GradientDescent(Solver):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
+        flag("implicit", self.implicit)
         if self.step_size is not None:
             positive("step_size", self.step_size)
 
@@ -181,14 +182,14 @@ class StochasticGradient(Solver):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.steps is not None:
-            whole("steps", self.steps)
-            return
         remedy = "StochasticGradient() needs either steps, or mu and G and noise."
-        positive("mu", self.mu, remedy)
+        known = self.steps is not None
+        if known:
+            whole("steps", self.steps)
         nonnegative("noise", self.noise, remedy)
-        if self.noise > 0:
-            positive("G", self.G, remedy)
+        for name, needed in {"mu": not known, "G": not known and self.noise > 0}.items():
+            if needed or getattr(self, name) is not None:
+                positive(name, getattr(self, name), remedy)
 
     def solve(
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator

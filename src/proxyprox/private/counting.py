@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from proxyprox._util import validation as check
+from proxyprox._util.validation import message
 from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError
 
 # Shapes are known to the mechanism; everything else depends on what the rows hold.
@@ -48,6 +50,9 @@ and 1 is charged.
     """
 
     def __init__(self, rows: Any, budget: PrivacyBudget) -> None:
+        if not check.offers(rows, "clipped_sum", "zeros"):
+            raise TypeError(message("rows", rows, "rows such as PrivateRows"))
+        check.instance("budget", budget, PrivacyBudget, "a PrivacyBudget")
         self.accesses: Counter[str] = Counter()
         self._rows, self._budget = rows, budget
         self._before = budget.spent.releases

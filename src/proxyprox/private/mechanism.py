@@ -82,7 +82,8 @@ class Metric:
 
     def __init__(self, hessian: Matrix, damping: float) -> None:
         self.damping = check.positive("damping", damping)
-        values, vectors = np.linalg.eigh(to_numpy(hessian).astype(np.float64))
+        matrix = to_numpy(check.square_matrix("hessian", hessian))
+        values, vectors = np.linalg.eigh(matrix.astype(np.float64))
         scales = np.sqrt(np.maximum(values, 0.0) + self.damping)
         order = np.argsort(scales)
         self.matrix = vectors[:, order] / scales[order]
@@ -180,6 +181,12 @@ class PrivateRows:
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
         if bound is not None:
             check.positive("bound", bound)
+        if columns is not None:
+            check.whole("columns", columns)
+        if label_bound is not None:
+            check.positive("label_bound", label_bound)
+        if scale is not None:
+            scale = to_numpy(check.vector("scale", scale))
         X, valid = _read_rows(X, columns, bound, scale)
         targets, known = _read_labels(y, family, label_bound)
         if len(targets) != X.shape[0]:
@@ -283,6 +290,8 @@ def _read_rows(
 ) -> tuple[Any, Array]:
     """Return rows as float64 with zeros in place of those that cannot be used, and which can."""
     with np.errstate(all="ignore"):
+        if not hasattr(X, "__len__") and not hasattr(X, "shape"):
+            raise TypeError(message("X", Words(type(X).__name__), "a table of rows"))
         if isinstance(X, list | tuple):
             X = _table(X, columns)
         X = X.tocsr().astype(np.float64) if scipy.sparse.issparse(X) else _numbers(X)
@@ -501,14 +510,24 @@ class Private:
             raise ValueError(message("clip", None, "a bound on a row's gradient", remedy))
         self.clip, self.l2 = check.positive("clip", clip), check.nonnegative("l2", l2)
         self._rows = PrivateRows.of(objective) if isinstance(objective, GLM) else objective
+        if not check.offers(self._rows, "clipped_sum", "zeros"):
+            raise TypeError(message("objective", objective, "a GLM, or rows such as PrivateRows"))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         if metric is None:
             self.metric: Any = Euclidean(self.dim)
+        elif check.offers(metric, "whiten"):
+            self.metric = metric
+        elif check.offers(metric, "hessian", "zeros"):
+            self.metric = Metric.of(metric)
         else:
-            self.metric = metric if hasattr(metric, "whiten") else Metric.of(metric)
+            raise TypeError(message("metric", metric, "a Metric, or a public loss with a Hessian"))
         if self.metric.dim != self.dim:
             got = Words(f"{self.metric.dim} parameters")
             raise ValueError(message("metric", got, f"of {self.dim}, as the objective's"))
+        if matched is not None:
+            check.instance("matched", matched, GLM, "a GLM of public rows, or None")
+        if name is not None:
+            check.instance("name", name, str, "a text, or None")
         self.releases = check.whole("releases", releases)
         self.matched, self.delta = matched, delta
         self._plan = plan_releases(epsilon, delta, self.releases, sample_rate, moments)
@@ -770,6 +789,15 @@ class JamesStein:
     growing: bool = False
     by_curvature: bool = False
     two_points: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the metric, the numbers and the flags."""
+        if not check.offers(self.metric, "whiten", "unwhiten"):
+            raise TypeError(message("metric", self.metric, "a Metric"))
+        for name in ("noise", "sampling"):
+            check.nonnegative(name, getattr(self, name))
+        for name in ("growing", "by_curvature"):
+            check.flag(name, getattr(self, name))
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Any:
         """Return the mean, the sum of the weights and that of their squares."""

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from proxyprox._util.validation import Words, below_one, flag, message, positive, whole
+from proxyprox._util.validation import (
+    Words,
+    below_one,
+    flag,
+    message,
+    positive,
+    require_function,
+    whole,
+)
 from proxyprox.private.accounting import gaussian_epsilon, require_delta
 
 # Smaller than what rounding does to a covariance, as a share of it.
@@ -122,6 +130,7 @@ def attack(
     >>> found.refutes_claim
     True
     """
+    require_function("release", release, ("present",))
     delta, confidence = require_delta(delta), below_one("confidence", confidence)
     claimed = None if epsilon is None else positive("epsilon", epsilon)
     runs, gaussian = whole("runs", runs, least=40), flag("gaussian", gaussian)

@@ -355,6 +355,8 @@ class Regularized(Combination):
     """
 
     def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
+        if not check.offers(loss, "gradient"):
+            raise TypeError(message("loss", loss, "a loss with a gradient"))
         self.loss = loss
         self.mu = check.nonnegative("mu", mu)
         self.centre = check.vector("centre", centre, getattr(loss, "dim", None))

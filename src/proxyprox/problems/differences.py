@@ -49,6 +49,15 @@ class DifferenceError(RuntimeError):
     """A function has a value at a point, and none beside it."""
 
 
+def check_numerics(gradients: Any, workers: Any, noise: Any) -> None:
+    """Refuse wrong settings of how losses that have no gradient are differentiated."""
+    check.one_of("gradients", gradients, SCHEMES)
+    if not isinstance(workers, Executor):
+        check.whole("workers", workers, remedy="Or pass an executor of concurrent.futures.")
+    if noise is not None:
+        check.fraction("noise", noise)
+
+
 class Derivatives:
     """A user's function of w with its derivatives, every call of it counted.
 
@@ -101,16 +110,14 @@ class Derivatives:
         if not callable(function) or not check.takes(function, 1):
             raise TypeError(message(whose, function, "a function of w alone"))
         self.whose, self.function, self.ndim = whose, function, ndim
-        self.scheme = SCHEMES[check.one_of("gradients", gradients, SCHEMES)]
+        check_numerics(gradients, workers, noise)
+        self.scheme = SCHEMES[gradients]
         self.calls = 0
         self._derivative = derivative
         if self.scheme in ("torch", "jax"):
             _library(self.scheme)
-        if not isinstance(workers, Executor):
-            remedy = "Or pass an executor of concurrent.futures."
-            workers = check.whole("workers", workers, remedy=remedy)
-        self._differences, self._workers = differences, workers
-        self._noise = None if noise is None else check.fraction("noise", noise)
+        self._differences, self._noise = differences, noise
+        self._workers = workers if isinstance(workers, Executor) else int(workers)
         self._known: dict[bytes, tuple[Any, Array | None]] = {}
         self._set_limits(scales, bounds)
 

@@ -13,6 +13,10 @@ from proxyprox._util.validation import message
 from proxyprox.problems.protocols import Batch
 
 
+def no_batch() -> None:
+    """Stand for the one batch there is; named, because a lambda cannot be pickled."""
+
+
 class FunctionObjective:
     """An expensive loss given by functions.
 
@@ -83,7 +87,7 @@ class FunctionObjective:
         self.value_and_gradient = None if self._both is None else self._value_and_gradient
         self.repeatable = check.flag("repeatable", repeatable)
         # Without a sampler the function is the exact gradient: there is only one batch.
-        self.everything = (lambda: None) if alone else everything
+        self.everything = no_batch if alone else everything
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw a batch (None when the gradient is exact)."""

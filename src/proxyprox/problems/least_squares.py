@@ -14,7 +14,13 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, from_numpy, to_numpy
 from proxyprox._util.validation import TINY, Words, message
-from proxyprox.problems.differences import Array, Derivatives, DifferenceError, ValueObjective
+from proxyprox.problems.differences import (
+    SCHEMES,
+    Array,
+    Derivatives,
+    DifferenceError,
+    ValueObjective,
+)
 from proxyprox.problems.protocols import Batch
 
 # A secant Jacobian is replaced by differences if the error that the last step showed in the
@@ -97,7 +103,9 @@ class LeastSquares(ValueObjective):
         self._coarse = jacobian if isinstance(jacobian, LeastSquares) else None
         if self._coarse is not None:
             how = {"gradients": "2-point"}
-        elif not isinstance(jacobian, str):
+        elif isinstance(jacobian, str):
+            check.one_of("jacobian", jacobian, SCHEMES)
+        else:
             if not (callable(jacobian) and check.takes(jacobian, 1)):
                 allowed = "a function of w alone, a scheme, or the coarse LeastSquares(...)"
                 raise TypeError(message("jacobian", jacobian, allowed))

@@ -16,7 +16,7 @@ from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
-from proxyprox.problems.differences import ValueObjective, ValueProxy
+from proxyprox.problems.differences import ValueObjective, ValueProxy, check_numerics
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.protocols import Penalty
@@ -101,6 +101,7 @@ class Problem:
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
         numeric = {name: getattr(self, name) for name in ("gradients", "workers", "noise")}
+        check_numerics(**numeric)
         for role in ("objective", "proxy"):
             object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -154,8 +154,8 @@ class Quadratic:
 class Zero:
     """``L̂ ≡ 0``, which turns every outer step into ``w − η g``."""
 
-    smoothness: float = 0.0
-    strong_convexity: float = 0.0
+    smoothness: ClassVar[float] = 0.0
+    strong_convexity: ClassVar[float] = 0.0
 
     def value(self, w: Vector) -> float:
         """Return 0."""

@@ -97,6 +97,7 @@ class Antithetic:
         """Check the numbers."""
         check.whole("pairs", self.pairs)
         check.positive("sigma", self.sigma)
+        check.flag("orthogonal", self.orthogonal)
 
     @property
     def rollouts(self) -> int:

@@ -21,7 +21,7 @@ from proxyprox.simulation.rollouts import (
     Task,
     Trajectory,
 )
-from proxyprox.simulation.systems import System, closed_loops, draw_starts
+from proxyprox.simulation.systems import System, as_resets, closed_loops, draw_starts
 
 FLATTEN = "Wrap the environment: gymnasium.wrappers.FlattenObservation(env)."
 # Seconds after which one looks up from waiting: Windows does not interrupt a wait.
@@ -158,13 +158,13 @@ class SimulatedRobot:
 
     def __init__(self, system: System, resets: Any, *, noise: float = 0.0, delay: int = 0) -> None:
         check.instance("system", system, System, "a System, such as a MuJoCoSystem")
-        self.system, self.resets = system, resets
+        self.system, self.resets = system, as_resets(resets)
         self.noise, self.delay = check.nonnegative("noise", noise), check.whole("delay", delay, 0)
 
     @property
     def deterministic(self) -> bool:
         """Whether a policy costs the same in every rollout."""
-        return not self.noise and not callable(self.resets) and len(np.atleast_2d(self.resets)) == 1
+        return not self.noise and not callable(self.resets) and len(self.resets) == 1
 
     def __call__(self, request: RolloutRequest) -> Trajectory:
         """Return one rollout."""
@@ -189,8 +189,7 @@ class SimulatedRobot:
     def _resets(self, request: RolloutRequest) -> Any:
         if callable(self.resets):
             return self.resets
-        table = np.atleast_2d(np.asarray(self.resets, dtype=np.float64))
-        return table[request.seed % len(table)][None]
+        return self.resets[request.seed % len(self.resets)][None]
 
     def _cut(self, task: Task, states: Array, actions: Array) -> Trajectory:
         """Return a rollout up to the first state that the limits forbid."""

@@ -92,7 +92,7 @@ class Policy:
 
     def __init__(self, function: Callable[..., Array], dim: int, actions: int) -> None:
         self.dim, self.actions = check.whole("dim", dim), check.whole("actions", actions)
-        check.require_takes("function", function, ("w", "observations", "t"))
+        check.require_function("function", function, ("w", "observations", "t"))
         self._function = function
 
     def act(self, w: Array, observations: Array, t: Array) -> Array:
@@ -153,6 +153,8 @@ class LinearPolicy(Policy):
         base: Callable[[Array, Array], Array] | None = None,
     ) -> None:
         self.size = check.whole("size", size)
+        check.require_function("features", features, ("observations", "t"))
+        check.require_takes("base", base, ("observations", "t"))
         super().__init__(self._evaluate, self.size * check.whole("actions", actions), actions)
         self._features, self._base = features, base
 
@@ -187,7 +189,8 @@ class NetworkPolicy(Policy):
     """
 
     def __init__(self, sizes: Sequence[int], scale: float = 1.0) -> None:
-        self.sizes = tuple(check.whole("sizes", size) for size in sizes)
+        given = check.as_list("sizes", sizes, "a list of whole numbers")
+        self.sizes = tuple(check.whole("sizes", size) for size in given)
         if len(self.sizes) < 2:
             raise ValueError(message("sizes", sizes, "those of observations and actions at least"))
         self.scale = check.positive("scale", scale)
@@ -535,7 +538,12 @@ class RolloutRequest:
 
     def __post_init__(self) -> None:
         """Check the parameters, and keep a copy that no robot can change."""
-        w = check.require_finite("w", np.array(self.w, dtype=np.float64))
+        check.instance("task", self.task, Task, "a Task")
+        check.whole("seed", self.seed, 0, most=1 << 63)
+        check.nonnegative("std", self.std)
+        check.flag("evaluation", self.evaluation)
+        w = np.array(check.real_array("w", self.w), dtype=np.float64)
+        check.require_finite("w", w)
         if w.shape != (self.task.dim,):
             got = Words(f"shape {w.shape}")
             raise ValueError(message("w", got, f"of {self.task.dim} entries, the policy's"))

@@ -24,6 +24,7 @@ from proxyprox.simulation.systems import (
     Linearised,
     Paths,
     System,
+    as_resets,
     closed_loops,
     draw_starts,
     linearise,
@@ -92,14 +93,12 @@ class SimulatorProxy:
             raise ValueError(message("actions of the policy", got, f"of {system.action_size}"))
         self.task, self.system, self.dim = task, system, task.dim
         self.by = check.one_of("gradient", gradient, ("adjoint", "differences"))
-        table = None if callable(resets) else np.atleast_2d(np.asarray(resets, dtype=np.float64))
+        resets = as_resets(resets)
         number = check.whole(
-            "count", count if count is not None else len(table) if table is not None else 16
+            "count", count if count is not None else 16 if callable(resets) else len(resets)
         )
         rng = np.random.default_rng(check.whole("seed", seed, 0))
-        self.starts = draw_starts(
-            resets if table is None else table, rng, number, system.state_size
-        )
+        self.starts = draw_starts(resets, rng, number, system.state_size)
         self.simulated = SimulationCount()
         self._paths: tuple[bytes, Paths] | None = None
         self._last: tuple[bytes, Linearised | None] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,9 +48,24 @@ class Parameter:
 
     def __post_init__(self) -> None:
         """Check the order."""
+        for name in ("value", "lower", "upper"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, numbers.Real):
+                raise TypeError(message(f"Parameter.{name}", number, "a number"))
+        check.require_takes("apply", self.apply, ("model", "value"))
         if not self.lower <= self.value <= self.upper:
             allowed = f"between lower={self.lower} and upper={self.upper}"
             raise ValueError(message("Parameter.value", self.value, allowed))
+
+
+def check_parameters(given: Any) -> dict[str, Parameter]:
+    """Return a copy of a system's parameters by name."""
+    allowed = "a dict of names and Parameter(value, lower, upper)"
+    if not isinstance(given, Mapping | None):
+        raise TypeError(message("parameters", given, allowed))
+    for found in (given or {}).values():
+        check.instance("parameters", found, Parameter, allowed)
+    return dict(given or {})
 
 
 class System:
@@ -143,8 +159,10 @@ class FunctionSystem(System):
     ) -> None:
         self.state_size = check.whole("states", states)
         self.action_size = check.whole("actions", actions)
+        if not callable(function) or isinstance(function, type):
+            raise TypeError(message("function", function, "a function of states and actions"))
         self.dt, self._function = check.positive("dt", dt), function
-        self.parameters = dict(parameters or {})
+        self.parameters = check_parameters(parameters)
 
     def step(self, states: Array, actions: Array) -> Array:
         """Return the states one control step later."""
@@ -196,7 +214,7 @@ class MuJoCoSystem(System):
             model = mujoco.MjModel.from_xml_string(model)
         check.instance("model", model, mujoco.MjModel, "a mujoco.MjModel, or its XML")
         self._original, self.frame_skip = model, check.whole("frame_skip", frame_skip)
-        self.parameters = dict(parameters or {})
+        self.parameters = check_parameters(parameters)
         for name, known in self.parameters.items():
             if known.apply is None:
                 allowed = "given: apply(model, value) writes into a copy of the model"
@@ -446,13 +464,24 @@ def _convex_hessians(function: Callable[[Array], Array], x: Array) -> Array:
     return (vectors * np.maximum(values, 0.0)[:, None]) @ np.swapaxes(vectors, 1, 2)
 
 
+def as_resets(resets: Any) -> Any:
+    """Return a function ``resets(rng, n)`` as it is, and anything else as a table of states."""
+    if callable(resets):
+        check.require_function("resets", resets, ("rng", "n"))
+        return resets
+    allowed = "a function resets(rng, n) or a table of states"
+    table = np.atleast_2d(np.asarray(check.real_array("resets", resets, allowed), np.float64))
+    if table.ndim != 2 or not table.size:
+        raise ValueError(message("resets", Words(f"shape {table.shape}"), allowed))
+    return check.require_finite("resets", table)
+
+
 def draw_starts(resets: Any, rng: np.random.Generator, n: int, size: int) -> Array:
     """Return n first states from ``resets(rng, n)`` or from a table of states."""
     if callable(resets):
         made = np.asarray(resets(rng, n), dtype=np.float64)
     else:
-        table = np.atleast_2d(np.asarray(resets, dtype=np.float64))
-        made = table[:n] if n <= len(table) else table[np.arange(n) % len(table)]
+        made = resets[:n] if n <= len(resets) else resets[np.arange(n) % len(resets)]
     if made.shape != (n, size):
         got = Words(f"shape {made.shape}")
         raise ValueError(message("resets", got, f"states of shape ({n}, {size})"))

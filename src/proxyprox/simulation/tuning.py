@@ -104,6 +104,7 @@ class GuardedProxyProx(Method):
         if self.change is not None:
             check.positive("change", self.change)
         check.nonnegative("tolerance", self.tolerance)
+        check.flag("retrain", self.retrain)
 
     def init(self, w0: Vector, problem: Any) -> GuardedState:
         """Start at w0, of which nothing is known yet."""

@@ -23,6 +23,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.digests import data_digest, text_digest
 from proxyprox._util.files import LockedError, locked
+from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
@@ -57,7 +58,11 @@ def pool_of(X: Any, estimator: Any) -> Any:
         X = np.asarray(X)
     if isinstance(estimator, ProxyGLM):
         # What the fit would refuse is refused before anything is paid for.
-        check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
+        try:
+            check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(message("X", X, "a table of numbers", f"{error}")) from error
     return X
 
 
@@ -388,7 +393,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         self.ahead = check.whole("ahead", ahead)
-        self.teacher = None if teacher is None else np.array(list(teacher), dtype=object)
+        if teacher is not None:
+            teacher = np.array(check.as_list("teacher", teacher, "a list of answers"), dtype=object)
+        self.teacher = teacher
         if self.teacher is not None and self.teacher.shape != (self.rows,):
             raise ValueError(message("teacher", self.teacher.shape, f"{self.rows} answers"))
         self.labels: dict[int, Any] = {}
@@ -493,12 +500,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         row : int
             Row number.
         text : str
-            The remark.
+            The remark; characters that are not shown, such as NUL, are kept as escapes.
         """
         if row not in range(self.rows):
             raise ValueError(message("row", row, f"from 0 to {self.rows - 1}"))
         check.instance("text", text, str, "text")
-        self._record([{"comment": text.strip(), "of": int(row)}])
+        # As it can be shown, kept and exported everywhere: without NUL and other such characters.
+        self._record([{"comment": printable(text).strip(), "of": int(row)}])
 
     @property
     def last(self) -> int | None:

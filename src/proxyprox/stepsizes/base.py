@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from proxyprox._util.arrays import Vector, norm
-from proxyprox._util.validation import nonnegative, positive
+from proxyprox._util.validation import flag, nonnegative, positive, require_function
 from proxyprox.inner.base import NonFiniteError
 
 # Smaller η tried where the proxy is not finite.
@@ -187,6 +187,11 @@ class Constant(StepSize):
 
     value: float
 
+    def __post_init__(self) -> None:
+        """Check the number: NaN stands for no η; whether it may be infinite the method says."""
+        if not (isinstance(self.value, float) and math.isnan(self.value)):
+            positive("value", self.value, allow_inf=True)
+
     def eta(self, state: Any, k: int) -> float:
         """Return the value."""
         return self.value
@@ -198,6 +203,11 @@ class Schedule(StepSize):
 
     function: Callable[[int], float]
     allow_inf: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without calling the function."""
+        require_function("function", self.function, ("k",))
+        flag("allow_inf", self.allow_inf)
 
     def eta(self, state: Any, k: int) -> float:
         """Return the function's value, checked."""

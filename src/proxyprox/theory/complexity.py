@@ -311,9 +311,12 @@ def similarity_threshold(
     comparing with direct optimisation.
     """
     root = math.sqrt(_smoothness(H, mu))
-    if mu > 0:
+    for name, value in {"epsilon": epsilon, "B": B}.items():
+        if value is not None or mu == 0:
+            positive(name, value)
+    if epsilon is None or B is None or mu > 0:
         return root * math.sqrt(mu)
-    return root * math.sqrt(positive("epsilon", epsilon)) / positive("B", B)
+    return root * math.sqrt(epsilon) / B
 
 
 def inner_steps_sgd(

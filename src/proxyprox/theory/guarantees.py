@@ -193,13 +193,13 @@ def guarantee(
     """
     eta, delta = _step_size(eta, delta, 1.0 if flag("solved", solved) else 4.0)
     steps = whole("steps", steps, most=MOST_STEPS)
-    B = nonnegative("B", B)
+    B, share = nonnegative("B", B), fraction("share", share)
     sigma, mu, G = constants(sigma=sigma, mu=mu, G=G)
     if solved:
         if G > 0:
             raise ValueError(message("G", G, "0 for solved=True", "Or leave solved out."))
         front, noise, rate = _solved(eta, delta, mu)
-        noise = min(noise, fraction("share", share))
+        noise = min(noise, share)
     else:
         front, noise, rate = 5 / 8, 2.0, 2 * eta * mu / 5
         if mu == 0:
@@ -354,7 +354,7 @@ def nonconvex_guarantee(
     factor = nonconvex_noise_factor(eta=eta, delta=delta)
     steps = whole("steps", steps, most=MOST_STEPS)
     initial_gap, sigma = constants(initial_gap=initial_gap, sigma=sigma)
-    factor = PRINTED_NOISE_FACTOR if printed else factor
+    factor = PRINTED_NOISE_FACTOR if flag("printed", printed) else factor
     return 48 * initial_gap / eta / steps + factor * sigma * sigma
 
 

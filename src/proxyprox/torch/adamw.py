@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from proxyprox._util.files import atomic_output, locked
-from proxyprox._util.validation import Words, fraction, message, one_of, positive, whole
+from proxyprox._util.validation import Words, flag, fraction, message, one_of, positive, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
@@ -312,8 +312,8 @@ class ProxyAdamW(PackedOptimizer):
     ) -> None:
         if proxy is None:
             raise TypeError(message("proxy", None, "a Proxy or a function", "Use torch's AdamW."))
-        if isinstance(params, torch.Tensor):
-            raise TypeError(message("params", params, "an iterable of tensors or of groups"))
+        checks.check_lr(lr)
+        params = checks.listed_params(params)
         self.proxy: Any = as_proxy(proxy)
         steps = whole("proxy_steps", proxy_steps)
         scale, theta = positive("target_weight", target_weight), correction_weight
@@ -323,7 +323,7 @@ class ProxyAdamW(PackedOptimizer):
         self._way = make_way(way, steps, scale, fraction("correction_weight", theta))
         self.averaging = fraction("averaging", averaging)
         self.model, self.proxy_mode = model, one_of("proxy_mode", proxy_mode, MODES)
-        self.ledger, self._probe, self._warned = Ledger(), probe, False
+        self.ledger, self._probe, self._warned = Ledger(), flag("probe", probe), False
         self._k = 0
         self._rises: list[float] = []
         self._peak = self._last_lr = 0.0

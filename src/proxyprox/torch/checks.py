@@ -12,7 +12,16 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
+from proxyprox._util.validation import (
+    as_list,
+    flag,
+    fraction,
+    message,
+    nonnegative,
+    one_of,
+    positive,
+    whole,
+)
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch.distributed import full_value
@@ -44,9 +53,10 @@ def check_settings(optimizer: Any) -> None:
     if isinstance(correction, type) or not hasattr(correction, "two_points"):
         allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
-    if optimizer.correction_weight != 0:
+    weight = optimizer.correction_weight
+    if not (isinstance(weight, (int, float)) and weight == 0):
         remedy = "1 is the method of the paper; less leans towards the proxy."
-        fraction("correction_weight", optimizer.correction_weight, remedy)
+        fraction("correction_weight", weight, remedy)
     one_of("anchor", anchor, ("full", "paired"))
     if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
@@ -67,17 +77,32 @@ def check_model(optimizer: Any) -> None:
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
 
 
-def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
-    """Check the options of a parameter group, or the defaults of all."""
-    lr = options["lr"]
+def listed_params(params: Any) -> list[Any]:
+    """Return the tensors or groups that an optimiser is given."""
+    allowed = "an iterable of tensors or of groups, not empty"
+    if isinstance(params, torch.Tensor):
+        text = "should be an iterable of Tensors or dicts"  # torch's words, which its users know
+        raise TypeError(f"params argument given to the optimizer {text}, got a tensor")
+    if not (listed := as_list("params", params, allowed)):
+        raise ValueError(message("params", params, allowed))
+    return listed
+
+
+def check_lr(lr: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
+    """Return a learning rate, a number or a tensor of one; 0 where a schedule starts or ends."""
     if isinstance(lr, torch.Tensor):
         if lr.numel() != 1:
             got = f"a tensor of shape {tuple(lr.shape)}"
             raise ValueError(message("Tensor lr", got, "1-element", "Use groups for several."))
         lr = float(lr)
-    if lr != 0:  # a schedule may start or end there
-        remedy = "lr is the step size η; theory allows up to 1/(4δ), and 0 stops a group."
-        positive("lr", lr, remedy, allow_inf=proxy is not None)
+    zero = isinstance(lr, (int, float)) and lr == 0
+    return 0.0 if zero else positive("lr", lr, remedy, allow_inf=allow_inf)
+
+
+def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
+    """Check the options of a parameter group, or the defaults of all."""
+    remedy = "lr is the step size η; theory allows up to 1/(4δ), and 0 stops a group."
+    lr = check_lr(options["lr"], remedy, allow_inf=proxy is not None)
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = options["decoupled_weight_decay"]
     if flag("decoupled_weight_decay", decoupled) and decay and lr * decay >= 1:

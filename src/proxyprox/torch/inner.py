@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from proxyprox._util.arrays import LEAST_SQUARE, norm
-from proxyprox._util.validation import message, positive
+from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
@@ -144,7 +144,9 @@ class ImplicitStep:
 
     def __post_init__(self) -> None:
         """Check γ."""
-        if not callable(self.step_size):
+        if callable(self.step_size):
+            require_takes("step_size", self.step_size, ("k",))
+        else:
             positive("step_size", self.step_size)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from proxyprox._util.validation import message, offers
 
+__doctest_requires__ = {"lightning_monitor": ["lightning"]}
+
 # What has metrics to show.
 OURS = "an optimiser of proxyprox.torch"
 
@@ -113,8 +115,9 @@ def lightning_monitor(prefix: str = "proxyprox") -> Any:
 
     Examples
     --------
-    >>> callback = lightning_monitor()  # doctest: +SKIP
-    >>> trainer = lightning.Trainer(callbacks=[callback], log_every_n_steps=10)  # doctest: +SKIP
+    >>> callback = lightning_monitor()  # Trainer(callbacks=[callback], log_every_n_steps=10)
+    >>> callable(callback.on_train_batch_end)
+    True
     """
     # The same library under two names, with two classes: that of the user's trainer.
     old_name = "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules

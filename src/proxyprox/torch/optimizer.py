@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
-from proxyprox._util.validation import message, whole
+from proxyprox._util.validation import flag, generator, message, whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Steps
@@ -151,26 +150,27 @@ class ProxyProx(PackedOptimizer):
         self.anchor = anchor
         self.model = model
         self.proxy_mode = proxy_mode
-        self.measure_residual = measure_residual
+        self.measure_residual = flag("measure_residual", measure_residual)
         self.max_inner_steps = whole("max_inner_steps", max_inner_steps)
         self.check_every = whole("check_every", check_every)
         self.ledger = Ledger()
         self.record: StepRecord | None = None
-        self._probe = probe
-        self._rng = np.random.default_rng(rng)
+        self._probe = flag("probe", probe)
+        self._rng = generator(rng)
         self._k = 0
         self._stepper: Any = None
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
         defaults[EXTRA] = ""
         checks.check_group(defaults, self._proxy)
-        super().__init__(params, defaults)
+        super().__init__(checks.listed_params(params), defaults)
         checks.check_settings(self)
         checks.stopping_rule(stop, 0)
         self.correction_weight = float(correction_weight)
         self._keeps = keeps_estimate(correction)
         groups = [group["params"] for group in self.param_groups]
-        self._stepper = as_stepper(inner, groups, fresh=not keep_inner_state)
+        keep = flag("keep_inner_state", keep_inner_state)
+        self._stepper = as_stepper(inner, groups, fresh=not keep)
 
     # -- the step ---------------------------------------------------------------------------
 

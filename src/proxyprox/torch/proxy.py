@@ -14,7 +14,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from proxyprox._util.arrays import copy_tree
-from proxyprox._util.validation import Words, message, offers, takes
+from proxyprox._util.validation import Words, flag, message, offers, require_takes, takes
+from proxyprox.problems.functions import no_batch
 from proxyprox.torch.distributed import Ranks, is_sharded, set_gradients_aside
 
 # A list of tensors, one for each parameter.
@@ -227,7 +228,7 @@ class Proxy:
     ) -> None:
         full_batches = batches if full is None else full
         for name, given in (("batches", batches), ("full", full_batches)):
-            if not isinstance(given, Iterable) or isinstance(given, Iterator):
+            if not isinstance(given, Iterable) or isinstance(given, (Iterator, str, bytes)):
                 allowed = "iterable again and again, such as a DataLoader or a list of batches"
                 raise TypeError(message(name, given, allowed, "Wrap a generator into list()."))
         parts = batches if isinstance(batches, tuple) else ()
@@ -242,8 +243,9 @@ class Proxy:
         self.batches = batches
         self.full_batches = full_batches
         self.loss_of = loss
+        require_takes("size", size, ("batch",))
         self.size = size or rows
-        self.sampled = sampled
+        self.sampled = flag("sampled", sampled)
         self.ranks = Ranks(across_ranks, group)
         self.mixed = sampled and full is not None
         self.private = False
@@ -484,12 +486,15 @@ class FlatLoss:
         full: Any = None,
         samples: Callable[[Any], int] | None = None,
     ) -> None:
-        if not callable(loss):
+        if not callable(loss) or isinstance(loss, type):
             raise TypeError(message("loss", loss, "a function of the parameters (and a batch)"))
+        require_takes("sample", sample, ("rng",))
+        require_takes("samples", samples, ("batch",))
         self.loss = loss
         self._single = isinstance(params, torch.Tensor)
-        named: dict[str, Any] = {"": params} if self._single else dict(params)
-        if not named or not all(isinstance(p, torch.Tensor) for p in named.values()):
+        named: Any = {"": params} if self._single else params
+        tensors = named.values() if isinstance(named, Mapping) else ()
+        if not tensors or not all(isinstance(p, torch.Tensor) for p in tensors):
             remedy = "Use dict(model.named_parameters())."
             raise TypeError(message("params", params, "a tensor, or names and tensors", remedy))
         self._shapes = {name: p.shape for name, p in named.items()}
@@ -500,7 +505,7 @@ class FlatLoss:
         exact = full is not None or not self._has_batches
         self.value = self._value if exact else None
         self.hvp = self._hvp if exact else None
-        self.everything = (lambda: None) if exact else None
+        self.everything = no_batch if exact else None
 
     def unflatten(self, w: Any) -> Any:
         """Return a flat vector as the parameters it stands for."""

@@ -8,10 +8,14 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
-from proxyprox._util.validation import Words, message, one_of, positive, whole
+from proxyprox._util.validation import Words, message, one_of, positive, real_array, whole
 from proxyprox.torch.proxy import proxy_mode
 
 TASKS = ("classification", "regression")
+
+
+def _as_tensor(name: str, given: Any) -> Any:
+    return given if isinstance(given, torch.Tensor) else torch.as_tensor(real_array(name, given))
 
 
 def estimate_confusion(
@@ -42,7 +46,7 @@ def estimate_confusion(
     tensor([[0.5000, 0.5000],
             [0.0500, 0.9500]])
     """
-    given = {"labels": torch.as_tensor(labels), "answers": torch.as_tensor(answers)}
+    given = {"labels": _as_tensor("labels", labels), "answers": _as_tensor("answers", answers)}
     counts = torch.full((whole("classes", classes),) * 2, positive("pseudo_count", pseudo_count))
     shapes = [tuple(numbers.shape) for numbers in given.values()]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:
@@ -123,14 +127,14 @@ class TeacherLoss:
         confusion: Any | None = None,
     ) -> None:
         for name, given in (("model", model), ("teacher", model if teacher is None else teacher)):
-            if not callable(given):
+            if not callable(given) or isinstance(given, type):
                 raise TypeError(message(name, given, "a network, or a function of inputs"))
         self.model, self.teacher = model, teacher
         self.task = one_of("task", task, TASKS)
         self.temperature = positive("temperature", temperature)
         self.confusion = confusion
         if confusion is not None:
-            self._check_confusion(torch.as_tensor(confusion))
+            self._check_confusion(_as_tensor("confusion", confusion))
         self._checked = False
 
     def __call__(self, batch: Any) -> Any:
