@@ -275,7 +275,9 @@ def conform(name: str, saved: Any, fresh: Any) -> None:
 def _free_parts(tree: Tree) -> Tree:
     """Return what methods, step sizes and solvers fill as they like."""
     state = tree.get("state")
-    names = {} if state is None else {"state": "method", "step_size": "step_size", "memory": "memory"}
+    names = (
+        {} if state is None else {"state": "method", "step_size": "step_size", "memory": "memory"}
+    )
     return {name: getattr(state, part) for name, part in names.items()}
 
 
