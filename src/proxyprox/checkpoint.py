@@ -43,6 +43,8 @@ from proxyprox._util.validation import file_path, message, positive, require_fin
 Tree = dict[str, Any]
 
 HEADER = b"proxyprox checkpoint 6\n"
+# Of files whose answer can be read, though no run goes on from them.
+EARLIER = b"proxyprox checkpoint 5\n"
 DIGEST = 16
 # Of a frame: the length of its payload, and a checksum of that.
 HEAD = struct.Struct("<QI")
@@ -275,10 +277,9 @@ def conform(name: str, saved: Any, fresh: Any) -> None:
 def _free_parts(tree: Tree) -> Tree:
     """Return what methods, step sizes and solvers fill as they like."""
     state = tree.get("state")
-    names = (
-        {} if state is None else {"state": "method", "step_size": "step_size", "memory": "memory"}
-    )
-    return {name: getattr(state, part) for name, part in names.items()}
+    if state is None:
+        return {}
+    return {"state": state.method, "step_size": state.step_size, "memory": state.memory}
 
 
 def misfits(name: str, saved: Any, fresh: Any, like: Any) -> Iterator[str]:
@@ -461,8 +462,8 @@ class _Decoder:
         if issubclass(cls, tuple):
             return tuple.__new__(cls, (values[key] for key in names))
         record = object.__new__(cls)
-        for key, value in values.items():
-            object.__setattr__(record, key, value)
+        for key in names:
+            object.__setattr__(record, key, values[key])
         return record
 
     def _growth(self, content: Any) -> Growing:
@@ -574,13 +575,61 @@ class Saved(NamedTuple):
             return decoder.tree(self.payloads[-1], keys)  # type: ignore[no-any-return]
 
 
-def read(path: str | os.PathLike[str]) -> Saved:
+def read_answer(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the last iterate, or the average kept, and the ledger in a checkpoint.
+
+    The file may be of this version or of the one before.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; it need not fit any problem.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from proxyprox import Problem, ProxyProx, Quadratic, Run
+    >>> problem = Problem(Quadratic(np.eye(2)), Quadratic(np.eye(2)))
+    >>> run = Run(problem, np.ones(2), method=ProxyProx(1.0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run")
+    ...     w, ledger = read_answer(f"{folder}/run")
+    >>> w, ledger["target_gradients"]
+    (array([1., 1.]), 0)
+    """
+    with name_file_in_errors(path), refuse_damage():
+        (payload,) = read(path, (HEADER, EARLIER)).payloads[-1:]
+        tree = _Loose(None, ()).tree(payload)
+        run = tree.get("run", tree)
+        held = run["state"] if "method" in run["state"] else run
+        state, average = held.get("method", held.get("state")), held.get("average")
+        return state["w"] if average is None else average, dict(run["ledger"])
+
+
+class _Loose(_Decoder):
+    """Reads records as tables: their classes may have changed since."""
+
+    def _record(self, content: Any) -> Any:
+        return content[1]
+
+    def _growth(self, content: Any) -> Growing:
+        return Growing()
+
+
+def read(path: str | os.PathLike[str], headers: Iterable[bytes] = (HEADER,)) -> Saved:
     """Read a file's frames, with one kind of error for all that can be wrong with it."""
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
-        if data[: len(HEADER)] != HEADER:
+        if data[: len(HEADER)] == EARLIER and EARLIER not in headers:
+            raise CheckpointError(
+                "an earlier version wrote it, whose runs this one cannot continue. Its answer and "
+                "its ledger can be read: proxyprox.checkpoint.read_answer(path). Start again with "
+                "another path, and w0 from there."
+            )
+        if data[: len(HEADER)] not in headers:
             raise ValueError("no version, or another version, of proxyprox wrote it")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""
