@@ -360,7 +360,10 @@ class Run(Undoable):
         penalty = isolate(self.problem.penalty)
         # A trial point without an answer is no part of the path: the run stayed where it was.
         point, gradient, value = query.points[0], answers.gradients[0], answers.value
-        valued, idle = value is None or math.isfinite(value), self._idle_rounds(point)
+        valued = value is None or math.isfinite(value)
+        # A line search that has come back to its iterate is at its end.
+        again = self.method.backtracks and same_point(path.point, self._state.w)
+        idle = IDLE if again and same_point(point, self._state.w) else 1
         if not finite or not (valued or nowhere or path.start is not None):
             point, gradient, value, idle = path.point, path.gradient, path.value, 0
         elif self._request.start and path.start is not None and same_point(point, state.w):
@@ -383,17 +386,6 @@ class Run(Undoable):
         return Step(
             record, copy_array(state.w), self.w, gradients, oracles.copy_subproblem(phi), ledger
         )
-
-    def _idle_rounds(self, trial: Vector) -> int:
-        """Return as how many rounds the answer at a trial point counts if nothing falls there.
-
-        The later trials of one line search are one round with its first; a search that has come
-        back to its iterate is at its end.
-        """
-        if not self.method.backtracks or self._path.point is None:
-            return 1
-        way, before = (norm(point - self._state.w) for point in (trial, self._path.point))
-        return IDLE if way == 0 else int(way > before / 2)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
@@ -440,8 +432,19 @@ class Run(Undoable):
 
     @property
     def stalled(self) -> bool:
-        """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self._path.idle >= IDLE
+        """Whether neither the target's value nor its gradient fell in the last rounds.
+
+        A line search that goes on has not failed yet, however many trials it takes.
+        """
+        return self._path.idle >= IDLE and not self._searching
+
+    @property
+    def _searching(self) -> bool:
+        """Whether the last trial was rejected, and the next one is much nearer to the iterate."""
+        w, last = self._state.w, self._path.point
+        if not self.method.backtracks or last is None:
+            return False
+        return 0 < norm(self._next_request().points[0] - w) <= norm(last - w) / 2
 
     @property
     def path(self) -> GradientPath:

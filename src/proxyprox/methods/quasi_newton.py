@@ -355,7 +355,8 @@ class ProxyBFGS(Method):
     memory : int
         Pairs of steps and gradient changes to keep.
     start_at_proxy : bool
-        Whether the first round is at the proxy's minimum, searched from w0, where it has one.
+        Whether the run begins at the proxy's minimum, searched from w0, if it has one. A w0 that is
+        given is asked about first, and kept if it is lower.
 
     Notes
     -----
