@@ -438,8 +438,9 @@ class ProxyBFGS(Method):
                 here, there = ("w0", AT_PROXY) if state.given else (AT_PROXY, "w0")
                 note = f"The target is not finite at {here}: the run began at {there}."
                 lowest = state.lowest if state.given else None
-                alone = {"other": None, "given": False, "lowest": lowest, "note": note}
-                return replace(state, trial=state.other, **alone)
+                return replace(
+                    state, trial=state.other, other=None, given=False, lowest=lowest, note=note
+                )
             if not all_finite(gradient):
                 text = "the target's gradient is NaN or infinite"
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
