@@ -110,7 +110,8 @@ def minimize(
         The expensive objective, the cheap proxy and the penalty they share.
     w0 : array or "proxy", optional
         Where to begin; zeros if the problem knows its size. "proxy" is the proxy's minimum; where
-        none is found the result says so.
+        none is found the result says so. A point that is given is one of the run: if the objective
+        has values, the answer is never above it.
     method : Method, optional
         The outer method, such as ``ProxyProx(eta=1.0)``. By default what suits the target, and the
         result says why: for sampled gradients ``ProxyProx(eta="auto")``, which measures its step

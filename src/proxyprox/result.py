@@ -242,7 +242,8 @@ class Result:
     Attributes
     ----------
     w : array
-        The answer: the last iterate, or the average that was asked for.
+        The answer: the last iterate, or the average that was asked for; the start if values show
+        that the run ended above it.
     fun : float
         The loss at ``w``, penalty included; NaN if it is not known: the target offers no values,
         they are accounted for, or the run was broken off.
@@ -271,8 +272,8 @@ class Result:
         Where the gradients of losses that are given by their values come from.
     values : tuple of float or None
         The loss (penalty included) at the start and at ``w``, where the objective offers values.
-        Where its evaluations are counted none is spent on this: the first value that was asked
-        for stands for the start.
+        The start is a ``w0`` that was given; without one, where the method began. A function whose
+        evaluations are counted is not called for this if its value at the start is known.
     safeguard : Evidence or None
         With ``safeguard=True``: what was chosen, and the held-out comparisons behind it.
     doubt : Finding or None

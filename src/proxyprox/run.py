@@ -331,7 +331,10 @@ def _path_with(
     assert query is not None
     nowhere = path.start is None and not state.starts
     point, gradient, value = query.points[0], answers.gradients[0], answers.value
-    valued, idle = value is None or math.isfinite(value), _idle_rounds(parts, state, point)
+    valued, w = value is None or math.isfinite(value), state.method.w
+    # A line search that has come back to its iterate is at its end.
+    again = parts.method.backtracks and same_point(path.point, w)
+    idle = IDLE if again and same_point(point, w) else 1
     # A trial point without an answer is no part of the path: the run stayed where it was.
     if not finite or not (valued or nowhere or path.start is not None):
         point, gradient, value, idle = path.point, path.gradient, path.value, 0
@@ -342,18 +345,6 @@ def _path_with(
         return path
     exact = query.batch is None or query.exact
     return path.add(point, gradient, parts.penalty, exact=exact, value=value, idle=idle)
-
-
-def _idle_rounds(parts: Parts, state: RunState, trial: Vector) -> int:
-    """Return as how many rounds the answer at a trial point counts if nothing falls there.
-
-    The later trials of one line search are one round with its first; a search that has come back
-    to its iterate is at its end.
-    """
-    if not parts.method.backtracks or state.path.point is None:
-        return 1
-    way, before = (norm(point - state.method.w) for point in (trial, state.path.point))
-    return IDLE if way == 0 else int(way > before / 2)
 
 
 def _add_to_average(
@@ -687,8 +678,19 @@ class Run:
 
     @property
     def stalled(self) -> bool:
-        """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self.state.path.idle >= IDLE
+        """Whether neither the target's value nor its gradient fell in the last rounds.
+
+        A line search that goes on has not failed yet, however many trials it takes.
+        """
+        return self.state.path.idle >= IDLE and not self._searching
+
+    @property
+    def _searching(self) -> bool:
+        """Whether the last trial was rejected, and the next one is much nearer to the iterate."""
+        w, last = self.state.method.w, self.state.path.point
+        if not self.method.backtracks or last is None:
+            return False
+        return 0 < norm(self.points[0] - w) <= norm(last - w) / 2
 
     @property
     def path(self) -> GradientPath:

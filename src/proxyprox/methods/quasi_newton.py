@@ -355,7 +355,8 @@ class ProxyBFGS(Method):
     memory : int
         Pairs of steps and gradient changes to keep.
     start_at_proxy : bool
-        Whether the first round is at the proxy's minimum, searched from w0, where it has one.
+        Whether the run begins at the proxy's minimum, searched from w0, if it has one. A w0 that is
+        given is asked about first, and kept if it is lower.
 
     Notes
     -----
@@ -441,8 +442,9 @@ class ProxyBFGS(Method):
                 here, there = ("w0", AT_PROXY) if state.given else (AT_PROXY, "w0")
                 note = f"The target is not finite at {here}: the run began at {there}."
                 lowest = state.lowest if state.given else None
-                alone = {"other": None, "given": False, "lowest": lowest, "note": note}
-                return replace(state, trial=state.other, **alone)
+                return replace(
+                    state, trial=state.other, other=None, given=False, lowest=lowest, note=note
+                )
             if not all_finite(gradient):
                 text = "the target's gradient is NaN or infinite"
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)

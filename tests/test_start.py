@@ -1,0 +1,200 @@
+"""A w0 that the caller gave is a point of the run: no answer lies above it."""
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox import Status
+from proxyprox.problems import ScaledProxy
+
+TARGETS = {
+    "concave": (lambda w: -float(w @ w), lambda w: -2 * w),
+    "cubic": (lambda w: float((w**3).sum()), lambda w: 3 * w**2),
+    "saddle": (lambda w: float(w[0] ** 2 - w[1] ** 2), lambda w: w * np.array([2.0, -2.0])),
+    "sine": (lambda w: float(np.sin(w).sum()), np.cos),
+    "well": (lambda w: float((w**4 / 4 - 2 * w**2).sum()), lambda w: w**3 - 4 * w),
+}
+METHODS = {
+    "default": None,
+    "start at the proxy": pp.ProxyBFGS(),
+    "start at w0": pp.ProxyBFGS(start_at_proxy=False),
+    "DANE": pp.DANE(eta=0.1),
+    "long steps": pp.DANE(eta=10.0),
+}
+
+
+def bowl(scale=1.0, centre=0.0):
+    return (
+        lambda w: scale * float((w - centre) @ (w - centre)),
+        lambda w: 2 * scale * (w - centre),
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_answer_with_values_lies_above_w0(name, method):
+    value, gradient = TARGETS[name]
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1.0, 10.0):
+        w0 = rng.normal(size=2) * rng.choice([0.3, 1.0, 2.0])
+        for target in (pp.FunctionObjective(gradient, value=value), value):
+            problem = pp.Problem(target, bowl(scale))
+            result = pp.minimize(problem, w0, method=METHODS[method], steps=8)
+            # With values alone the start's is not computed a second time: it is the run's own.
+            np.testing.assert_allclose(result.values[0], value(w0))
+            np.testing.assert_allclose(result.values[1], value(result.w))
+            assert value(result.w) <= value(w0) + 1e-9 * abs(value(w0))
+
+
+def test_a_maximum_at_the_proxys_minimum_is_not_the_answer():
+    value, gradient = TARGETS["well"]
+    for target in ((value, gradient), value, pp.FunctionObjective(gradient)):
+        result = pp.minimize(pp.Problem(target, bowl()), np.array([1.9]))
+        assert result.success
+        np.testing.assert_allclose(result.w, 2, atol=1e-3)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3])
+@pytest.mark.parametrize("values", [True, False])
+def test_a_budget_of_few_gradients_ends_at_a_point_that_is_known(budget, values):
+    value, gradient = TARGETS["well"]
+    target = pp.FunctionObjective(gradient, value=value if values else None)
+    result = pp.minimize(pp.Problem(target, bowl()), np.array([1.9, -1.8]), budget=budget)
+    assert result.status is Status.BUDGET_SPENT
+    assert value(result.w) <= value(np.array([1.9, -1.8]))
+
+
+def test_gradients_alone_say_that_w0_was_left():
+    target = pp.Quadratic(np.diag([1.0, 4.0]), b=np.array([-1.0, -4.0]))
+    blind = pp.FunctionObjective(lambda w: target.gradient(w))
+    result = pp.minimize(pp.Problem(blind, pp.Quadratic(np.eye(2))), np.full(2, 5.0))
+    assert result.status is Status.CONVERGED
+    assert "left w0" in result.message
+    assert "proxy's minimum" in result.message
+    without = pp.minimize(pp.Problem(target, pp.Quadratic(np.eye(2))), np.full(2, 5.0))
+    assert "left w0" not in without.message
+
+
+def test_a_w0_costs_one_round_and_its_absence_none():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    y = rng.random(400) < 1 / (1 + np.exp(-X @ np.arange(6)))
+    target = pp.logistic_regression(X, y, l2=1e-3)
+    problem = pp.Problem(target, target.subsample(80, rng=0))
+    free, given = pp.minimize(problem), pp.minimize(problem, np.zeros(6))
+    first = pp.Run(problem).ask().points[0]
+    assert np.linalg.norm(first) > 0  # the proxy's minimum
+    np.testing.assert_array_equal(pp.Run(problem, np.zeros(6)).ask().points[0], np.zeros(6))
+    assert given.steps <= free.steps + 1
+    # A start that is the minimum already needs no more than to be seen.
+    assert pp.minimize(problem, given.w).steps <= 4
+
+
+def test_a_saddle_at_w0_is_left_for_a_lower_proxys_minimum():
+    def value(w):
+        return float((w[0] * w[1] - 1) ** 2)
+
+    def gradient(w):
+        return 2 * (w[0] * w[1] - 1) * w[::-1]
+
+    result = pp.minimize(pp.Problem((value, gradient), bowl(centre=0.8)), np.zeros(2))
+    assert result.success
+    assert value(result.w) < 1e-8
+
+
+@pytest.mark.parametrize("bad", ["w0", "the minimum", "both"])
+def test_a_start_where_the_target_is_not_finite_gives_way_to_the_other(bad):
+    def holed(function):
+        def there(w):
+            nan = (bad != "the minimum" and w[0] > 2.9) or (bad != "w0" and abs(w[0]) < 1e-3)
+            return function(w) * (np.nan if nan else 1.0)
+
+        return there
+
+    target = pp.FunctionObjective(holed(lambda w: 2 * (w - 1)), value=holed(bowl(1.0, 1.0)[0]))
+    result = pp.minimize(pp.Problem(target, bowl()), np.full(1, 3.0))
+    if bad == "both":
+        assert result.status is Status.TARGET_NOT_FINITE
+        np.testing.assert_array_equal(result.w, [3.0])
+    else:
+        assert result.status is Status.CONVERGED
+        np.testing.assert_allclose(result.w, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_run_that_is_choosing_its_start_resumes_bit_for_bit(steps, tmp_path):
+    value, gradient = TARGETS["well"]
+    problem, w0 = pp.Problem((value, gradient), bowl(centre=1.0)), np.array([0.3, -1.0])
+    call = {"method": pp.ProxyBFGS(), "w0": w0}
+    whole = pp.minimize(problem, steps=8, **call)
+    pp.minimize(problem, steps=steps, checkpoint=tmp_path / "run", **call)
+    resumed = pp.minimize(problem, steps=8, checkpoint=tmp_path / "run", **call)
+    np.testing.assert_array_equal(resumed.w, whole.w)
+    assert resumed.values == whole.values
+
+
+def test_an_answer_above_the_start_is_exchanged_whatever_the_method():
+    def value(w):
+        return float(w @ w) / 2
+
+    noisy = pp.FunctionObjective(
+        lambda w, noise: w + noise, value=value, sample=lambda rng: rng.normal(size=2)
+    )
+    for method in (pp.SGD(0.9), pp.ProxyProx(5.0), pp.ProxyProx("auto")):
+        start = np.full(2, 1e-3)
+        result = pp.minimize(pp.Problem(noisy, bowl()), start, method=method, steps=3, rng=0)
+        assert value(result.w) <= value(start)
+        if not result.success:
+            np.testing.assert_array_equal(result.w, start)
+            assert result.status in (Status.ABOVE_START, Status.GREW)
+
+
+def counts(seed=0, n=2000):
+    """Return a table of counts whose means span decades, in the order of time."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(n)
+    walk = rng.normal(size=(n, 3)).cumsum(0)
+    columns = [np.eye(24)[time % 24][:, 1:], np.eye(12)[time * 12 // n][:, 1:7]]
+    X = np.hstack([*columns, (walk - walk.mean(0)) / walk.std(0), np.ones((n, 1))])
+    w = 0.8 * rng.normal(size=X.shape[1])
+    w[-1] = 4
+    return X, rng.poisson(np.exp(X @ w) * rng.gamma(4, 0.25, n)).astype(float)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_steps_that_are_far_too_long_do_not_end_a_run(seed):
+    X, y = counts(seed)
+    target = pp.poisson_regression(X, y, l2=1e-3)
+    proxies = [
+        ScaledProxy(target.subsample(200, rng=seed), 0.001),
+        pp.poisson_regression(X[:200], y[:200], l2=1e-3),
+        target.subsample(40, rng=seed),
+    ]
+    for proxy in proxies:
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = pp.minimize(pp.Problem(target, proxy))
+        assert result.status is Status.CONVERGED
+        assert np.linalg.norm(target.gradient(result.w, None)) < 1e-7 * result.first_gradient
+
+
+@pytest.mark.parametrize("tol", [None, 1e-15])
+def test_a_gradient_at_the_level_of_rounding_has_converged(tol):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5))
+    target = pp.linear_regression(X, X.sum(1) + rng.normal(size=1000) + 1e3, l2=1e-3)
+    problem = pp.Problem(target, target.subsample(900, rng=0))
+    result = pp.minimize(problem, tol=tol)
+    assert result.status is Status.CONVERGED
+    again = pp.minimize(problem, result.w, tol=tol)
+    assert again.status is Status.CONVERGED
+
+
+def test_a_gradient_that_does_not_fit_its_values_stalls_soon():
+    """It is that of another loss, and leads up where the values lead down."""
+    target = pp.FunctionObjective(
+        lambda w: 2 * (w + 1), value=lambda w: float((w - 1) @ (w - 1)) + 5
+    )
+    result = pp.minimize(pp.Problem(target, bowl(centre=0.2)), np.zeros(3))
+    assert result.status is Status.STALLED
+    assert "gradient" in result.message
+    assert result.steps <= 30
