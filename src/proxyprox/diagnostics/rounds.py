@@ -16,8 +16,11 @@ rehearsal that costs the target nothing:
 - *L-BFGS* (SciPy's, ten pairs), and ProxyBFGS without a proxy, minimise the proxy, which curves as
   the target does if it is any good. A proxy without a minimum away from w0, such as one without
   labels, leaves them such a quadratic, and so does one that is many times steeper than the target
-  can be. ProxyBFGS drops the latter after the rounds that the audit took: they come on top of the
-  count without a proxy.
+  can be.
+
+ProxyBFGS drops a useless metric: it takes no more rounds than those without a proxy and the audit's
+own together, and just as many if the proxy is that steep or its metric is no better than the
+identity.
 
 The verdict compares the counts and nothing else: the proxy is to be used if ProxyBFGS takes no more
 rounds with it than either rival. All are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
@@ -66,6 +69,9 @@ WORST = 4.0
 
 # A rehearsal is given up after so many rounds.
 MOST = 1000
+
+# A misfit must be below that of the identity by more than this.
+MARGIN = 0.05
 
 # Times the target's smoothness that a proxy, scaled as the steps say, may be steep: that scale is
 # off by factors of 5 even for good proxies.
@@ -264,9 +270,9 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     else:
         loss = model.draw(np.random.default_rng(0))
         rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
-    if found.unlike:
-        # Its curvature is dropped, and all of the target's has to be learnt from there.
-        own = taken + rivals[0]
+    # Useless curvature is dropped, and all of the target's has to be learnt from there.
+    dropped = taken + rivals[0]
+    own = dropped if found.unlike or model.gain < MARGIN else min(own, dropped)
     verdict = Verdict.USE if own < math.inf and own <= min(rivals) else Verdict.DO_NOT_USE
     if not model.misfits and model.excess > epsilon:
         verdict = Verdict.UNSURE
@@ -325,7 +331,10 @@ def sizes_along(proxy: MeteredProxy, seen: list[Seen]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The proxy's Hessian where the target was best, in a basis, and how it suits the target."""
+    """The proxy's Hessian where the target was best, in a basis, and how it suits the target.
+
+    ``gain`` is by how much its misfit is below that of the identity.
+    """
 
     centre: Matrix
     basis: Matrix | None
@@ -334,6 +343,7 @@ class StandIn:
     scale: float
     M: Matrix
     misfits: list[float]
+    gain: float
 
     @classmethod
     def of(cls, proxy: MeteredProxy, seen: list[Seen]) -> StandIn:
@@ -355,7 +365,9 @@ class StandIn:
         pairs = [pair for pair in map(usable, steps, changes) if pair is not None]
         scale, M, misfits = fit_metric(P, pairs)
         gradient = best.gradient if basis is None else best.gradient @ basis
-        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits)
+        flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
+        gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
+        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
 
     @property
     def steepest(self) -> float:
