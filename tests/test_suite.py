@@ -21,7 +21,7 @@ def run_pytest(folder, *options, **settings):
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=folder, capture_output=True, text=True, check=False, timeout=100, **settings,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=600, **settings,
     )  # fmt: skip
 
 

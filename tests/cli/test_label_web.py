@@ -56,7 +56,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def request(
     server: Server, method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, Any, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     if content is not None:
@@ -170,7 +170,8 @@ def test_characters_that_are_not_shown_are_kept_as_escapes(
 def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> None:
     """Many that never end their request, and one that drips byte by byte for ever."""
     address, path = ("127.0.0.1", server.server_port), f"/{server.token}/state"
-    waiting = [socket.create_connection(address, timeout=20) for _ in range(80)]
+    server.patience = 600.0
+    waiting = [socket.create_connection(address, timeout=300) for _ in range(80)]
     try:
         for one in waiting:
             with contextlib.suppress(OSError):  # cut off already
@@ -178,7 +179,7 @@ def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> Non
         assert request(server, "GET", path)[0] == 200
         assert waiting[0].recv(1) == b""  # the oldest make way
         server.patience = 0.1
-        drip = socket.create_connection(address, timeout=20)
+        drip = socket.create_connection(address, timeout=300)
         with drip, contextlib.suppress(ConnectionError):
             drip.sendall(b"POST / HTTP/1.1\r\n")
             for _ in range(20_000):
@@ -189,7 +190,7 @@ def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> Non
                     break
             else:
                 pytest.fail("the connection was never cut off")
-        server.patience = 20.0
+        server.patience = 600.0
         assert request(server, "GET", path)[0] == 200
     finally:
         for one in waiting:
@@ -243,7 +244,7 @@ def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any, name
             seen += process.stderr.read1()
         found = re.search(rb"http://127\.0\.0\.1:(\d+)/(\S+)/", seen)
         assert found is not None
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
         connection.request("GET", f"/{found[2].decode()}/state")
         state = json.loads(connection.getresponse().read())
         body = {"do": "answer", "row": state["row"], "choice": 1, "comment": "odd"}
@@ -252,7 +253,7 @@ def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any, name
         assert json.loads(connection.getresponse().read())["spent"] == 1
         connection.close()
         process.send_signal(getattr(signal, name))
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == (0 if name == "SIGINT" else -getattr(signal, name))
     assert (b"1 label (down 1; 1 with a comment)" in out) == (name != "SIGKILL")
     resumed = invoke(*command[:-1], "--json")  # at the end of the input it stops

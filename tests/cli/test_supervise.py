@@ -70,6 +70,6 @@ def test_signals_are_passed_on_and_end_it(tmp_path: Path, number: signal.Signals
     while not (tmp_path / "ready").exists():
         time.sleep(0.01)
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert (tmp_path / "got").exists()

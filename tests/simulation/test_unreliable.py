@@ -123,13 +123,15 @@ class Hanging:
     """A robot that hangs at some calls until it is let go, and answers then."""
 
     def __init__(self, robot, at=()):
-        self.robot, self.at, self.go = robot, set(at), threading.Event()
+        self.robot, self.at = robot, set(at)
+        self.began, self.go = threading.Event(), threading.Event()
         self.count, self.late = 0, []
 
     def __call__(self, request):
         self.count += 1
         if self.count in self.at:
-            self.go.wait(30)
+            self.began.set()
+            self.go.wait(300)
             self.late.append(request)
         return self.robot(request)
 
@@ -138,19 +140,15 @@ def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
     world = World()
     robot = Hanging(world.robot.robot, at=[4])
     target = RolloutObjective(
-        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=0.3
+        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=1.5
     )
-    begun = time.monotonic()
-    with pytest.raises(pp.OracleError, match=r"did not answer.*0\.3 s") as failed:
+    with pytest.raises(pp.OracleError, match=r"did not answer.*1\.5 s") as failed:
         tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
     assert isinstance(failed.value.__cause__, RobotError)
-    assert time.monotonic() - begun < 10
     assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 1)
     robot.go.set()
     again = tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
-    for _ in range(500):
-        if robot.late:
-            break
+    while not robot.late:
         time.sleep(0.01)
     # The late answer went nowhere, and its request acts no longer.
     (late,) = robot.late
@@ -160,7 +158,7 @@ def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
     assert (again.ledger.rollouts, again.ledger.unanswered, robot.count) == (9, 1, 9)
     whole = World()
     np.testing.assert_array_equal(again.w, tune(whole.target(), whole.proxy, rollouts=8).w)
-    assert target.with_estimator(target.estimator).timeout == 0.3
+    assert target.with_estimator(target.estimator).timeout == 1.5
 
 
 def test_a_late_answer_is_not_entered(world):
@@ -180,14 +178,17 @@ def test_a_late_answer_is_not_entered(world):
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
 def test_a_wait_can_be_interrupted(world):
     robot = Hanging(world.robot.robot, at=[1])
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=60.0)
+    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=600.0)
     main = threading.main_thread().ident
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    begun = time.monotonic()
+
+    def interrupt():
+        robot.began.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         target.gradient(W, np.array([1, 2]))
-    assert time.monotonic() - begun < 5
+    assert not robot.go.is_set()
     robot.go.set()
     assert target.ledger.unanswered == 1
     assert np.isfinite(target.gradient(W, np.array([1, 2]))).all()

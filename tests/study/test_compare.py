@@ -243,7 +243,7 @@ def test_ended_early_it_leaves_no_process() -> None:
     assert list(islice(results, 1)) == [(2, 9)]
     begun = time.monotonic()
     results.close()
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 300
     assert multiprocessing.active_children() == []
 
 

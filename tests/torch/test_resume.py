@@ -151,7 +151,7 @@ def work(path, pause):
         with atomic_output(path) as file:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
                         "scheduler": scheduler.state_dict(), "k": k + 1}, file)
-        time.sleep(pause)
+        time.sleep(pause if k < 8 else 4000 * pause)  # it never ends before it is killed
 
 def start(name, pause):
     # A fork shares the imports, which take most of the time, and nothing else is done before it.
