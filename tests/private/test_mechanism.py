@@ -294,8 +294,9 @@ def test_matched_clipping_takes_the_public_bias_off(rows):
     public = pp.logistic_regression(X, y)
     settings = {"epsilon": 1e7, "delta": 1e-5, "releases": 1, "n_nominal": len(y), "clip": 0.2}
     w = np.array([0.5, 0.5, -0.5])
+    private = pp.logistic_regression(X.copy(), y)
     plain, matched = (
-        Private(public, matched=given, **settings).gradient(w) for given in (None, public)
+        Private(private, matched=given, **settings).gradient(w) for given in (None, public)
     )
     error, before = (np.linalg.norm(g - public.gradient(w)) for g in (matched, plain))
     assert error < 1e-2 < before

@@ -23,6 +23,7 @@ from proxyprox.private.accounting import (
 from proxyprox.private.counting import CountedRows
 from proxyprox.private.estimators import (
     PrivacyPlan,
+    PrivateFitWarning,
     PrivateLogisticRegression,
     PrivatePoissonRegressor,
     PrivateRidge,
@@ -41,6 +42,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyPlan",
     "Private",
+    "PrivateFitWarning",
     "PrivateLogisticRegression",
     "PrivatePoissonRegressor",
     "PrivateRidge",
