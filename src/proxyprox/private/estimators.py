@@ -283,8 +283,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
 
     def _past_fits(self) -> list[Any]:
         """Return the releases of fits without a budget, which clones share in one process."""
-        fits: list[Any] = vars(self).setdefault("_fits", [])
-        return fits
+        self._fits: list[Any] = getattr(self, "_fits", [])
+        return self._fits
 
     def _note_fit(self, target: Private) -> str:
         """Return what the guarantee of a fit does not cover, in words."""
@@ -389,14 +389,27 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             damping = max(
                 DAMPING, _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta))
             )
-            return Prepared(LABEL_FREE, public, start, hessian, damping, bound, scale, label_bound, centre, spread)
+            return Prepared(
+                LABEL_FREE,
+                public,
+                start,
+                hessian,
+                damping,
+                bound,
+                scale,
+                label_bound,
+                centre,
+                spread,
+            )
         public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
         if self.alpha is None:
             public = choose_strength(public)
         start = minimise_exactly(public, start, tol=1e-10)
         hessian, damping = public.hessian(start), max(DAMPING, public.l2)
         setting = setting.adapt(self._noise(setting, Metric(hessian, damping)))
-        return Prepared(setting, public, start, hessian, damping, bound, scale, label_bound, centre, spread)
+        return Prepared(
+            setting, public, start, hessian, damping, bound, scale, label_bound, centre, spread
+        )
 
     def _noise(self, setting: Setting, metric: Metric) -> float:
         """Return the variance of the privacy noise over that of the rows' sampling."""

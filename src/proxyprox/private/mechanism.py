@@ -293,7 +293,9 @@ def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
     return np.nan_to_num(slopes, nan=0.0, posinf=1e100, neginf=-1e100)
 
 
-def whitened_gradients(X: Array, slopes: Array, metric: Any) -> Iterator[tuple[slice, Array, Array]]:
+def whitened_gradients(
+    X: Array, slopes: Array, metric: Any
+) -> Iterator[tuple[slice, Array, Array]]:
     """Yield blocks of rows' gradients ``x_i ⊗ slopes_i``: which rows, directions and lengths.
 
     Directions are unit vectors in the metric, zero for a row whose gradient is not finite there.
@@ -433,7 +435,10 @@ class Private:
         require_apart(objective, metric=metric, matched=matched)
         self._rows = PrivateRows.of(objective) if isinstance(objective, GLM) else objective
         if not all(hasattr(self._rows, name) for name in ("dim", "rows", "zeros", "clipped_sum")):
-            got, allowed = Words(f"a {type(objective).__name__}"), "a GLM, PrivateRows or NetworkRows"
+            got, allowed = (
+                Words(f"a {type(objective).__name__}"),
+                "a GLM, PrivateRows or NetworkRows",
+            )
             raise TypeError(message("objective", got, allowed))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         if metric is None:
@@ -656,7 +661,7 @@ def plan_releases(
     moments: Any = 0.0,
     count: Any = 0.0,
 ) -> list[Release]:
-    """Return the releases that cost ε at δ: first the count and the moments, if they have shares."""
+    """Return the releases that cost ε at δ: first count and moments, if they have shares."""
     rate = check.fraction("sample_rate", rate)
     shares = [check.below_one("count", count), check.below_one("moments", moments)]
     if any(shares) and rate < 1:

@@ -12,7 +12,6 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -306,7 +305,7 @@ def class_codes(classes: Any) -> dict[Any, int]:
     codes: dict[Any, int] = {}
     for code, label in enumerate(classes):
         value = plain(label)
-        exact = isinstance(value, Real) and abs(value) <= LARGEST_WHOLE
+        exact = isinstance(value, (int, float)) and abs(value) <= LARGEST_WHOLE
         if not (isinstance(value, str) or exact):
             remedy = "One label with a decimal point rounds all the others. Use text."
             allowed = "text, or numbers up to 2**53"
