@@ -590,7 +590,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     classes : sequence, optional
         All classes; by default those of the public labels.
     bound : float, optional
-        The largest norm of a row, longer ones are scaled to it; by default that of a public row.
+        The largest norm of a row; longer ones are scaled to it, for the fit and for predictions. By
+        default that of the longest public row. With ``scale`` it is one of scaled rows.
     alpha : float, optional
         Strength of the L2 penalty on the mean loss, in units where columns have public maximum one
         and the longest public row length one. By default cross-validation picks one for the public
@@ -598,7 +599,12 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     same_support : bool, optional
         True asserts that public rows are of the private rows' population, which saves the twentieth
         of the budget that is spent on finding out where they are not. False expects them not
-        to be. By default they may differ, but constant public columns are refused.
+        to be. By default they may differ. Public columns that are constant and not zero are
+        refused unless it is False.
+    scale : {"public"}, optional
+        Take the public mean off each column and divide it by the public standard deviation before
+        the bound is applied (sparse rows are only divided). Coefficients are of the columns as they
+        are given. By default columns are divided by their public maximum after the bound.
     fit_intercept : bool
         Whether a constant is fitted.
     budget : PrivacyBudget, optional
@@ -613,7 +619,13 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     privacy_ : Guarantee
-        What the fit cost; printed, with the neighbour relation, sampling and accountant.
+        What the fit cost; printed, with the neighbour relation, sampling and accountant, and with
+        what is not covered.
+    rows_ : float
+        The noisy number of private rows that could be read, a hundredth of the budget. If
+        ``n_nominal`` is clearly another, sums are divided by this one.
+    bound_ : float
+        The bound on a row's norm.
     result_ : Result
         The run: released gradients and public arithmetic, nothing private.
 
@@ -673,7 +685,7 @@ class PrivateRidge(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Labels beyond ±label_bound are set to it; by default the largest public one.
@@ -682,7 +694,7 @@ class PrivateRidge(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``Ridge``.
-    privacy_, result_ : Guarantee, Result
+    privacy_, rows_, bound_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
@@ -706,7 +718,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Counts above it are set to it; by default the largest public one.
@@ -715,7 +727,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``PoissonRegressor``.
-    privacy_, result_ : Guarantee, Result
+    privacy_, rows_, bound_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
