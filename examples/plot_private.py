@@ -26,8 +26,16 @@ X_public, y_public = X[:1000], y[:1000]
 X_private, y_private = X[1000 : 1000 + PRIVATE], y[1000 : 1000 + PRIVATE]
 X_test, y_test = X[-10_000:], y[-10_000:]
 
-model = PrivateLogisticRegression(epsilon=1.0, delta=DELTA, classes=[0, 1], n_nominal=PRIVATE)
-model.fit(X_private, y_private, X_public=X_public, y_public=y_public)
+
+def fit(epsilon):
+    """Fit the private rows once. In earnest all fits of one table share a PrivacyBudget."""
+    model = PrivateLogisticRegression(
+        epsilon=epsilon, delta=DELTA, classes=[0, 1], n_nominal=PRIVATE
+    )
+    return model.fit(X_private, y_private, X_public=X_public, y_public=y_public)
+
+
+model = fit(1.0)
 print(model.privacy_)
 
 # %%
@@ -57,9 +65,7 @@ settings = [(c, r, k) for c in (1.0, 3.0) for r in (0.3, 1.0, 3.0) for k in (5, 
 ours, rival = np.zeros((2, len(EPSILONS), SEEDS))
 for i, epsilon in enumerate(EPSILONS):
     for seed in range(SEEDS):
-        model.set_params(epsilon=epsilon)
-        model.fit(X_private, y_private, X_public=X_public, y_public=y_public)
-        ours[i, seed] = log_loss(y_test, model.predict_proba(X_test)[:, 1])
+        ours[i, seed] = log_loss(y_test, fit(epsilon).predict_proba(X_test)[:, 1])
     tries = [
         [noisy_descent(epsilon, *s, np.random.default_rng(seed)) for seed in range(SEEDS)]
         for s in settings

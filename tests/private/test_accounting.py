@@ -15,7 +15,7 @@ from proxyprox.private import (
     noise_multiplier,
     sampled_epsilon,
 )
-from proxyprox.private.accounting import Release, gaussian_delta, total_epsilon
+from proxyprox.private.accounting import Release, gaussian_delta, gaussian_mu, total_epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(0.1, 0.05), (1.0, 0.27), (3.0, 2.0), (0.0, 1.0)])
@@ -95,3 +95,55 @@ def test_a_guarantee_is_printed_with_all_that_it_means():
 def test_bad_numbers_are_named(arguments, word):
     with pytest.raises(ValueError, match=word):
         noise_multiplier(*arguments)
+
+
+CURVES = {
+    gaussian_delta: {"epsilon": 1.0, "mu": 0.3},
+    gaussian_epsilon: {"mu": 0.3, "delta": 1e-5},
+    gaussian_mu: {"epsilon": 1.0, "delta": 1e-5},
+    sampled_epsilon: {"sigma": 1.0, "sample_rate": 0.1, "releases": 3, "delta": 1e-5},
+    noise_multiplier: {"epsilon": 1.0, "delta": 1e-5, "releases": 3, "sample_rate": 1.0},
+}
+NONSENSE = [-1, np.nan, np.inf, -np.inf, "1", None, True, 1j, [1.0], 10**400]
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: curve.__name__)
+def test_every_number_of_a_curve_is_checked_by_name(curve):
+    for name, value in ((n, v) for n in CURVES[curve] for v in NONSENSE):
+        with pytest.raises((TypeError, ValueError), match=name):
+            curve(**{**CURVES[curve], name: value})
+    for name, value in (("delta", 2.0), ("delta", 1.0), ("sample_rate", 1.5), ("releases", 2.5)):
+        if name in CURVES[curve]:
+            with pytest.raises((TypeError, ValueError), match=name):
+                curve(**{**CURVES[curve], name: value})
+
+
+@pytest.mark.parametrize("release", [Release(math.nan), Release(0.0), Release(1.0, 2.0)])
+def test_releases_that_are_none_are_refused(release):
+    with pytest.raises(ValueError, match=r"sigma|sample_rate"):
+        total_epsilon([release], 1e-5)
+    with pytest.raises(ValueError, match="delta"):
+        Guarantee.of([], 2.0)
+
+
+def test_curves_hold_at_the_ends_of_floats():
+    assert total_epsilon([Release(1e-200)], 1e-5) == math.inf
+    assert total_epsilon([Release(1e200)], 1e-5) == 0.0
+    assert gaussian_mu(1e308, 1e-5) > 1e100
+    # δ ≈ μ(φ(t) − tΦ(−t)) at t = ε/μ, for a small μ.
+    epsilon, delta = 1e-9, 1e-60
+    mu = gaussian_mu(epsilon, delta)
+    t = epsilon / mu
+    slow = math.log(mu) + norm.logpdf(t) - 2 * math.log(t)
+    assert slow == pytest.approx(math.log(delta), abs=0.2)
+    for epsilon in (1e-3, 1.0, 1e4):
+        assert gaussian_epsilon(gaussian_mu(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon)
+
+
+def test_poisson_calibration_ends_for_every_epsilon():
+    pytest.importorskip("opacus")
+    with pytest.raises(ValueError, match="epsilon"):
+        noise_multiplier(1e-6, 1e-5, 3, sample_rate=0.5)
+    assert sampled_epsilon(1e-300, 0.5, 1, 1e-5) == math.inf
+    assert 0 <= sampled_epsilon(1e300, 0.5, 10**12, 1e-5) < 0.02
+    assert noise_multiplier(1e6, 1e-5, 1, sample_rate=1e-3) < 0.01

@@ -67,3 +67,11 @@ def test_a_mechanism_that_peeks_is_caught():
     )
     with pytest.raises(PrivacyBudgetError, match="access 2"):
         target.gradient(target.zeros())
+
+
+def test_what_is_no_budget_and_what_has_no_rows_is_named():
+    rows = PrivateRows(X, Y, Logistic((0, 1)))
+    with pytest.raises(TypeError, match="budget"):
+        CountedRows(rows, None)
+    with pytest.raises(TypeError, match="rows"):
+        CountedRows(5, PrivacyBudget(epsilon=1.0, delta=1e-5))

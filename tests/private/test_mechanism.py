@@ -294,8 +294,9 @@ def test_matched_clipping_takes_the_public_bias_off(rows):
     public = pp.logistic_regression(X, y)
     settings = {"epsilon": 1e7, "delta": 1e-5, "releases": 1, "n_nominal": len(y), "clip": 0.2}
     w = np.array([0.5, 0.5, -0.5])
+    private = pp.logistic_regression(X.copy(), y)
     plain, matched = (
-        Private(public, matched=given, **settings).gradient(w) for given in (None, public)
+        Private(private, matched=given, **settings).gradient(w) for given in (None, public)
     )
     error, before = (np.linalg.norm(g - public.gradient(w)) for g in (matched, plain))
     assert error < 1e-2 < before
@@ -330,6 +331,9 @@ def test_james_stein_shrinks_noise_and_keeps_signal():
         ({"n_nominal": 0}, "n_nominal"), ({"releases": 0}, "releases"), ({"seed": -1}, "seed"),
         ({"metric": Metric(np.eye(2), 1.0)}, "metric"), ({"moments": 1.0}, "moments"),
         ({"sample_rate": 0.0}, "sample_rate"), ({"sample_rate": 0.5, "moments": 0.1}, "moments"),
+        ({"count": 1.0}, "count"), ({"sample_rate": 0.5, "count": 0.1}, "count"),
+        ({"count": 0.6, "moments": 0.6}, "moments"), ({"clip": 1e200}, "clip"),
+        ({"clip": 1e-200}, "clip"), ({"releases": 10**9}, "releases"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(make, options, word):
@@ -343,3 +347,69 @@ def test_wrong_shapes_are_named(rows):
         PrivateRows(X, y[:-1], Logistic((0, 1)))
     with pytest.raises(ValueError, match="X must"):
         PrivateRows(X[0], y[:1], Logistic((0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"metric": 5}, "metric"), ({"matched": 5}, "matched"), ({"name": 5}, "name"),
+        ({"budget": 5}, "budget"), ({"clip": "1"}, "clip"), ({"releases": 2.5}, "releases"),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_kinds_are_named(make, options, word):
+    with pytest.raises(TypeError, match=word):
+        make(**options)
+
+
+def test_objects_that_have_no_rows_and_metrics_that_are_none_are_named(rows):
+    with pytest.raises(TypeError, match="objective"):
+        Private(5, epsilon=1.0, delta=1e-5, releases=1, n_nominal=5, clip=1.0)
+    for hessian in (2.5, np.ones((2, 3)), np.full((2, 2), np.nan)):
+        with pytest.raises((TypeError, ValueError), match="hessian"):
+            Metric(hessian, 1.0)
+    with pytest.raises((TypeError, ValueError), match="noise"):
+        JamesStein(METRIC, noise=math.nan)
+    with pytest.raises(ValueError, match="scale"):
+        PrivateRows(*rows, Logistic((0, 1)), scale=np.zeros(3))
+    with pytest.raises(ValueError, match="label_bound"):
+        PrivateRows(rows[0], rows[0][:, 0], Linear(), label_bound=math.nan)
+    loss = pp.logistic_regression(*rows)
+    for word in ("metric", "matched"):
+        with pytest.raises(ValueError, match=word):
+            Private(loss, epsilon=1.0, delta=1e-5, releases=1, n_nominal=5, clip=1.0,
+                    **{word: loss})  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", [1e154, 1e155, 1e300, -1e308])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_released_moments_are_finite_whatever_the_rows_hold(rows, make, entry, sparse):
+    X = rows[0][:500].copy()
+    X[7, 1] = entry
+    target = make(X=scipy.sparse.csr_array(X) if sparse else X, moments=0.5, epsilon=1e6)
+    found, sd = target.second_moments(clip=3.0)
+    # The row counts with the clip at most.
+    np.testing.assert_allclose(
+        found, np.mean(rows[0][:500] ** 2, axis=0), atol=3.0 / 500 + 5 * sd + 1e-3
+    )
+
+
+def test_a_count_is_paid_for_and_sums_may_be_divided_by_it(rows, make):
+    X, y = rows
+    target = make(X=X, y=y, count=0.5, moments=0.2, epsilon=50.0)
+    found, sd = target.count_rows()
+    assert abs(found - len(y)) < 6 * sd
+    assert target.count_rows()[0] == found
+    target.set_size(found)
+    moments, noise = target.second_moments(clip=3.0)
+    np.testing.assert_allclose(moments, np.mean(X**2, axis=0), atol=6 * noise)
+    g = target.gradient(np.zeros(3))
+    exact = pp.logistic_regression(X, y).gradient(np.zeros(3))
+    np.testing.assert_allclose(g, exact, atol=6 * math.sqrt(target.noise_variance))
+    for _ in range(2):
+        target.gradient(np.zeros(3))
+    assert target.spent.epsilon == pytest.approx(50.0)
+    assert target.spent.releases == 5
+    with pytest.raises(PrivacyBudgetError, match="size"):
+        target.set_size(5)
+    with pytest.raises(PrivacyBudgetError, match="count"):
+        make().count_rows()

@@ -140,3 +140,9 @@ def test_bad_arguments_are_named(argument, given):
 def test_numbers_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="release"):
         attack(lambda present: np.nan, delta=1e-5, runs=40)
+
+
+def test_releases_that_are_none_are_named():
+    for release in (set(), lambda present: "text", lambda present: [1.0] * (1 + present)):
+        with pytest.raises((TypeError, ValueError), match="release"):
+            attack(release, delta=1e-5, runs=40)

@@ -116,3 +116,34 @@ def test_only_what_requires_gradients_is_trained():
 def test_labels_must_be_as_many_as_rows():
     with pytest.raises(ValueError, match="labels"):
         NetworkRows(network(), cross_entropy, X, Y[:-1])
+
+
+def test_a_row_at_which_the_network_raises_counts_as_absent():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 3))
+    tokens = torch.arange(20).reshape(10, 2) % 5
+    odd = tokens.clone()
+    odd[3, 0] = 99
+    few, more = (
+        NetworkRows(model, cross_entropy, inputs, torch.arange(10) % 3, classes=3)
+        for inputs in (tokens, odd)
+    )
+    keep = np.arange(10) != 3
+    expected = few.clipped_sum(few.point(), clip=0.5, keep=keep)
+    found = more.clipped_sum(few.point(), clip=0.5)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"model": None}, "model"), ({"loss": 5}, "loss"), ({"inputs": [7777]}, "inputs"),
+     ({"labels": [7777]}, "labels"), ({"classes": 1}, "classes"), ({"block": 0}, "block"),
+     ({"model": nn.Flatten()}, "model")],
+)  # fmt: skip
+def test_arguments_are_named(options, word):
+    given = {"model": network(), "loss": cross_entropy, "inputs": X, "labels": Y, "classes": 3}
+    with pytest.raises((TypeError, ValueError), match=word) as caught:
+        NetworkRows(**{**given, **options})
+    assert "7777" not in str(caught.value)
+    with pytest.raises((TypeError, ValueError, RuntimeError)):
+        NetworkRows(network(), cross_entropy, X[:, :2], Y, classes=3)

@@ -17,7 +17,7 @@ import secrets
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from proxyprox import __version__
 from proxyprox._util import validation as check
@@ -61,14 +61,30 @@ class Release(NamedTuple):
 
 # -- curves ---------------------------------------------------------------------------------------
 
+# Beyond it ε, which grows as μ²/2, is no float any more.
+LARGEST_MU = 1e150
+# Each release is a line of a journal.
+MOST_RELEASES = 1_000_000
+# Between them the series of Opacus' RDP accountant is taken: its rounding errors exceed its terms
+# at larger σ, and its exponentials overflow at smaller ones.
+LEAST_SIGMA, LARGEST_SIGMA = 1e-3, 1e4
+
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return δ(ε) of μ-Gaussian differential privacy."""
+    return _delta(check.nonnegative("epsilon", epsilon), check.nonnegative("mu", mu))
+
+
+def _delta(epsilon: float, mu: float) -> float:
     if mu == 0:
         return 0.0
-    first = log_ndtr(mu / 2 - epsilon / mu)
-    second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return float(-np.exp(first) * np.expm1(min(second - first, 0.0)))
+    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    first = log_ndtr(-near)
+    if near > -20:
+        # Φ(−x) = erfcx(x/√2)·exp(−x²/2)/2, and the exponents differ by ε: nothing cancels.
+        ratio = float(erfcx(far / math.sqrt(2)) / erfcx(near / math.sqrt(2)))
+        return float(np.exp(first) * (1 - ratio))
+    return float(-np.exp(first) * np.expm1(min(epsilon + log_ndtr(-far) - first, 0.0)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -87,41 +103,56 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     1.0
     """
     mu, delta = check.nonnegative("mu", mu), require_delta(delta)
-    if gaussian_delta(0.0, mu) <= delta:
+    if mu > LARGEST_MU:
+        return math.inf
+    if _delta(0.0, mu) <= delta:
         return 0.0
     high = 1.0
-    while gaussian_delta(high, mu) > delta:
+    while _delta(high, mu) > delta:
         high *= 2
-    return float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-13))
+    low = high / 2 if high > 1 else 0.0
+    return float(brentq(lambda e: _delta(e, mu) - delta, low, high, xtol=1e-13))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ whose ε at δ is no more than the one given."""
-    low, high = 1e-6, 1.0
-    while gaussian_delta(epsilon, low) > delta:
+    epsilon, delta = check.nonnegative("epsilon", epsilon), require_delta(delta)
+    low = 1.0
+    while _delta(epsilon, low) > delta:
         low /= 2
-    while gaussian_delta(epsilon, high) <= delta:
-        high *= 2
-    return float(brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, low, high, xtol=1e-14))
+    while low < LARGEST_MU and _delta(epsilon, 2 * low) <= delta:
+        low *= 2
+    if low >= LARGEST_MU:
+        return LARGEST_MU
+    return float(brentq(lambda mu: _delta(epsilon, mu) - delta, low, 2 * low, xtol=1e-14))
 
 
 # Rényi orders, those of Google's dp-accounting.
 ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 128, 256, 512, 1024)
 
 
-def total_epsilon(releases: Sequence[Release], delta: float) -> float:
-    """Return ε at δ of all the releases together."""
-    counts = Counter(releases)
+def total_epsilon(releases: Sequence[Release] | Mapping[Release, int], delta: float) -> float:
+    """Return ε at δ of all the releases together, which may be given with how often each is made.
+
+    Infinite if the noise is so small that no bound is known.
+    """
+    counts, delta = Counter(releases), require_delta(delta)
+    for release in counts:
+        check.positive("sigma", release.sigma)
+        check.fraction("sample_rate", release.rate)
     if all(release.rate == 1.0 for release in counts):
-        mu = math.sqrt(sum(count / r.sigma**2 for r, count in counts.items()))
-        return gaussian_epsilon(mu, delta)
-    divergence = sum(count * _renyi(*release) for release, count in counts.items())
-    with warnings.catch_warnings():
-        # The best order is the last one: ε is then larger than it needs to be.
+        squares = sum(count * (1 / r.sigma) * (1 / r.sigma) for r, count in counts.items())
+        mu = math.sqrt(squares)
+        return gaussian_epsilon(mu, delta) if mu <= LARGEST_MU else math.inf
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        # The best order is the last one, or some orders overflow: ε is then larger than need be.
         warnings.simplefilter("ignore")
-        return float(_opacus("analysis.rdp").get_privacy_spent(
+        divergence = sum(count * _renyi(*release) for release, count in counts.items())
+        found = _opacus("analysis.rdp").get_privacy_spent(
             orders=ORDERS, rdp=divergence, delta=delta
-        )[0])  # fmt: skip
+        )  # fmt: skip
+    epsilon = float(found[0])
+    return math.inf if math.isnan(epsilon) else max(epsilon, 0.0)
 
 
 def sampled_epsilon(
@@ -145,20 +176,29 @@ def sampled_epsilon(
     >>> round(sampled_epsilon(1.0, 0.01, 1000, 1e-5), 2)
     2.1
     """
+    sigma, rate = check.positive("sigma", sigma), check.fraction("sample_rate", sample_rate)
+    releases, delta = check.whole("releases", releases), require_delta(delta)
     check.one_of("accountant", accountant, ("rdp", "prv"))
     if accountant == "rdp":
-        return total_epsilon([Release(sigma, sample_rate)] * releases, delta)
+        return total_epsilon({Release(sigma, rate): releases}, delta)
     prv = _opacus("prv").PRVAccountant()
-    prv.history = [(sigma, sample_rate, releases)]
+    prv.history = [(sigma, rate, releases)]
     return float(prv.get_epsilon(delta=delta))
 
 
 @functools.lru_cache(maxsize=256)
 def _renyi(sigma: float, rate: float) -> Array:
+    """Return the Rényi divergences of one release; infinite if no bound is known."""
+    orders = np.array(ORDERS)
+    if sigma > LARGEST_SIGMA:
+        # That of the full batch, which no sampling exceeds.
+        return orders / (2 * sigma) / sigma
+    if sigma < LEAST_SIGMA:
+        return np.full(len(orders), math.inf)
     found = _opacus("analysis.rdp").compute_rdp(
         q=rate, noise_multiplier=sigma, steps=1, orders=ORDERS
     )
-    return np.asarray(found)
+    return np.nan_to_num(np.asarray(found, dtype=np.float64), nan=math.inf, posinf=math.inf)
 
 
 def _opacus(module: str) -> Any:
@@ -192,18 +232,29 @@ def noise_multiplier(
         return full
 
     def excess(log_sigma: float) -> float:
-        return total_epsilon([Release(math.exp(log_sigma), rate)] * releases, delta) - epsilon
+        made = {Release(math.exp(log_sigma), rate): releases}
+        # Finite, for the search of a root.
+        return min(total_epsilon(made, delta), 1e300) - epsilon
 
     # RDP is loose: at rates near one it asks for more noise than the full batch needs.
     low, high = math.log(full * rate / 64), math.log(2 * full)
+    least = excess(high + 30.0) + epsilon
+    if least > epsilon:
+        remedy = "Take all rows in each release (sample_rate=1), or a larger delta."
+        allowed = f"at least {least:.2g}, below which RDP accountants show nothing at this delta"
+        raise ValueError(message("epsilon", epsilon, allowed, remedy))
     while excess(high) > 0:
         high += 1.0
+    while excess(low) <= 0:
+        high, low = low, low - 1.0
+        if low < math.log(LEAST_SIGMA):
+            return math.exp(high)
     root = float(brentq(excess, low, high, xtol=1e-6))
     return math.exp(root + 2e-6)
 
 
 def require_delta(delta: Any, rows: int | None = None) -> float:
-    """Return δ if it is in (0, 1), and below one over the number of rows where that is known."""
+    """Return δ if it is in (0, 1), and below one over the number of rows if that is known."""
     allowed = "a number in (0, 1)" if rows is None else f"in (0, 1/n_nominal) = (0, {1 / rows:.3g})"
     number = check.positive("delta", delta)
     if number >= (1.0 if rows is None else 1 / rows):
@@ -226,6 +277,8 @@ class Guarantee:
         How rows were sampled, how the releases were composed, and which tables are neighbours.
     private : bool
         False where the noise was seeded, which a test may do.
+    note : str
+        What the numbers do not cover, printed below them.
 
     Examples
     --------
@@ -241,10 +294,12 @@ class Guarantee:
     neighbours: str = NEIGHBOURS
     private: bool = True
     unseeded_epsilon: float = 0.0
+    note: str = ""
 
     @classmethod
     def of(cls, releases: Sequence[Release], delta: float, *, private: bool = True) -> Guarantee:
         """Return the guarantee of some releases."""
+        delta, private = require_delta(delta), check.flag("private", private)
         rates = sorted({release.rate for release in releases})
         full = rates in ([], [1.0])
         shares = ", ".join(f"{rate:g}" for rate in rates)
@@ -258,10 +313,11 @@ class Guarantee:
     def __str__(self) -> str:
         count = f"{self.releases} release{'s' * (self.releases != 1)}"
         rest = f"{self.neighbours}; {self.sampling}, {count}; {self.accountant}"
+        note = f"\n{self.note}" if self.note else ""
         if self.private:
-            return f"ε = {self.epsilon:.3g} at δ = {self.delta:.3g}, {rest}"
+            return f"ε = {self.epsilon:.3g} at δ = {self.delta:.3g}, {rest}{note}"
         spent = f"without the seed: ε = {self.unseeded_epsilon:.3g}, δ = {self.delta:.3g}, {rest}"
-        return f"NOT PRIVATE: the noise was seeded ({spent})"
+        return f"NOT PRIVATE: the noise was seeded ({spent}){note}"
 
 
 # -- the budget -----------------------------------------------------------------------------------

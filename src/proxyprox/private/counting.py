@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from proxyprox._util import validation as check
-from proxyprox._util.validation import message
+from proxyprox._util.validation import Words, message
 from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError
 
 # Shapes are known to the mechanism; everything else depends on what the rows hold.
@@ -50,9 +50,10 @@ and 1 is charged.
     """
 
     def __init__(self, rows: Any, budget: PrivacyBudget) -> None:
-        if not check.offers(rows, "clipped_sum", "zeros"):
-            raise TypeError(message("rows", rows, "rows such as PrivateRows"))
         check.instance("budget", budget, PrivacyBudget, "a PrivacyBudget")
+        if not hasattr(rows, "clipped_sum"):
+            got = Words(f"a {type(rows).__name__}")
+            raise TypeError(message("rows", got, "rows that Private takes, such as PrivateRows"))
         self.accesses: Counter[str] = Counter()
         self._rows, self._budget = rows, budget
         self._before = budget.spent.releases

@@ -17,6 +17,7 @@ import scipy.sparse
 import scipy.special
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util import validation as check
@@ -25,7 +26,13 @@ from proxyprox.corrections import Plain
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import ProxyProx
 from proxyprox.minimization import minimize
-from proxyprox.private.accounting import Guarantee, PrivacyBudget, gaussian_mu, require_delta
+from proxyprox.private.accounting import (
+    Guarantee,
+    PrivacyBudget,
+    gaussian_mu,
+    require_delta,
+    total_epsilon,
+)
 from proxyprox.private.mechanism import (
     JamesStein,
     Metric,
@@ -33,8 +40,8 @@ from proxyprox.private.mechanism import (
     PrivateRows,
     clip_for,
     plan_releases,
-    project_rows,
 )
+from proxyprox.private.reading import project_rows, row_norms, share_memory, standardise
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.families import (
@@ -91,8 +98,25 @@ DISTANCE = 5.0
 STRENGTHS = tuple(np.geomspace(1e-6, 1e-1, 11))
 # An entry that is so many times the 95th percentile of its column spoils the column's unit.
 FAR_OUT = 100.0
+# Share of μ² for the noisy number of rows.
+COUNT = 0.01
+# Standard deviations by which that number must differ from n_nominal to take its place, those that
+# it must at least have to be known well, and the factor from which on n_nominal is called far off.
+SURE_COUNT, KNOWN_COUNT, FAR_COUNT = 3.0, 30.0, 2.5
+# Share of the public rows that a bound may shorten before it is called too small.
+SHORTENED = 0.5
 # Private rows that count for less than this share of the public ones will hardly change the fit.
 WORTH = 0.25
+
+
+NOT_COVERED = (
+    "Not covered: steps before this fit that saw private rows (a scaler, imputer or encoder in a "
+    "Pipeline), scores on private rows, and other fits of these rows"
+)
+
+
+class PrivateFitWarning(UserWarning):
+    """An argument does not suit the public rows, or what was released: the fit will be poor."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +138,8 @@ class PrivacyPlan:
         ``C² = c² tr H(H + λ)⁻¹``.
     pays : bool
         Whether they can be expected to improve on the public rows of the same population.
+    empty : int
+        Columns that are zero in all public rows: their coefficients stay near zero.
     guarantee : Guarantee
         What it will cost.
     """
@@ -127,6 +153,7 @@ class PrivacyPlan:
     n_public: int
     n_effective: float
     pays: bool
+    empty: int
     guarantee: Guarantee
 
     def __str__(self) -> str:
@@ -137,11 +164,13 @@ class PrivacyPlan:
             verdict = "they can improve on the public fit"
         else:
             verdict = "unless the populations differ this will not pay"
+        kind = f"{self.empty} columns are zero in all public rows: their coefficients stay near 0"
         return (
             f"{worth} rows without noise; public: {self.n_public:,} labelled; {verdict}.\n"
             f"  setting {self.setting}: {self.releases} gradients, σ = {self.sigma:.3g}, "
-            f"C = {self.clip:.3g}, λ = {self.damping:.3g}\n  cost    {self.guarantee}"
-        )
+            f"C = {self.clip:.3g}, λ = {self.damping:.3g}\n"
+            + f"  columns {kind}\n" * bool(self.empty) + f"  cost    {self.guarantee}"
+        )  # fmt: skip
 
 
 class Prepared(NamedTuple):
@@ -155,6 +184,8 @@ class Prepared(NamedTuple):
     bound: float
     scale: Array
     label_bound: float | None
+    centre: Array | None
+    spread: Array | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -167,6 +198,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
     bound: float | None = None
     alpha: float | None = None
     same_support: bool | None = None
+    scale: str | None = None
     fit_intercept: bool = True
     budget: PrivacyBudget | None = None
     name: str | None = None
@@ -183,7 +215,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         y : array of shape (n,)
             Private labels; a row whose label is none counts as absent.
         X_public : array, DataFrame or sparse matrix of shape (m, p)
-            Public inputs of the same columns.
+            Public inputs of the same columns. X itself, or what shares memory with it, is refused;
+            a copy is not noticed, since nothing compares values.
         y_public : array of shape (m,), optional
             Their labels.
 
@@ -191,6 +224,11 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        for name, own, public in (("X_public", X, X_public), ("y_public", y, y_public)):
+            if share_memory(own, public):
+                remedy = "Public rows are published by the fit: split them off before."
+                got = Words("private ones: both share memory")
+                raise ValueError(message(name, got, "other rows than the private ones", remedy))
         ready = self._prepare(X_public, y_public)
         names = getattr(self, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
@@ -201,22 +239,25 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         family, setting = ready.public.family, ready.setting
         rows = PrivateRows(
             X, y, family, intercept=self.fit_intercept, bound=ready.bound, scale=ready.scale,
-            label_bound=ready.label_bound, columns=self.n_features_in_,
+            label_bound=ready.label_bound, columns=self.n_features_in_, centre=ready.centre,
+            spread=ready.spread,
         )  # fmt: skip
         metric = Metric(ready.hessian, ready.damping)
         target = Private(
             rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
             n_nominal=self.n_nominal, metric=metric,
             clip=self._clip(ready, metric),
-            matched=ready.public, moments=setting.moments, l2=self.alpha or 0.0,
+            matched=ready.public, moments=setting.moments, count=COUNT, l2=self.alpha or 0.0,
             budget=self.budget, name=self.name, seed=self.seed,
         )  # fmt: skip
+        self.rows_, sd = target.count_rows()
+        self._check_size(target, sd)
         proxy: Any = ready.public
         if setting.moments:
             proxy = self._add_missing_curvature(ready, target)
         correction: Any = Plain()
         if setting.name != LABEL_FREE.name:
-            sampling = (target.clip / setting.clip) ** 2 / self.n_nominal
+            sampling = (target.clip / setting.clip) ** 2 / target.size
             correction = JamesStein(
                 target.metric, target.noise_variance, sampling, growing=setting.moments > 0,
                 by_curvature=True,
@@ -230,13 +271,56 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         paid = replace(result.ledger, seconds=0.0, target_seconds=0.0, proxy_seconds=0.0)
         steps = [step._replace(seconds=0.0) for step in result.trace]
         self.result_ = replace(result, ledger=paid, trace=Trace(steps))
-        self.privacy_ = target.spent
-        self._store(result.w, ready.scale)
+        self.privacy_ = replace(target.spent, note=self._note_fit(target))
+        self._store(result.w, ready)
         return self
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
-        return type(self)(**{**self.get_params(deep=False), "name": None})
+        copy = type(self)(**{**self.get_params(deep=False), "name": None})
+        copy._fits = self._past_fits()
+        return copy
+
+    def _past_fits(self) -> list[Any]:
+        """Return the releases of fits without a budget, which clones share in one process."""
+        self._fits: list[Any] = getattr(self, "_fits", [])
+        return self._fits
+
+    def _note_fit(self, target: Private) -> str:
+        """Return what the guarantee of a fit does not cover, in words."""
+        if self.budget is not None:
+            return f"{NOT_COVERED} but those that are charged to the budget: see budget.spent."
+        fits = self._past_fits()
+        if self.seed is None:
+            fits.append(target.planned)
+        if len(fits) < 2:
+            return f"{NOT_COVERED}, each at a cost of its own: share a PrivacyBudget."
+        spent = total_epsilon([release for fit in fits for release in fit], self.delta)
+        told = (
+            f"{len(fits)} fits of this estimator and its clones without a budget: together "
+            f"ε = {spent:.3g} at δ = {self.delta:.3g}, if they had the same rows"
+        )
+        if len(fits) == 2:
+            text = f"{told}. Give budget=PrivacyBudget(...) to add up all of them."
+            warnings.warn(text, PrivateFitWarning, stacklevel=3)
+        return f"{NOT_COVERED}. {told}."
+
+    def _check_size(self, target: Private, sd: float) -> None:
+        """Divide by the released number of rows if n_nominal is not near it; say if it is far."""
+        n, found = self.n_nominal, self.rows_
+        if abs(found - n) <= SURE_COUNT * sd:
+            return
+        target.set_size(max(found, min(n, KNOWN_COUNT * sd)))
+        if n / FAR_COUNT < found < n * FAR_COUNT:
+            return
+        large = self.delta * found >= 1
+        text = (
+            f"n_nominal={n:,} is far from the released number of usable rows, {found:,.0f} ± "
+            f"{sd:.0f}. Clip and noise were planned for n_nominal rows: give a number nearer to it"
+            + (f", and a delta below its inverse, which {self.delta:g} is not." if large else ".")
+            + " If there should be more rows, many could not be read." * (found < n)
+        )  # fmt: skip
+        warnings.warn(text, PrivateFitWarning, stacklevel=3)
 
     def plan(self, X_public: Any, y_public: Any = None) -> PrivacyPlan:
         """Return what a fit will do, and whether it can be expected to pay; it spends nothing.
@@ -250,13 +334,14 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         setting, metric = ready.setting, Metric(ready.hessian, ready.damping)
         clip = self._clip(ready, metric)
         releases = plan_releases(
-            self.epsilon, self.delta, setting.releases, moments=setting.moments
+            self.epsilon, self.delta, setting.releases, moments=setting.moments, count=COUNT
         )
         effective = self.n_nominal / (1 + self._noise(setting, metric))
         labelled = 0 if y_public is None else ready.public.design.rows
         return PrivacyPlan(
             setting.name, setting.releases, releases[-1].sigma, clip, ready.damping, self.n_nominal,
             labelled, effective, effective >= WORTH * labelled,
+            int((~np.asarray(abs(ready.public.design.X).sum(axis=0)).ravel().astype(bool)).sum()),
             Guarantee.of(releases, self.delta, private=self.seed is None),
         )  # fmt: skip
 
@@ -280,18 +365,18 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             X = inputs.validate(self, X_public, name="X_public", reset=True)
         except ValueError as error:
             raise ValueError(f"X_public cannot be used. {error}") from error
-        self._check_columns(X)
+        X = X.astype(np.float64)
+        constant = self._check_columns(X)
+        centre, spread = self._public_scale(X, constant)
+        X = standardise(X, centre, spread)
         self._warn_of_outliers(X)
-        lengths = _row_norms(X)
-        bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
-        if not bound > 0:
-            raise ValueError(message("X_public", Words("zeros only"), "rows that differ"))
+        bound = self._check_bound(row_norms(X))
         X = project_rows(X, bound)
         largest = np.asarray(abs(X).max(axis=0).todense() if scipy.sparse.issparse(X)
                              else np.abs(X).max(axis=0)).ravel()  # fmt: skip
         scale = np.where(largest > 0, largest, bound)
         X = X @ scipy.sparse.diags_array(1 / scale) if scipy.sparse.issparse(X) else X / scale
-        unit = float(_row_norms(X).max())
+        unit = float(row_norms(X).max())
         X, scale = X / unit, scale * unit
         X = X.tocsr() if scipy.sparse.issparse(X) else X
         family, label_bound = self._family(y_public)
@@ -304,29 +389,44 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             damping = max(
                 DAMPING, _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta))
             )
-            return Prepared(LABEL_FREE, public, start, hessian, damping, bound, scale, label_bound)
+            return Prepared(
+                LABEL_FREE,
+                public,
+                start,
+                hessian,
+                damping,
+                bound,
+                scale,
+                label_bound,
+                centre,
+                spread,
+            )
         public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
         if self.alpha is None:
             public = choose_strength(public)
         start = minimise_exactly(public, start, tol=1e-10)
         hessian, damping = public.hessian(start), max(DAMPING, public.l2)
         setting = setting.adapt(self._noise(setting, Metric(hessian, damping)))
-        return Prepared(setting, public, start, hessian, damping, bound, scale, label_bound)
+        return Prepared(
+            setting, public, start, hessian, damping, bound, scale, label_bound, centre, spread
+        )
 
     def _noise(self, setting: Setting, metric: Metric) -> float:
         """Return the variance of the privacy noise over that of the rows' sampling."""
-        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments)
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments - COUNT)
         return setting.clip**2 * metric.degrees_of_freedom / (mu**2 * self.n_nominal)
 
-    def _check_columns(self, X: Any) -> None:
-        """Refuse public columns that say nothing about the private ones."""
+    def _check_columns(self, X: Any) -> Array:
+        """Return which public columns are constant; refuse those that may vary among private rows.
+
+        A category that no public row has is a column of zeros: its curvature is zero, gradients
+        along it are not believed, and the robust setting measures how common it is.
+        """
         low, high = (
             np.asarray(part.todense() if scipy.sparse.issparse(part) else part).ravel()
             for part in (X.min(axis=0), X.max(axis=0))
         )
-        # A category that no public row has is a column of zeros: the robust setting measures how
-        # common it is among private rows.
-        wrong = (low == high) & ((low != 0) | (self.same_support is True))
+        wrong = (low == high) & (low != 0)
         if wrong.any() and self.same_support is not False:
             names = np.asarray(getattr(self, "feature_names_in_", np.arange(len(low))))[wrong]
             got = Words(f"{len(names)} constant columns ({', '.join(map(str, names[:5]))})")
@@ -335,6 +435,36 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
                 "expected to differ from public ones."
             )
             raise ValueError(message("X_public", got, "columns that vary", remedy))
+        return np.where(low == high, low, np.nan)
+
+    def _public_scale(self, X: Any, constant: Array) -> tuple[Array | None, Array | None]:
+        """Return the mean and the standard deviation of public columns, if they are asked for."""
+        if self.scale is None:
+            return None, None
+        check.one_of("scale", self.scale, ("public",))
+        sparse = scipy.sparse.issparse(X)
+        found = StandardScaler(with_mean=not sparse).fit(X)
+        centre = np.zeros(X.shape[1]) if sparse else found.mean_
+        # A constant column has no spread, but it has a size.
+        size = np.where(np.isnan(constant) | (constant == 0), 1.0, np.abs(constant))
+        return centre, np.where(np.isnan(constant), found.scale_, size)
+
+    def _check_bound(self, lengths: Array) -> float:
+        """Return the bound on a row's norm; warn of one that shortens most public rows."""
+        bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
+        if not bound > 0:
+            raise ValueError(message("X_public", Words("zeros only"), "rows that differ"))
+        share = float(np.mean(lengths > bound))
+        if share > SHORTENED:
+            unit = "" if self.scale is None else " after scaling"
+            warnings.warn(
+                f"bound={bound:g} is below the norm of {share:.0%} of the public rows, whose "
+                f"median{unit} is {np.median(lengths):.3g}: they are shortened to it, and so are "
+                "private ones and those that are predicted. Leave it out, or take one near "
+                f"{np.quantile(lengths, 0.99):.3g}.",
+                PrivateFitWarning, stacklevel=4,
+            )  # fmt: skip
+        return bound
 
     def _clip(self, ready: Prepared, metric: Metric) -> float:
         """Return the clip: a multiple of the usual length of a public row's gradient."""
@@ -355,7 +485,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
                 f"X_public: the largest entry of {', '.join(map(str, names[:5]))} is {FAR_OUT:g} "
                 "times those of other rows, and columns are divided by it. Remove such rows: what "
                 "they hold is lost for the private rows, too.",
-                UserWarning, stacklevel=4,
+                PrivateFitWarning, stacklevel=4,
             )  # fmt: skip
 
     def _add_missing_curvature(self, ready: Prepared, target: Private) -> Any:
@@ -366,7 +496,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         """
         X, family = ready.public.design.X, ready.public.family
         squares = X.multiply(X).tocsr() if scipy.sparse.issparse(X) else X * X
-        clip = 2 * math.sqrt(float(np.mean(_row_norms(squares) ** 2)))
+        clip = 2 * math.sqrt(float(np.mean(row_norms(squares) ** 2)))
         private, sd = target.second_moments(clip)
         # A column that is constant among public rows, one for all, say, varies among private ones
         # where it is less common: that direction, too, is flat in the public loss.
@@ -391,16 +521,24 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         """Return the family, and the bound on numeric labels."""
         raise NotImplementedError(f"{type(self).__name__} must define _family(y_public)")
 
-    def _store(self, w: Array, scale: Array) -> None:
-        """Note the coefficients in the user's units."""
-        matrix = w.reshape(len(scale) + self.fit_intercept, -1).T
-        self.coef_ = matrix[:, : len(scale)] / scale
-        self.intercept_ = matrix[:, -1].copy() if self.fit_intercept else np.zeros(len(matrix))
+    def _store(self, w: Array, ready: Prepared) -> None:
+        """Note the coefficients in the user's units, and how rows are shortened."""
+        count = len(ready.scale)
+        self.bound_ = ready.bound
+        self._centre = np.zeros(count) if ready.centre is None else ready.centre
+        self._spread = np.ones(count) if ready.spread is None else ready.spread
+        matrix = w.reshape(count + self.fit_intercept, -1).T
+        self.coef_ = matrix[:, :count] / ready.scale / self._spread
+        constants = matrix[:, -1] if self.fit_intercept else np.zeros(len(matrix))
+        self.intercept_ = constants - self.coef_ @ self._centre
 
     def _predictors(self, X: Any) -> Array:
+        """Return the linear predictors of rows, shortened to the bound as those of the fit were."""
         check_is_fitted(self)
-        X = inputs.validate(self, X)
-        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+        X = standardise(inputs.validate(self, X).astype(np.float64), self._centre, self._spread)
+        coef = np.atleast_2d(self.coef_)
+        constants = self.intercept_ + coef @ self._centre
+        return np.asarray(project_rows(X, self.bound_) @ (coef * self._spread).T) + constants
 
 
 class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
@@ -434,8 +572,8 @@ class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
             bound = float(np.abs(self.family.encode(np.asarray(y_public))).max())
         return self.family, check.positive("label_bound", bound)
 
-    def _store(self, w: Array, scale: Array) -> None:
-        super()._store(w, scale)
+    def _store(self, w: Array, ready: Prepared) -> None:
+        super()._store(w, ready)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
 
 
@@ -452,7 +590,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     classes : sequence, optional
         All classes; by default those of the public labels.
     bound : float, optional
-        The largest norm of a row, longer ones are scaled to it; by default that of a public row.
+        The largest norm of a row; longer ones are scaled to it, for the fit and for predictions. By
+        default that of the longest public row. With ``scale`` it is one of scaled rows.
     alpha : float, optional
         Strength of the L2 penalty on the mean loss, in units where columns have public maximum one
         and the longest public row length one. By default cross-validation picks one for the public
@@ -460,7 +599,12 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     same_support : bool, optional
         True asserts that public rows are of the private rows' population, which saves the twentieth
         of the budget that is spent on finding out where they are not. False expects them not
-        to be. By default they may differ, but constant public columns are refused.
+        to be. By default they may differ. Public columns that are constant and not zero are
+        refused unless it is False.
+    scale : {"public"}, optional
+        Take the public mean off each column and divide it by the public standard deviation before
+        the bound is applied (sparse rows are only divided). Coefficients are of the columns as they
+        are given. By default columns are divided by their public maximum after the bound.
     fit_intercept : bool
         Whether a constant is fitted.
     budget : PrivacyBudget, optional
@@ -475,7 +619,13 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     privacy_ : Guarantee
-        What the fit cost; printed, with the neighbour relation, sampling and accountant.
+        What the fit cost; printed, with the neighbour relation, sampling and accountant, and with
+        what is not covered.
+    rows_ : float
+        The noisy number of private rows that could be read, a hundredth of the budget. If
+        ``n_nominal`` is clearly another, sums are divided by this one.
+    bound_ : float
+        The bound on a row's norm.
     result_ : Result
         The run: released gradients and public arithmetic, nothing private.
 
@@ -535,7 +685,7 @@ class PrivateRidge(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Labels beyond ±label_bound are set to it; by default the largest public one.
@@ -544,7 +694,7 @@ class PrivateRidge(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``Ridge``.
-    privacy_, result_ : Guarantee, Result
+    privacy_, rows_, bound_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
@@ -568,7 +718,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Counts above it are set to it; by default the largest public one.
@@ -577,7 +727,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``PoissonRegressor``.
-    privacy_, result_ : Guarantee, Result
+    privacy_, rows_, bound_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
@@ -597,11 +747,6 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
 
 # -- public arithmetic ----------------------------------------------------------------------------
-
-
-def _row_norms(X: Any) -> Array:
-    squares = X.multiply(X) if scipy.sparse.issparse(X) else X * X
-    return np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
 
 
 def choose_strength(public: GLM) -> GLM:

@@ -6,13 +6,11 @@ are fixed before the first access and follow from arguments and public rows alon
 
 from __future__ import annotations
 
-import contextlib
 import math
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +23,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.inner.exact import find_minimum
 from proxyprox.private.accounting import (
+    MOST_RELEASES,
     Guarantee,
     NotPrivateWarning,
     PrivacyBudget,
@@ -35,6 +34,14 @@ from proxyprox.private.accounting import (
     require_delta,
     total_epsilon,
 )
+from proxyprox.private.reading import (
+    read_labels,
+    read_rows,
+    row_norms,
+    row_units,
+    scale_rows,
+    share_memory,
+)
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM
 
@@ -42,6 +49,8 @@ Array = Any
 
 # Entries of the blocks of rows whose whitened gradients are formed.
 BLOCK = 1 << 20
+# Clips beyond them, or noise of such a size, would make sums that are no floats.
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def draw_noise(size: int) -> Array:
@@ -82,8 +91,8 @@ class Metric:
 
     def __init__(self, hessian: Matrix, damping: float) -> None:
         self.damping = check.positive("damping", damping)
-        matrix = to_numpy(check.square_matrix("hessian", hessian))
-        values, vectors = np.linalg.eigh(matrix.astype(np.float64))
+        found = to_numpy(check.square_matrix("hessian", hessian)).astype(np.float64)
+        values, vectors = np.linalg.eigh(found)
         scales = np.sqrt(np.maximum(values, 0.0) + self.damping)
         order = np.argsort(scales)
         self.matrix = vectors[:, order] / scales[order]
@@ -93,6 +102,9 @@ class Metric:
     @classmethod
     def of(cls, loss: Any, w: Vector | None = None, damping: float = 1e-3) -> Metric:
         """Return the metric of a public loss at a point, by default its minimum."""
+        if not check.has(loss, "hessian"):
+            remedy = "It gives lengths a shape; leave it out for ordinary clipping."
+            raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)", remedy))
         start = loss.zeros() if w is None else w
         found = find_minimum(loss, start) if w is None else w
         return cls(loss.hessian(start if found is None else found), damping)
@@ -136,7 +148,8 @@ class PrivateRows:
     """The loss of private rows, of which only clipped sums can be had; nothing about them raises.
 
     A row that is not finite or has an unknown label counts as absent; one that is longer than
-    ``bound`` is scaled to it. Errors are about shapes and arguments only.
+    ``bound`` is scaled to it. Errors are about shapes and arguments only. Entries are numbers of
+    Python and NumPy, or text that spells one; objects with code of their own are no numbers.
 
     Parameters
     ----------
@@ -152,10 +165,13 @@ class PrivateRows:
         The largest norm of a row of X, without the constant.
     scale : array of shape (p,), optional
         What columns are divided by, after the bound was applied.
+    centre, spread : array of shape (p,), optional
+        What is taken off columns, and what they are divided by, before the bound is applied.
     label_bound : float, optional
         Numeric labels beyond ±label_bound are set to it.
     columns : int, optional
-        How many columns X has, of which public rows may tell.
+        How many columns X has, of which public rows may tell; by default as many as most rows of a
+        list have.
 
     Examples
     --------
@@ -177,18 +193,26 @@ class PrivateRows:
         scale: Array | None = None,
         label_bound: float | None = None,
         columns: int | None = None,
+        centre: Array | None = None,
+        spread: Array | None = None,
     ) -> None:
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
         if bound is not None:
             check.positive("bound", bound)
-        if columns is not None:
-            check.whole("columns", columns)
         if label_bound is not None:
             check.positive("label_bound", label_bound)
-        if scale is not None:
-            scale = to_numpy(check.vector("scale", scale))
-        X, valid = _read_rows(X, columns, bound, scale)
-        targets, known = _read_labels(y, family, label_bound)
+        if columns is not None:
+            check.whole("columns", columns)
+        width = (*getattr(X, "shape", ()), None, None)[1] if columns is None else columns
+        for name, given in (("scale", scale), ("centre", centre), ("spread", spread)):
+            if given is not None:
+                width = len(check.vector(name, given, width))
+                if name != "centre" and not (to_numpy(given) > 0).all():
+                    raise ValueError(message(name, given, "positive numbers"))
+        if (centre is None) != (spread is None):
+            raise ValueError(message("spread", spread, "given together with centre"))
+        X, valid = read_rows(X, width, bound, scale, centre, spread)
+        targets, known = read_labels(y, family, label_bound)
         if len(targets) != X.shape[0]:
             raise ValueError(message("y", Words("another number of labels"), "one for each row"))
         self.family, self.intercept = family, check.flag("intercept", intercept)
@@ -228,8 +252,10 @@ class PrivateRows:
         keep : bool array of shape (n,), optional
             A sample of the rows.
         """
+        check.positive("clip", clip)
+        check.require_point("w", w, self.dim)
         metric = Euclidean(self.dim) if metric is None else metric
-        chosen = np.flatnonzero(self._valid if keep is None else self._valid & keep)
+        chosen = self._chosen(keep)
         total = np.zeros(self.dim)
         for start in range(0, len(chosen), step := max(1, BLOCK // max(self.dim, 1))):
             rows = chosen[start : start + step]
@@ -240,14 +266,20 @@ class PrivateRows:
 
     def clipped_moments(self, *, clip: float, keep: Array | None = None) -> Array:
         """Return the sum of rows' squared entries, each row's clipped: not private either."""
-        X = self._X[np.flatnonzero(self._valid if keep is None else self._valid & keep)]
-        squares = X.multiply(X).tocsr() if scipy.sparse.issparse(X) else X * X
-        norms = np.sqrt(np.asarray(
-            squares.multiply(squares).sum(axis=1) if scipy.sparse.issparse(X)
-            else (squares * squares).sum(axis=1)
-        )).ravel()  # fmt: skip
-        factors = np.minimum(1.0, clip / np.maximum(norms, clip))
-        return np.asarray(squares.T @ factors).ravel()
+        check.positive("clip", clip)
+        units, largest = row_units(self._X[self._chosen(keep)])
+        squares = units.multiply(units).tocsr() if scipy.sparse.issparse(units) else units * units
+        norms = np.maximum(row_norms(squares), 1.0)
+        with np.errstate(over="ignore"):
+            lengths = np.minimum(largest * largest * norms, clip)
+        return np.asarray(squares.T @ (lengths / norms)).ravel()
+
+    def count(self, keep: Array | None = None) -> int:
+        """Return how many rows can be used: not private either."""
+        return len(self._chosen(keep))
+
+    def _chosen(self, keep: Array | None) -> Array:
+        return np.flatnonzero(self._valid if keep is None else self._valid & keep)
 
 
 def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
@@ -261,156 +293,45 @@ def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
     return np.nan_to_num(slopes, nan=0.0, posinf=1e100, neginf=-1e100)
 
 
-def squared_lengths(X: Array, slopes: Array, metric: Any) -> Array:
-    """Return ``‖M g_i‖²`` of rows' gradients ``x_i ⊗ slopes_i``."""
-    if slopes.ndim == 1:
-        return slopes**2 * (metric.whiten(X) ** 2).sum(axis=1)
-    found = np.empty(len(X))
-    for start in range(0, len(X), step := max(1, BLOCK // metric.dim)):
+def whitened_gradients(
+    X: Array, slopes: Array, metric: Any
+) -> Iterator[tuple[slice, Array, Array]]:
+    """Yield blocks of rows' gradients ``x_i ⊗ slopes_i``: which rows, directions and lengths.
+
+    Directions are unit vectors in the metric, zero for a row whose gradient is not finite there.
+    """
+    outer = slopes.ndim > 1
+    step = max(1, BLOCK // metric.dim) if outer else max(1, len(X))
+    for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        each = (X[rows, :, None] * slopes[rows, None, :]).reshape(-1, metric.dim)
-        found[rows] = (metric.whiten(each) ** 2).sum(axis=1)
-    return found
+        each = X[rows]
+        with np.errstate(all="ignore"):
+            if outer:
+                each = (each[:, :, None] * slopes[rows, None, :]).reshape(-1, metric.dim)
+            units, lengths = unit_rows(metric.whiten(each))
+            if not outer:
+                lengths = lengths * slopes[rows]
+        yield rows, units, np.nan_to_num(lengths, nan=0.0)
+
+
+def unit_rows(rows: Array) -> tuple[Array, Array]:
+    """Return rows of length one, and their lengths; zeros for those that are not finite."""
+    with np.errstate(all="ignore"):
+        rows = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
+        units, largest = row_units(rows)
+        norms = row_norms(units)
+        return scale_rows(units, 1 / np.where(norms > 0, norms, 1.0)), largest * norms
 
 
 def clipped_sum(
     X: Array, slopes: Array, clip: float, metric: Any, weights: Array | None = None
 ) -> Array:
-    """Return ``Σ clip(M g_i)`` of dense rows; a row whose length is not finite counts as absent."""
-    with np.errstate(all="ignore"):
-        lengths = np.sqrt(squared_lengths(X, slopes, metric))
-        factors = np.nan_to_num(clip / np.maximum(lengths, clip), nan=0.0)
-    factors = factors if weights is None else factors * weights
-    kept = slopes * (factors if slopes.ndim == 1 else factors[:, None])
-    return np.asarray(metric.whiten((X.T @ kept).ravel()))
-
-
-def _read_rows(
-    X: Any, columns: int | None, bound: float | None, scale: Array | None
-) -> tuple[Any, Array]:
-    """Return rows as float64 with zeros in place of those that cannot be used, and which can."""
-    with np.errstate(all="ignore"):
-        if not hasattr(X, "__len__") and not hasattr(X, "shape"):
-            raise TypeError(message("X", Words(type(X).__name__), "a table of rows"))
-        if isinstance(X, list | tuple):
-            X = _table(X, columns)
-        X = X.tocsr().astype(np.float64) if scipy.sparse.issparse(X) else _numbers(X)
-        if X.ndim != 2:
-            raise ValueError(message("X", Words(f"{X.ndim} dimensions"), "two-dimensional"))
-        if columns is not None and X.shape[1] != columns:
-            raise ValueError(message("X", Words(f"{X.shape[1]} columns"), f"of {columns} columns"))
-        X, valid = _without_odd_rows(X)
-        X = X if bound is None else project_rows(X, bound)
-        if scale is not None:
-            X = X @ scipy.sparse.diags_array(1 / scale)
-        X, still = _without_odd_rows(X)
-        return X, valid & still
-
-
-def _without_odd_rows(X: Any) -> tuple[Any, Array]:
-    """Return a table with zeros in place of rows that are not finite, and which are."""
-    if not scipy.sparse.issparse(X):
-        valid = np.isfinite(X).all(axis=1)
-        return np.where(valid[:, None], X, 0.0), valid
-    X = X.tocsr()
-    bad = ~np.isfinite(X.data)
-    valid = np.ones(X.shape[0], dtype=bool)
-    valid[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[bad]] = False
-    X.data = np.where(bad, 0.0, X.data)
-    return X, valid
-
-
-def project_rows(X: Any, bound: float) -> Any:
-    """Return finite rows, those that are longer than the bound scaled to it."""
-    if not all(X.shape):
-        return X
-    largest = abs(X).max(axis=1)
-    largest = np.asarray(largest.todense() if scipy.sparse.issparse(X) else largest).ravel()
-    # In units of their largest entry, so that no square overflows.
-    units = _scale_rows(X, 1 / np.where(largest > 0, largest, 1.0))
-    squares = units.multiply(units) if scipy.sparse.issparse(X) else units * units
-    norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-    with np.errstate(over="ignore"):
-        inside = norms * largest <= bound
-    return _scale_rows(units, np.where(inside, largest, bound / np.maximum(norms, 1.0)))
-
-
-def _scale_rows(X: Any, factors: Array) -> Any:
-    if scipy.sparse.issparse(X):
-        return (scipy.sparse.diags_array(factors) @ X).tocsr()
-    return X * factors[:, None]
-
-
-def _numbers(values: Any) -> Array:
-    """Return an array of floats with NaN for what is no number."""
-    if hasattr(values, "iloc"):
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    array = _entries(values)
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-
-    def number(entry: Any) -> float:
-        try:
-            return float(entry)
-        except Exception:  # whatever an entry does, it is no number
-            return math.nan
-
-    flat = [number(entry) for entry in array.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(array.shape)
-
-
-def _entries(values: Any) -> Array:
-    """Return an array in which no entry changes the type of another."""
-    if isinstance(values, np.ma.MaskedArray):
-        return np.ma.filled(values.astype(object), None)
-    if hasattr(values, "iloc"):
-        return np.asarray(values.to_numpy(dtype=object))
-    if isinstance(values, np.ndarray):
-        return values
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        array[place] = value
-    return array
-
-
-def _table(rows: Any, columns: int | None) -> Array:
-    """Return a list of rows as a table; a row of another length than the columns is all None."""
-    sizes = [len(row) if hasattr(row, "__len__") else -1 for row in rows]
-    width = max([*sizes, 0]) if columns is None else columns
-    array = np.full((len(sizes), width), None, dtype=object)
-    for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
-        for column, value in enumerate(row if size == width else ()):
-            array[place, column] = value
-    return array
-
-
-def _read_labels(y: Any, family: Family, bound: float | None) -> tuple[Array, Array]:
-    """Return targets with zeros in place of what is no label, and which rows have one."""
-    if family.classifier:
-        classes = getattr(family, "classes", ())
-        # One label that is text makes an array of text of them all, with numbers as "1" or "1.0".
-        codes: dict[Any, int] = {}
-        for code, label in enumerate(classes):
-            written = (str(label), str(float(label))) if isinstance(label, Real) else ()
-            codes |= dict.fromkeys((label, *written), code)
-
-        def find(label: Any) -> int:
-            try:
-                return codes.get(label, -1)
-            except TypeError:  # not hashable
-                return -1
-
-        targets = np.array([find(label) for label in _entries(y).ravel().tolist()], dtype=float)
-        known = targets >= 0
-    else:
-        with np.errstate(all="ignore"):
-            targets = _numbers(y).ravel()
-        known = np.isfinite(targets)
-        known &= family.valid(np.where(known, targets, 0.0))
-        if bound is not None:
-            targets = np.clip(targets, -bound, bound)
-    return np.where(known, targets, 0.0), known
+    """Return ``Σ clip(M g_i)`` of dense rows; a row whose gradient is not finite is absent."""
+    total = np.zeros(metric.dim)
+    for rows, units, lengths in whitened_gradients(X, slopes, metric):
+        kept = np.clip(lengths, -clip, clip)
+        total += units.T @ (kept if weights is None else kept * weights[rows])
+    return total
 
 
 # -- the objective --------------------------------------------------------------------------------
@@ -448,8 +369,9 @@ class Private:
         A public loss: how far clipping moves *its* gradient is taken off the released one.
     sample_rate : float
         Share of the rows in a release, by Poisson sampling; 1 for all.
-    moments : float
-        Share of the budget (of ε², about) for :meth:`second_moments`; 0 for none.
+    moments, count : float
+        Shares of the budget (of ε², about) for :meth:`second_moments` and :meth:`count_rows`; 0
+        for none.
     l2 : float
         Strength of an L2 term, which costs nothing.
     budget : PrivacyBudget, optional
@@ -497,6 +419,7 @@ class Private:
         matched: Any = None,
         sample_rate: float = 1.0,
         moments: float = 0.0,
+        count: float = 0.0,
         l2: float = 0.0,
         budget: PrivacyBudget | None = None,
         name: str | None = None,
@@ -508,10 +431,15 @@ class Private:
         if clip is None:
             remedy = "Metric and clip follow from public rows, or from what you know of all rows."
             raise ValueError(message("clip", None, "a bound on a row's gradient", remedy))
-        self.clip, self.l2 = check.positive("clip", clip), check.nonnegative("l2", l2)
+        self.clip, self.l2 = require_clip(clip), check.nonnegative("l2", l2)
+        require_apart(objective, metric=metric, matched=matched)
         self._rows = PrivateRows.of(objective) if isinstance(objective, GLM) else objective
-        if not check.offers(self._rows, "clipped_sum", "zeros"):
-            raise TypeError(message("objective", objective, "a GLM, or rows such as PrivateRows"))
+        if not all(hasattr(self._rows, name) for name in ("dim", "rows", "zeros", "clipped_sum")):
+            got, allowed = (
+                Words(f"a {type(objective).__name__}"),
+                "a GLM, PrivateRows or NetworkRows",
+            )
+            raise TypeError(message("objective", got, allowed))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         if metric is None:
             self.metric: Any = Euclidean(self.dim)
@@ -525,13 +453,21 @@ class Private:
             got = Words(f"{self.metric.dim} parameters")
             raise ValueError(message("metric", got, f"of {self.dim}, as the objective's"))
         if matched is not None:
-            check.instance("matched", matched, GLM, "a GLM of public rows, or None")
-        if name is not None:
-            check.instance("name", name, str, "a text, or None")
-        self.releases = check.whole("releases", releases)
+            check.instance("matched", matched, GLM, "a GLM of public rows")
+        self.releases = check.whole("releases", releases, most=MOST_RELEASES)
         self.matched, self.delta = matched, delta
-        self._plan = plan_releases(epsilon, delta, self.releases, sample_rate, moments)
+        self._plan = plan_releases(epsilon, delta, self.releases, sample_rate, moments, count)
+        # The first releases, if they have a share: their places in the plan.
+        shares = [name for name, share in (("count", count), ("moments", moments)) if share]
+        self._places = {name: place for place, name in enumerate(shares)}
+        # What sums are divided by.
+        self.size = float(self.n_nominal)
         self.sigma, self.sample_rate = self._plan[-1]
+        if not self.sigma * self.clip < LARGEST / SMALLEST:
+            allowed = f"so small that noise of {self.sigma:.3g} times it is a number"
+            raise ValueError(message("clip", clip, allowed))
+        if name is not None and not (isinstance(name, str) and name):
+            raise TypeError(message("name", name, "text, or None"))
         own = PrivacyBudget(epsilon=epsilon, delta=delta) if budget is None else budget
         check.instance("budget", own, PrivacyBudget, "a PrivacyBudget")
         self.budget = own
@@ -559,6 +495,7 @@ class Private:
 
     def epsilon(self, gradients: int) -> float:
         """Return ε after so many gradients; infinite where the noise is seeded."""
+        gradients = check.whole("gradients", gradients, 0)
         if self._seeded is not None:
             return math.inf if gradients else 0.0
         made = self._plan[: len(self._plan) - self.releases + gradients] if gradients else []
@@ -603,14 +540,41 @@ class Private:
         clip : float
             The largest norm of a row's squares, from public rows.
         """
-        if len(self._plan) == self.releases:
-            raise PrivacyBudgetError("moments=0: no release of second moments is in the plan.")
+        clip = require_clip(clip)
 
         def total(keep: Array | None) -> Array:
             return np.asarray(self._rows.clipped_moments(clip=clip, keep=keep))
 
-        mean = self._release(0, f"moments {clip!r}", total, clip, self._rows.columns)
-        return mean, self._plan[0].sigma * clip / self.n_nominal
+        place = self._place("moments")
+        mean = self._release(place, f"moments {clip!r}", total, clip, self._rows.columns)
+        return mean, self._plan[place].sigma * clip / self.size
+
+    def count_rows(self) -> tuple[float, float]:
+        """Return the noisy number of rows that can be used, released once, and its noise's sd."""
+
+        def total(keep: Array | None) -> Array:
+            return np.array([float(self._rows.count(keep=keep))])
+
+        place = self._place("count")
+        mean = self._release(place, "count", total, 1.0, 1)
+        return float(mean[0]) * self.size, self._plan[place].sigma
+
+    def _place(self, name: str) -> int:
+        if name not in self._places:
+            raise PrivacyBudgetError(f"{name}=0: no such release is in the plan.")
+        return self._places[name]
+
+    def set_size(self, rows: float) -> None:
+        """Divide sums by another number of rows, from released values, before the first gradient.
+
+        Parameters
+        ----------
+        rows : float
+            What stands for the number of rows from here on, ``n_nominal`` in its place.
+        """
+        if self._asked:
+            raise PrivacyBudgetError("The size is fixed before the first gradient is released.")
+        self.size = check.positive("rows", rows)
 
     def set_metric(self, metric: Metric) -> None:
         """Use another metric, from public rows and released moments, before the first gradient."""
@@ -632,6 +596,11 @@ class Private:
         return self.budget.guarantee(self.name)
 
     @property
+    def planned(self) -> tuple[Release, ...]:
+        """All releases of the plan, in order."""
+        return tuple(self._plan)
+
+    @property
     def gradient_source(self) -> str:
         """How gradients are made, for results."""
         planned = Guarantee.of(self._plan, self.delta, private=self._seeded is None)
@@ -640,7 +609,7 @@ class Private:
     @property
     def noise_variance(self) -> float:
         """``E‖ξ‖²`` of a release's noise, in the metric."""
-        size = self.n_nominal * self.sample_rate
+        size = self.size * self.sample_rate
         return self.dim * (self.sigma * self.clip / size) ** 2
 
     @property
@@ -670,9 +639,11 @@ class Private:
     ) -> Array:
         """Charge, draw, journal and only then return the noisy mean."""
         release = self._plan[k]
+        # The journal holds sums over n_nominal.
+        unit = self.n_nominal / self.size
         made = self.budget.charge(self.name, k, release, point)
         if made is not None:
-            return made
+            return made * unit
         seeded = self._seeded
         keep = None
         if release.rate < 1:
@@ -682,21 +653,49 @@ class Private:
                 keep = seeded.random(rows) < release.rate
         noise = draw_noise(size) if seeded is None else seeded.standard_normal(size)
         noisy = total(keep) + release.sigma * clip * noise
-        return self.budget.enter_release(self.name, k, noisy / (self.n_nominal * release.rate))
+        mean = noisy / (self.n_nominal * release.rate)
+        return np.asarray(self.budget.enter_release(self.name, k, mean)) * unit
 
 
 def plan_releases(
-    epsilon: float, delta: float, count: int, rate: Any = 1.0, moments: Any = 0.0
+    epsilon: float,
+    delta: float,
+    gradients: int,
+    rate: Any = 1.0,
+    moments: Any = 0.0,
+    count: Any = 0.0,
 ) -> list[Release]:
-    """Return the releases that cost ε at δ: first that of the moments, if they have a share."""
-    rate, share = check.fraction("sample_rate", rate), check.below_one("moments", moments)
-    if share and rate < 1:
-        raise ValueError(message("moments", moments, "0 with Poisson sampling"))
-    if not share:
-        return [Release(noise_multiplier(epsilon, delta, count, rate), rate)] * count
+    """Return the releases that cost ε at δ: first count and moments, if they have shares."""
+    rate = check.fraction("sample_rate", rate)
+    shares = [check.below_one("count", count), check.below_one("moments", moments)]
+    if any(shares) and rate < 1:
+        name, share = ("count", count) if count else ("moments", moments)
+        raise ValueError(message(name, share, "0 with Poisson sampling"))
+    rest = check.positive("moments: what it and count leave of 1", 1 - sum(shares))
+    if rest == 1:
+        return [Release(noise_multiplier(epsilon, delta, gradients, rate), rate)] * gradients
     mu = gaussian_mu(epsilon, delta)
-    each = math.sqrt(count / (1 - share)) / mu
-    return [Release(1 / (mu * math.sqrt(share))), *[Release(each)] * count]
+    first = [Release(1 / (mu * math.sqrt(share))) for share in shares if share]
+    return [*first, *[Release(math.sqrt(gradients / rest) / mu)] * gradients]
+
+
+def require_clip(clip: Any) -> float:
+    """Return a clip if the sums of clipped rows are certain to be numbers."""
+    number = check.positive("clip", clip)
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(message("clip", clip, f"from {SMALLEST:g} to {LARGEST:g}"))
+    return number
+
+
+def require_apart(objective: Any, **public: Any) -> None:
+    """Refuse a public loss that has the private rows themselves."""
+    for name, loss in public.items():
+        if isinstance(objective, GLM) and isinstance(loss, GLM):
+            own, other = objective.design.X, loss.design.X
+            if objective is loss or share_memory(own, other):
+                got = Words("the private rows")
+                remedy = "Metric and clip must follow from public rows: these were published."
+                raise ValueError(message(name, got, "a loss of other, public rows", remedy))
 
 
 def clip_gap(public: GLM, w: Vector, clip: float, metric: Any) -> Array:
@@ -723,10 +722,12 @@ def clip_for(public: GLM, w: Vector, metric: Any, factor: float, scale: float = 
     cases = _public_cases(public, X, w)
     for targets, weights in cases:
         slopes = row_slopes(X, targets, public.family, w)
-        total += float(weights @ squared_lengths(X, slopes, metric))
+        for rows, _, lengths in whitened_gradients(X, slopes, metric):
+            total += float(weights[rows] @ lengths**2)
     if not cases:
         shape = len(X) if public.family.outputs == 1 else (len(X), public.family.outputs)
-        total = float(squared_lengths(X, np.full(shape, scale), metric).sum())
+        slopes = np.full(shape, scale)
+        total = sum(float(z @ z) for *_, z in whitened_gradients(X, slopes, metric))
     return factor * math.sqrt(total / len(X))
 
 
@@ -805,6 +806,14 @@ class JamesStein:
         mean, total, squares = (0.0 * difference, 0.0, 0.0) if memory is None else memory
         total += weight
         return mean + weight / total * (difference - mean), total, squares + weight**2
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.metric, "whiten"):
+            raise TypeError(message("metric", self.metric, "a Metric"))
+        check.nonnegative("noise", self.noise)
+        check.nonnegative("sampling", self.sampling)
+        check.flag("growing", self.growing)
+        check.flag("by_curvature", self.by_curvature)
 
     def estimate(self, memory: Any) -> Vector:
         """Return the shrunken mean."""

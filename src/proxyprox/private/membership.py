@@ -134,10 +134,20 @@ def attack(
     delta, confidence = require_delta(delta), below_one("confidence", confidence)
     claimed = None if epsilon is None else positive("epsilon", epsilon)
     runs, gaussian = whole("runs", runs, least=40), flag("gaussian", gaussian)
+    if not callable(release):
+        raise TypeError(message("release", release, "callable as release(present)"))
     kinds: tuple[list[Any], list[Any]] = ([], [])
     for _ in range(runs):
         for present, kept in enumerate(kinds):
-            kept.append(np.asarray(release(bool(present)), dtype=np.float64).ravel())
+            made = release(bool(present))
+            try:
+                kept.append(np.asarray(made, dtype=np.float64).ravel())
+            except (TypeError, ValueError) as error:
+                got = Words(f"a function that returns a {type(made).__name__}")
+                raise TypeError(message("release", got, "one that returns numbers")) from error
+            if len(kept[-1]) != len(kinds[0][0]) or not len(kept[-1]):
+                got = Words(f"{len(kinds[0][0])} numbers, then {len(kept[-1])}")
+                raise ValueError(message("release", got, "one that returns as many every time"))
     found = np.array(kinds)
     if not np.isfinite(found).all():
         raise ValueError(message("release", Words("numbers not finite"), "one of finite numbers"))

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch.func import functional_call, grad, vmap
 
+from proxyprox._util import validation as check
 from proxyprox._util.validation import Words, message, whole
-from proxyprox.private.mechanism import Private
+from proxyprox.private.mechanism import Private, unit_rows
 from proxyprox.torch.proxy import proxy_mode
 
 Array = np.ndarray[Any, Any]
@@ -61,6 +62,14 @@ class NetworkRows:
         classes: int | None = None,
         block: int = 256,
     ) -> None:
+        check.instance("model", model, torch.nn.Module, "a torch.nn.Module")
+        if not callable(loss):
+            raise TypeError(message("loss", loss, "callable as loss(outputs, labels)"))
+        for name, given in (("inputs", inputs), ("labels", labels)):
+            if not isinstance(given, torch.Tensor) or not given.ndim:
+                # What it holds must not be shown.
+                got = Words(f"a {type(given).__name__}")
+                raise TypeError(message(name, got, "a tensor with one row for each sample"))
         if len(inputs) != len(labels):
             raise ValueError(message("labels", Words("another number"), "one for each row"))
         self._model, self._loss, self._inputs = model, loss, inputs
@@ -71,6 +80,12 @@ class NetworkRows:
             self._known = (labels >= 0) & (labels < whole("classes", classes, 2))
         self._labels = torch.where(self._known, labels, 0) if classes is not None else labels
         self.rows, self.dim = len(labels), sum(p.numel() for p in self._params.values())
+        if not self.dim:
+            got = Words("one without parameters that require gradients")
+            raise ValueError(message("model", got, "a network to train"))
+        # What is wrong with the network or the loss shows on rows of zeros, and may raise.
+        zeros = (given.new_zeros((1, *given.shape[1:])) for given in (inputs, self._labels))
+        self._gradients(self.point(), *zeros)
 
     def zeros(self) -> Array:
         """Return the zero vector of parameters."""
@@ -91,8 +106,10 @@ class NetworkRows:
         rows : slice or array of int
             Which rows.
         """
-        params = self._params
-        like = next(iter(params.values()))
+        return self._gradients(w, self._inputs[rows], self._labels[rows])
+
+    def _gradients(self, w: Any, inputs: Any, labels: Any) -> Array:
+        like = next(iter(self._params.values()))
         parts = torch.as_tensor(np.asarray(w), dtype=like.dtype, device=like.device).split(
             [p.numel() for p in self._params.values()]
         )
@@ -105,9 +122,7 @@ class NetworkRows:
             return self._loss(outputs, label[None])
 
         with proxy_mode(self._model, "eval"):
-            found = vmap(grad(loss), in_dims=(None, 0, 0))(
-                point, self._inputs[rows], self._labels[rows]
-            )
+            found = vmap(grad(loss), in_dims=(None, 0, 0))(point, inputs, labels)
         each = torch.cat([g.flatten(1) for g in found.values()], dim=1)
         return np.asarray(each.double().cpu())
 
@@ -127,19 +142,32 @@ class NetworkRows:
         keep : bool array, optional
             A sample of the rows.
         """
-        kept = self._known.cpu().numpy()
-        chosen = np.flatnonzero(kept if keep is None else kept & keep)
-        total = np.zeros(self.dim)
+        check.positive("clip", clip)
+        chosen, total = self._chosen(keep), np.zeros(self.dim)
         for start in range(0, len(chosen), self._block):
-            each = self.row_gradients(w, chosen[start : start + self._block])
-            if metric is not None:
-                each = metric.whiten(each)
-            with np.errstate(over="ignore", invalid="ignore"):
-                norms = np.linalg.norm(each, axis=1)
-            usable = np.isfinite(norms)
-            factors = np.minimum(1.0, clip / np.maximum(norms[usable], 1e-300))
-            total += factors @ each[usable]
+            each = self._quiet_gradients(w, chosen[start : start + self._block])
+            with np.errstate(all="ignore"):
+                units, lengths = unit_rows(each if metric is None else metric.whiten(each))
+            total += np.minimum(lengths, clip) @ units
         return total
+
+    def count(self, keep: Array | None = None) -> int:
+        """Return how many rows have a known label: not private either."""
+        return len(self._chosen(keep))
+
+    def _chosen(self, keep: Array | None) -> Array:
+        known = self._known.cpu().numpy()
+        return np.flatnonzero(known if keep is None else known & keep)
+
+    def _quiet_gradients(self, w: Any, rows: Array) -> Array:
+        """Return gradients of some rows, NaN for those at which the network raises."""
+        try:
+            return self.row_gradients(w, rows)
+        except (RuntimeError, ValueError, IndexError):
+            # An index that an embedding does not have, say: the others count as before.
+            if len(rows) == 1:
+                return np.full((1, self.dim), np.nan)
+            return np.vstack([self._quiet_gradients(w, rows[i : i + 1]) for i in range(len(rows))])
 
     def set_gradients(self, target: Private) -> None:
         """Set ``.grad`` to the next release at the network's parameters, for any optimiser.

@@ -1,0 +1,348 @@
+"""Private rows as numbers: each entry is read by itself, and none raises, warns or runs its code.
+
+An array, a frame or a list has one type for all of its entries only if they agree. An odd entry
+may have turned its neighbours into text, complex numbers or objects: they are read as what they
+were, so that one row never changes how another is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from array_api_compat import is_array_api_obj, is_numpy_array, is_torch_array
+
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import to_numpy
+from proxyprox._util.validation import LARGEST_WHOLE, Words, message
+from proxyprox.problems.families import Family
+
+Array = Any
+
+PLAIN = frozenset((bool, int, float, complex, str))
+# How booleans are written in an array of text.
+WRITTEN = {"True": 1.0, "False": 0.0}
+TINY = float(np.finfo(np.float64).tiny)
+
+
+# -- entries --------------------------------------------------------------------------------------
+
+
+def plain(entry: Any) -> Any:
+    """Return an entry as a number or text of Python, None for what is neither.
+
+    Only methods of Python's and NumPy's own types are called: an entry that has a class of its own
+    cannot raise, warn or take its time.
+    """
+    kind = type(entry)
+    if kind in PLAIN:
+        return entry
+    if issubclass(kind, np.ndarray) and entry.ndim == 0:
+        entry = entry[()]
+        kind = type(entry)
+    if kind.__module__ == "numpy" and issubclass(kind, (np.number, np.bool_, np.str_)):
+        if issubclass(kind, np.longdouble):
+            return float(entry)
+        found = entry.item()
+        return found if type(found) in PLAIN else None
+    if issubclass(kind, bytes):
+        return bytes.decode(entry, "utf-8", "replace")
+    for base, read in ((str, str.__str__), (float, float.__float__), (int, int.__int__)):
+        if issubclass(kind, base):
+            return read(entry)
+    if kind is Decimal or kind is Fraction:
+        return float(entry)
+    if is_torch_array(entry) and entry.ndim == 0:
+        return to_numpy(entry).item()
+    return None
+
+
+def number(entry: Any) -> float:
+    """Return an entry as a float, NaN for what is no number."""
+    try:
+        found = plain(entry)
+        if type(found) is str and found in WRITTEN:
+            return WRITTEN[found]
+        if type(found) is complex:
+            # One complex entry makes the others of its column complex, without imaginary parts.
+            return found.real if found.imag == 0 else math.nan
+        return math.nan if found is None else float(found)
+    except Exception:  # whatever an entry does, it is no number
+        return math.nan
+
+
+def numbers(values: Any, argument: str = "X") -> Array:
+    """Return an array of floats with NaN for what is no number."""
+    if hasattr(values, "iloc"):
+        if values.ndim == 1:
+            return _column(values)
+        if not all(_numeric(dtype) for dtype in values.dtypes):
+            table = np.empty(values.shape)
+            for place in range(values.shape[1]):
+                table[:, place] = _column(values.iloc[:, place])
+            return table
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    array = entries(values, argument)
+    if array.dtype.kind == "m":
+        # Whole numbers beside one time difference became time differences.
+        return np.where(np.isnat(array), np.nan, array.view(np.int64).astype(np.float64))
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    flat = [e if type(e) is float else number(e) for e in array.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(array.shape)
+
+
+def _numeric(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "O") in "biuf"
+
+
+def _column(column: Any) -> Array:
+    if _numeric(column.dtype):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return numbers(column.to_numpy(dtype=object))
+
+
+def entries(values: Any, argument: str = "X") -> Array:
+    """Return an array in which no entry changes the type of another."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(object), None)
+    if hasattr(values, "iloc"):
+        return np.asarray(values.to_numpy(dtype=object))
+    if is_array_api_obj(values) and not is_numpy_array(values):
+        return np.asarray(to_numpy(check.real_array(argument, values)))
+    if hasattr(type(values), "__array__"):
+        return np.asarray(values)
+    if not hasattr(values, "__len__") or isinstance(values, (str, bytes, dict)):
+        # What it holds must not be shown.
+        got = Words(f"a {type(values).__name__}")
+        raise TypeError(message(argument, got, "an array, a DataFrame or a list"))
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def read_rows(
+    X: Any,
+    columns: int | None,
+    bound: float | None,
+    scale: Array | None,
+    centre: Array | None = None,
+    spread: Array | None = None,
+) -> tuple[Any, Array]:
+    """Return rows as float64 with zeros in place of those that cannot be used, and which can."""
+    with np.errstate(all="ignore"):
+        if isinstance(X, (list, tuple)):
+            X = _table(X, columns)
+        X = _sparse_numbers(X) if scipy.sparse.issparse(X) else numbers(X)
+        if X.ndim != 2:
+            raise ValueError(message("X", Words(f"{X.ndim} dimensions"), "two-dimensional"))
+        if columns is not None and X.shape[1] != columns:
+            raise ValueError(message("X", Words(f"{X.shape[1]} columns"), f"of {columns} columns"))
+        X, valid = _without_odd_rows(X)
+        X = standardise(X, centre, spread)
+        X, finite = _without_odd_rows(X)
+        X = X if bound is None else project_rows(X, bound)
+        if scale is not None:
+            X = X @ scipy.sparse.diags_array(1 / scale)
+        X, still = _without_odd_rows(X)
+        return X, valid & finite & still
+
+
+def _sparse_numbers(X: Any) -> Any:
+    """Return a sparse table of floats, whatever its entries are."""
+    X = scipy.sparse.coo_array(X)
+    found = scipy.sparse.coo_array((numbers(X.data), X.coords), shape=X.shape).tocsr()
+    found.sum_duplicates()
+    return found
+
+
+def _table(rows: Any, columns: int | None) -> Array:
+    """Return a list of rows as a table; a row of another length than the columns is all None."""
+    read = [_row(row) for row in rows]
+    width = columns
+    if width is None:
+        # The usual length, which one row does not change.
+        usual = Counter(len(row) for row in read if row is not None).most_common(1)
+        width = usual[0][0] if usual else 0
+    array = np.full((len(read), width), None, dtype=object)
+    for place, row in enumerate(read):
+        if row is not None and len(row) == width:
+            for column, value in enumerate(row):
+                array[place, column] = value
+    return array
+
+
+def _row(row: Any) -> list[Any] | None:
+    """Return the entries of one row, None if it is none; the types are those of :func:`plain`."""
+    try:
+        kind = type(row)
+        for base in (list, tuple):
+            if issubclass(kind, base):
+                return list(base.__iter__(row))
+        if issubclass(kind, np.ndarray) or is_torch_array(row):
+            row = np.ma.filled(row.astype(object), None) if np.ma.isMA(row) else to_numpy(row)
+            return list(np.asarray(row).tolist()) if row.ndim == 1 else None
+        if kind.__module__.partition(".")[0] == "pandas" and hasattr(row, "iloc"):
+            return list(row.to_numpy(dtype=object).tolist())
+    except Exception:  # it is no row, and says no more than that
+        return None
+    return None
+
+
+def _without_odd_rows(X: Any) -> tuple[Any, Array]:
+    """Return a table with zeros in place of rows that are not finite, and which are."""
+    if not scipy.sparse.issparse(X):
+        valid = np.isfinite(X).all(axis=1)
+        return np.where(valid[:, None], X, 0.0), valid
+    X = X.tocsr()
+    bad = ~np.isfinite(X.data)
+    valid = np.ones(X.shape[0], dtype=bool)
+    valid[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[bad]] = False
+    X.data = np.where(bad, 0.0, X.data)
+    return X, valid
+
+
+def standardise(X: Any, centre: Array | None, spread: Array | None) -> Any:
+    """Return a table whose columns are less their centres, in units of their spreads."""
+    if centre is None or spread is None:
+        return X
+    if scipy.sparse.issparse(X) and not centre.any():
+        return (X @ scipy.sparse.diags_array(1 / spread)).tocsr()
+    X = X.toarray() if scipy.sparse.issparse(X) else X
+    return (X - centre) / spread
+
+
+def row_units(X: Any) -> tuple[Any, Array]:
+    """Return rows in units of their largest entry, so that no square overflows, and the units."""
+    if not all(X.shape):
+        return X, np.zeros(X.shape[0])
+    largest = abs(X).max(axis=1)
+    largest = np.asarray(largest.todense() if scipy.sparse.issparse(X) else largest).ravel()
+    # Subnormal numbers have no reciprocal.
+    largest = np.where(largest > TINY, largest, 1.0)
+    return scale_rows(X, 1 / largest), largest
+
+
+def row_norms(X: Any) -> Array:
+    """Return the norm of each row."""
+    squares = X.multiply(X) if scipy.sparse.issparse(X) else X * X
+    return np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+
+
+def project_rows(X: Any, bound: float) -> Any:
+    """Return finite rows, those that are longer than the bound scaled to it."""
+    units, largest = row_units(X)
+    norms = row_norms(units)
+    with np.errstate(over="ignore"):
+        inside = norms * largest <= bound
+    return scale_rows(units, np.where(inside, largest, bound / np.maximum(norms, 1.0)))
+
+
+def scale_rows(X: Any, factors: Array) -> Any:
+    """Return each row times its factor."""
+    if scipy.sparse.issparse(X):
+        return (scipy.sparse.diags_array(factors) @ X).tocsr()
+    return X * factors[:, None]
+
+
+# -- public rows that are none --------------------------------------------------------------------
+
+
+def share_memory(one: Any, other: Any) -> bool:
+    """Tell whether two tables are one, or share rows; no value is looked at.
+
+    A copy is not noticed: to compare values would be a question about private rows.
+    """
+    if one is None or other is None:
+        return False
+    own, others = _buffers(one), _buffers(other)
+    # Columns are the same in both, in one order.
+    pairs = zip(own, others, strict=True) if len(own) == len(others) else product(own, others)
+    shared = any(a.size and b.size and np.shares_memory(a, b) for a, b in pairs)
+    return one is other or shared or bool(_row_places(one) & _row_places(other))
+
+
+def _buffers(table: Any) -> list[Array]:
+    """Return the arrays that hold a table's entries."""
+    if hasattr(table, "iloc"):
+        columns = [table] if table.ndim == 1 else [table.iloc[:, j] for j in range(table.shape[1])]
+        return [column.to_numpy() for column in columns]
+    if scipy.sparse.issparse(table):
+        parts = ("data", "indices", "row", "col")
+        found = [getattr(table, name, None) for name in parts]
+        return [part for part in found if isinstance(part, np.ndarray)]
+    if isinstance(table, np.ndarray):
+        return [np.asarray(table)]
+    return [np.asarray(to_numpy(table))] if is_torch_array(table) else []
+
+
+def _row_places(table: Any) -> set[int]:
+    """Return where the rows of a list are kept."""
+    if not isinstance(table, (list, tuple)):
+        return set()
+    rows = [row for row in table if isinstance(row, (list, tuple, np.ndarray)) and len(row)]
+    return {
+        row.__array_interface__["data"][0] if isinstance(row, np.ndarray) else id(row)
+        for row in rows
+    }
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+def class_codes(classes: Any) -> dict[Any, int]:
+    """Return the place of each class, by itself and by how an array of text would write it."""
+    codes: dict[Any, int] = {}
+    for code, label in enumerate(classes):
+        value = plain(label)
+        exact = isinstance(value, (int, float)) and abs(value) <= LARGEST_WHOLE
+        if not (isinstance(value, str) or exact):
+            remedy = "One label with a decimal point rounds all the others. Use text."
+            allowed = "text, or numbers up to 2**53"
+            raise ValueError(message("classes", label, allowed, remedy))
+        written = {value}
+        if not isinstance(value, str):
+            whole = (str(int(value)),) if value == int(value) else ()
+            written |= {str(value), str(float(value)), *whole}
+        if clash := written & set(codes):
+            got = Words(f"two that are written {min(map(str, clash))}")
+            raise ValueError(message("classes", got, "numbers or text that can be told apart"))
+        codes |= dict.fromkeys(written, code)
+    return codes
+
+
+def read_labels(y: Any, family: Family, bound: float | None) -> tuple[Array, Array]:
+    """Return targets with zeros in place of what is no label, and which rows have one."""
+    if scipy.sparse.issparse(y):
+        raise TypeError(message("y", Words("a sparse matrix"), "a dense array of labels"))
+    if not family.classifier:
+        with np.errstate(all="ignore"):
+            targets = numbers(y, "y").ravel()
+        known = np.isfinite(targets)
+        known &= family.valid(np.where(known, targets, 0.0))
+        targets = targets if bound is None else np.clip(targets, -bound, bound)
+        return np.where(known, targets, 0.0), known
+    codes = class_codes(getattr(family, "classes", ()))
+    given = entries(y, "y")
+    if given.dtype.kind == "m":
+        given = numbers(given)
+
+    def find(label: Any) -> int:
+        try:
+            found = plain(label)
+            return -1 if found is None else codes.get(found, -1)
+        except Exception:  # whatever a label does, it is none of the classes
+            return -1
+
+    targets = np.array([find(label) for label in given.ravel().tolist()], dtype=float)
+    return np.where(targets >= 0, targets, 0.0), targets >= 0

@@ -1,0 +1,261 @@
+"""One odd private row changes nothing about the others: no error, no warning, no other bits."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from proxyprox.private import PrivateRows
+from proxyprox.problems.families import Linear, Logistic, Softmax
+
+
+class Raises:
+    """An entry of which everything raises."""
+
+    def _raise(self, *_):
+        raise RuntimeError("secret")
+
+    __float__ = __int__ = __index__ = __hash__ = __eq__ = __bool__ = __array__ = _raise
+    __len__ = __iter__ = __getitem__ = __repr__ = __str__ = _raise
+
+
+class Warns:
+    """An entry that warns when it is read."""
+
+    def __float__(self):
+        warnings.warn("secret", UserWarning, stacklevel=1)
+        return 1.0
+
+    def __hash__(self):
+        warnings.warn("secret", UserWarning, stacklevel=1)
+        return hash(1)
+
+    def __eq__(self, other):
+        return True
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __hash__(self):
+        raise RuntimeError("secret")
+
+    def __eq__(self, other):
+        raise RuntimeError("secret")
+
+
+class Number(float):
+    __slots__ = ()
+
+    def __float__(self):
+        raise RuntimeError("secret")
+
+
+class List(list):
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        raise RuntimeError("secret")
+
+
+ODD = {
+    "nan": math.nan, "inf": math.inf, "huge": 1e308, "1e155": 1e155, "-huge": -1e308,
+    "tiny": 5e-324, "complex": 1 + 2j, "real complex": 2 + 0j, "numpy complex": np.complex128(3j),
+    "sNaN": Decimal("sNaN"), "decimal": Decimal("1.5"), "huge decimal": Decimal("1e400"),
+    "fraction": Fraction(1, 3), "big int": 2**53 + 1, "bigger": 2**64, "no float": 10**400,
+    "true": True, "numpy bool": np.True_, "none": None, "text": "text", "empty": "",
+    "spelled": "1.5", "written true": "True", "long text": "9" * 10_000, "subclass": Text("1"),
+    "float subclass": Number(1.0), "bytes": b"1", "odd bytes": b"\xff",
+    "date": datetime.date(2020, 1, 1),
+    "datetime": np.datetime64("2020-01-01"), "timedelta": np.timedelta64(3, "s"),
+    "NaT": np.datetime64("NaT"),
+    "list": [1.0], "nested": [[1.0, [2]]], "dict": {"a": 1}, "set": {1}, "array": np.ones(1),
+    "zero-dimensional": np.array(1.0), "masked": np.ma.masked, "object": object(), "type": int,
+    "raises": Raises(), "warns": Warns(), "longdouble": np.longdouble(1) / 3,
+    "float16": np.float16(0.1),
+}  # fmt: skip
+
+X = np.random.default_rng(0).uniform(-1, 1, size=(7, 2))
+Y = [0, 1, 1, 0, 1, 0, 1]
+OTHERS = np.arange(8) != 3
+METHODS = {
+    "sum": lambda rows, keep: rows.clipped_sum(np.array([1.0, -0.5]), clip=0.3, keep=keep),
+    "moments": lambda rows, keep: rows.clipped_moments(clip=0.2, keep=keep),
+}
+
+
+def planted(values, odd):
+    """Return a list with an odd value as its fourth."""
+    values = list(values)
+    return [*values[:3], odd, *values[3:]]
+
+
+def as_list(values):
+    return values
+
+
+def as_objects(values):
+    if isinstance(values[0], list):
+        table = np.full((len(values), 2), None, dtype=object)
+        for i, row in enumerate(values):
+            table[i, 0], table[i, 1] = row
+        return table
+    table = np.full(len(values), None, dtype=object)
+    for i, value in enumerate(values):
+        table[i] = value
+    return table
+
+
+def as_array(values):
+    """Return what NumPy makes of the values, None if it refuses."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.array(values)
+    except Exception:
+        return None
+
+
+def as_frame(values):
+    pandas = pytest.importorskip("pandas")
+    try:
+        if isinstance(values[0], list):
+            return pandas.DataFrame({j: [row[j] for row in values] for j in range(2)})
+        return pandas.Series(values)
+    except Exception:
+        return None
+
+
+CONTAINERS = [as_list, as_objects, as_array, as_frame]
+CLASSES = {
+    "whole": ((0, 1), Y), "floats": ((0.0, 1.0), [float(v) for v in Y]),
+    "booleans": ((False, True), [v == 1 for v in Y]), "text": (("a", "b"), ["ab"[v] for v in Y]),
+    "numpy booleans": ((np.False_, np.True_), [np.bool_(v) for v in Y]),
+}  # fmt: skip
+
+
+def check_others(name, X_more, y_more, few, **options):
+    """Compare the rows but the odd one with a table without it."""
+    if X_more is None or y_more is None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        more = PrivateRows(X_more, y_more, few.family, **options)
+        for method in METHODS.values():
+            everything = method(more, None)
+            np.testing.assert_array_equal(method(more, OTHERS), method(few, None), name)
+            # The row itself may count, clipped.
+            assert np.linalg.norm(everything - method(few, None)) <= 0.3 + 1e-9, name
+
+
+@pytest.mark.parametrize("make_rows", CONTAINERS)
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_an_odd_feature_leaves_the_other_rows_as_they_are(make_rows, bound):
+    few = PrivateRows(X, Y, Logistic((0, 1)), bound=bound)
+    for name, odd in ODD.items():
+        table = make_rows(planted(X.tolist(), [odd, 0.5]))
+        check_others(name, table, planted(Y, 1), few, bound=bound)
+
+
+@pytest.mark.parametrize("make_rows", CONTAINERS)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_an_odd_label_leaves_the_other_rows_as_they_are(make_rows, classes):
+    names, labels = CLASSES[classes]
+    few = PrivateRows(X, labels, Logistic(names))
+    for name, odd in ODD.items():
+        check_others(name, planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd)), few)
+
+
+@pytest.mark.parametrize("make_rows", CONTAINERS)
+def test_an_odd_number_as_label_leaves_the_other_rows_as_they_are(make_rows):
+    labels = [0.1, 2.5, -1.0, 4.0, 0.0, 1.0, 2.0]
+    few = PrivateRows(X, labels, Linear(), label_bound=3.0)
+    for name, odd in ODD.items():
+        given = make_rows(planted(labels, odd))
+        check_others(name, planted(X.tolist(), [0.5, 0.5]), given, few, label_bound=3.0)
+
+
+ODD_ROWS = {
+    **ODD, "short": [1.0], "long": [1.0, 2.0, 3.0], "lies": List([1.0, 2.0, 3.0]),
+    "tuple": (1.0, 2.0),
+    "columns": np.ones((2, 2)), "masked row": np.ma.array([1.0, 2.0], mask=[True, False]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [None, 2])
+def test_what_is_no_row_leaves_the_other_rows_as_they_are(columns):
+    few = PrivateRows(X, Y, Logistic((0, 1)))
+    for name, odd in ODD_ROWS.items():
+        check_others(name, planted(X.tolist(), odd), planted(Y, 1), few, columns=columns)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e155, 1e308, -1e308, 1 + 2j, 5e-324])
+@pytest.mark.parametrize("kind", ["csr_array", "coo_matrix", "csc_array", "lil_array"])
+def test_an_odd_entry_of_a_sparse_table_leaves_the_other_rows_as_they_are(kind, odd):
+    table = np.array(planted(X.tolist(), [odd, 0.0]))
+    few = PrivateRows(scipy.sparse.csr_array(X), Y, Logistic((0, 1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sparse = getattr(scipy.sparse, kind)(table)
+        more = PrivateRows(sparse, planted(Y, 1), Logistic((0, 1)))
+        for method in METHODS.values():
+            assert np.isfinite(method(more, None)).all()
+            np.testing.assert_array_equal(method(more, OTHERS), method(few, None))
+
+
+def test_duplicates_of_a_sparse_table_are_added_up_and_never_overflow():
+    places = ([0, 1, 1], [0, 1, 1])
+    table = scipy.sparse.coo_array(([1.0, 1e308, 1e308], places), shape=(2, 2))
+    rows = PrivateRows(table, [1, 1], Logistic((0, 1)))
+    assert rows.count() == 1
+
+
+def test_columns_of_tensors_frames_and_masked_arrays_are_read():
+    torch = pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    few = METHODS["sum"](PrivateRows(X, Y, Logistic((0, 1))), None)
+    frame = pandas.DataFrame(X).convert_dtypes()
+    masked = np.ma.array(X, mask=False)
+    for table, labels in (
+        (torch.tensor(X), torch.tensor(Y)), (frame, pandas.Series(Y, dtype="Int64")),
+        (masked, np.ma.array(Y)), (list(torch.tensor(X)), list(torch.tensor(Y))),
+    ):  # fmt: skip
+        found = PrivateRows(table, labels, Logistic((0, 1)))
+        np.testing.assert_array_equal(METHODS["sum"](found, None), few)
+
+
+@pytest.mark.parametrize("clip", [1e-90, 1e-3, 1.0, 1e90])
+def test_no_row_is_longer_than_the_clip_whatever_its_size(clip):
+    sizes = (1e-300, 1e-160, 1e-5, 1.0, 1e155, 1e300)
+    labels = (Linear(), 1e200), (Linear(), 1e-200), (Softmax((0, 1, 2)), 2)
+    for size, (family, label) in product(sizes, labels):
+        rows = PrivateRows([[size, -size]], [label], family)
+        total = rows.clipped_sum(np.zeros(rows.dim), clip=clip)
+        assert np.isfinite(total).all()
+        assert np.abs(total).max() <= clip * (1 + 1e-9)
+        moments = rows.clipped_moments(clip=clip)
+        assert np.abs(moments).max() <= clip * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("classes", [(2**53 + 1, 0), (2**60, 2**60 + 1), (1, 1.0)])
+def test_classes_that_an_odd_label_would_change_are_refused(classes):
+    with pytest.raises(ValueError, match="classes"):
+        PrivateRows(X, Y, Logistic(classes))
+
+
+@pytest.mark.parametrize("container", [5, "text", {"a": [7777]}, iter([7777]), None])
+def test_containers_that_hold_no_rows_are_named_without_what_they_hold(container):
+    with pytest.raises((TypeError, ValueError), match="must") as caught:
+        PrivateRows(container, Y, Logistic((0, 1)))
+    assert "7777" not in str(caught.value)
+    with pytest.raises(TypeError, match="y must"):
+        PrivateRows(X, container, Logistic((0, 1)))
