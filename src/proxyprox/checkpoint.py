@@ -617,19 +617,20 @@ class _Loose(_Decoder):
         return Growing()
 
 
-def read(path: str | os.PathLike[str], headers: Iterable[bytes] = (HEADER,)) -> Saved:
+def read(path: str | os.PathLike[str], headers: tuple[bytes, ...] = (HEADER,)) -> Saved:
     """Read a file's frames, with one kind of error for all that can be wrong with it."""
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
         data = memoryview(Path(path).read_bytes())
-        if data[: len(HEADER)] == EARLIER and EARLIER not in headers:
+        header = bytes(data[: len(HEADER)])
+        if header == EARLIER and EARLIER not in headers:
             raise CheckpointError(
                 "an earlier version wrote it, whose runs this one cannot continue. Its answer and "
                 "its ledger can be read: proxyprox.checkpoint.read_answer(path). Start again with "
                 "another path, and w0 from there."
             )
-        if data[: len(HEADER)] not in headers:
+        if header not in headers:
             raise ValueError("no version, or another version, of proxyprox wrote it")
         payloads: list[memoryview] = []
         at, final = len(HEADER), b""

@@ -807,14 +807,6 @@ class JamesStein:
         total += weight
         return mean + weight / total * (difference - mean), total, squares + weight**2
 
-    def __post_init__(self) -> None:
-        if not hasattr(self.metric, "whiten"):
-            raise TypeError(message("metric", self.metric, "a Metric"))
-        check.nonnegative("noise", self.noise)
-        check.nonnegative("sampling", self.sampling)
-        check.flag("growing", self.growing)
-        check.flag("by_curvature", self.by_curvature)
-
     def estimate(self, memory: Any) -> Vector:
         """Return the shrunken mean."""
         mean, total, squares = memory
