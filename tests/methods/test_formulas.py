@@ -216,7 +216,7 @@ def test_proxyprox_is_the_preconditioned_step(eta, inner):
     for k, noise in enumerate(noises(6)):
         step = eta(k) if callable(eta) else eta
         w = w - step * np.linalg.solve(np.eye(D) + step * P, gradient(w, noise))
-    got = run(ProxyProx(eta), inner=inner, stop=Residual(1e-11)).w
+    got = run(ProxyProx(eta), inner=inner, stop=Residual(1e-11)).last
     np.testing.assert_allclose(got, w, atol=1e-10)
 
 
@@ -291,7 +291,7 @@ def test_dane_is_its_closed_form(eta, weight):
         w = w - weight * np.linalg.solve(P + np.eye(D) / eta, A @ w + B)
     result = run(DANE(eta=eta, gradient_weight=weight), stop=Residual(1e-12))
     # Full gradients: the noise of the objective is not drawn.
-    np.testing.assert_allclose(result.w, w, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(result.last, w, rtol=1e-9, atol=1e-10)
 
 
 def test_dane_with_the_target_as_proxy_is_done_in_one_step():
