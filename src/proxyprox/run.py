@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox import checkpoint, oracle
+import proxyprox.oracle as oracle
+from proxyprox import checkpoint
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
