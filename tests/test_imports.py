@@ -26,7 +26,7 @@ LAYERS = [
     ["inner"],
     ["stepsizes"],
     ["methods"],
-    ["oracles", "setup"],
+    ["oracle", "setup"],
     ["checkpoint"],
     ["outcome"],
     ["run"],

@@ -188,7 +188,8 @@ def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
 
     def as_before(cls):
         known = names(cls)
-        return known and [name for name in known if name not in newer]
+        changed = cls in (pp.Ledger, pp.StepRecord)
+        return [name for name in known if name not in newer] if changed else known
 
     target = logistic(batch_size=8)
     call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.SDane()}

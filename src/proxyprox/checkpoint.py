@@ -690,6 +690,16 @@ PARTS_OF_RUNS = {
     f"proxyprox.{name}"
     for name in ("methods", "inner", "stopping", "averaging", "corrections", "stepsizes")
 }
+# What a part that derives from none of them has: a correction, an inner solver, an average.
+FORMS = (("__call__", "two_points"), ("solve", "needs", "handles_penalty"), ("share",))
+
+
+def _is_part(cls: type) -> bool:
+    """Tell whether a dataclass derives from a part of a run, or has the form of one."""
+    homes = {".".join(base.__module__.split(".")[:2]) for base in cls.__mro__}
+    return bool(homes & PARTS_OF_RUNS) or any(
+        all(hasattr(cls, name) for name in form) for form in FORMS
+    )
 
 
 def describe(item: Any) -> Any:
@@ -738,11 +748,10 @@ def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
         )
     cls = find_class(data["class"], classes)
     # What is called is a part of a run. Any other dataclass might open files or start programs.
-    homes = {".".join(base.__module__.split(".")[:2]) for base in cls.__mro__}
-    if cls not in list(classes) and not homes & PARTS_OF_RUNS:
+    if cls not in list(classes) and not _is_part(cls):
         raise CheckpointError(
-            f"it holds a {data['class'][:200]!r}, which derives from no part of a run. If it is "
-            "yours, pass the class: Run.load(..., classes=[...])."
+            f"it holds a {data['class'][:200]!r}, which is no part of a run. If it is yours, "
+            "pass the class: Run.load(..., classes=[...])."
         )
     settings = {str(name): rebuild(value, classes) for name, value in data["settings"].items()}
     return cls(**settings)

@@ -604,10 +604,11 @@ class Run:
         # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
             state, solved = told(parts, self.state, answers)
+            size = norm(given[0])
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = oracle.step_record(k, eta, solved, self.ledger, value, norm(given[0]))
+        record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = changed(state, trace=state.trace.append(record))
         phi = None if solved is None else oracle.copy_subproblem(solved.phi)
         w, ledger = copy_array(state.method.w), copy.copy(self.ledger)

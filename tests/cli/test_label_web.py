@@ -225,7 +225,7 @@ def test_what_cannot_be_kept_is_said(server: Server, act: Callable[..., Any]) ->
     body = {"do": "answer", "row": row, "choice": 0, "comment": ""}
     status, text, _ = request(server, "POST", f"/{server.token}/act", body)
     assert (status, bought.spent) == (500, 0)
-    assert "cannot be written" in text
+    assert "cannot be used" in text
     bought.path.with_name("elsewhere").rename(bought.path)
     assert act("answer", row, choice=0)["spent"] == 1
 

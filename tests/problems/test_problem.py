@@ -137,21 +137,6 @@ def test_wrapped_losses_are_audited_regularised_and_scaled():
     assert minimize(scaled, method=DANE(eta=0.5), steps=5).ledger.target_gradients == 5
 
 
-def test_buffers_that_functions_reuse_are_copied():
-    buffer = np.empty(2)
-
-    def gradient(w, *batch):
-        buffer[:] = w
-        return buffer
-
-    sampled = FunctionObjective(gradient, sample=lambda rng: 0)
-    for made in (FunctionObjective(gradient), FunctionProxy(lambda w: 0.0, gradient), sampled):
-        batch = (0,) if made is sampled else ()
-        first = made.gradient(np.ones(2), *batch)
-        made.gradient(np.zeros(2), *batch)
-        np.testing.assert_array_equal(first, [1.0, 1.0])
-
-
 def test_run_with_reused_buffers_is_the_run_without():
     A, P = np.diag([1.0, 5.0, 9.0]), np.diag([2.0, 4.0, 9.0])
     b = np.array([1.0, -2.0, 3.0])

@@ -98,7 +98,7 @@ def test_outer_step_is_the_preconditioned_gradient_step(seed, library):
     A, P = (random_symmetric(seed + s, 8) @ random_symmetric(seed + s, 8) for s in (1, 2))
     b, w, eta = rng.normal(size=8), rng.normal(size=8), 10.0 ** rng.uniform(-2, 2)
     problem = Problem(Quadratic(library(A), library(b)), Quadratic(library(P)))
-    got = minimize(problem, library(w), method=ProxyProx(eta=eta), steps=1).w
+    got = minimize(problem, library(w), method=ProxyProx(eta=eta), steps=1).last
     want = w - eta * np.linalg.solve(np.eye(8) + eta * P, A @ w + b)
     np.testing.assert_allclose(array(got), want, atol=1e-10, rtol=1e-10)
 

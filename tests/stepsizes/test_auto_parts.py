@@ -118,6 +118,6 @@ def test_steps_are_perturbed_ever_more_seldom_and_never_without_a_proxy(target):
             halves = tuple(target.gradient(query.points[0], half) for half in query.halves)
             rest = [target.gradient(point, query.batch) for point in query.points[1:]]
             run.tell([sum(halves) / 2, *rest], halves=halves)
-        learnt = run.state_dict()["step_size"]
+        learnt = run.state.step_size
         assert (learnt.damping_count > 0) is perturbed
         assert (learnt.damping < 1) is perturbed

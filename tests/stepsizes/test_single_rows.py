@@ -150,7 +150,7 @@ def test_a_row_drawn_twice_is_not_an_exact_gradient():
     query = run.ask()
     halves = [tuple(loss.gradient(w, half) for half in query.halves) for w in query.points]
     run.tell([sum(pair) / 2 for pair in halves], halves=halves)
-    assert not run.state_dict()["step_size"].exact
+    assert not run.state.step_size.exact
 
 
 def test_an_outlier_is_cut_to_what_noise_explains():

@@ -240,7 +240,7 @@ def test_the_step_size_condition_is_not_idle():
 
     def final(eta):
         result = pp.minimize(pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=60)
-        return target.value(result.w)
+        return target.value(result.last)
 
     allowed = theory.largest_step_size(4 * delta)
     bound = theory.guarantee(eta=allowed, steps=60, mu=1.0, B=math.sqrt(2), sigma=0.0, delta=4.0)

@@ -296,9 +296,17 @@ class Seen:
     gradient: Matrix
 
 
+@dataclass(frozen=True)
+class _FromProxy(ProxyBFGS):
+    """ProxyBFGS as it begins without a w0: at the proxy's minimum."""
+
+    def keep_start(self, state: Any) -> Any:
+        return state
+
+
 def first_rounds(problem: Problem, w0: Vector, rounds: int) -> tuple[list[Seen], Ledger]:
     """Return the answers to the first rounds of ProxyBFGS, fewer where one is at the minimum."""
-    run = Run(problem, w0, method=ProxyBFGS(), rng=0)
+    run = Run(problem, w0, method=_FromProxy(), rng=0)
     seen: list[Seen] = []
     enough = NEXT_TO_NOTHING * norm(problem.proxy.gradient(w0))
     while len(seen) < rounds:

@@ -164,10 +164,14 @@ class Combination:
         return self._with_slope(self._sum(terms), w)
 
     def _each(
-        self, name: str, w: Vector, arguments: Sequence[Any] = (), parts: Sequence[Any] = ()
+        self,
+        name: str,
+        w: Vector,
+        arguments: Sequence[Any] = (),
+        parts: Sequence[Any] | None = None,
     ) -> list[Any]:
         """Return what each part answers; a part may write into w, and answer in one buffer."""
-        parts = parts or self.parts
+        parts = self.parts if parts is None else parts
         arguments = arguments or [()] * len(parts)
         return [
             copy_tree(getattr(part, name)(copy_tree(w), *own))
