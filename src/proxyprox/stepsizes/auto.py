@@ -224,6 +224,7 @@ class AutoState:
     eta: float = 0.0
     exact: bool = False
     probing: bool = False
+    patience: int = PATIENCE
     lag: float = 0.0
     # Noise: v in two averages, the error of the mean difference and the weight of the newest.
     noise: float = 0.0
@@ -369,12 +370,12 @@ class AutoStep(StepSize):
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
         perturbed, residual = None, None
-        if state.gap is not None and state.perturbs and is_due(k, PER_OCTAVE):
+        if state.gap is not None and state.perturbs and not state.probing and is_due(k, PER_OCTAVE):
             perturbed = measure_damping(state, linear, centre, solve)
         if perturbed is not None:
             residual = _damping_residual(state)
         seen = max(norm(centre - state.start), state.moved, state.reach)
-        farthest = (STRIDE if state.spread > 0 else FARTHEST) * seen if seen > 0 else math.inf
+        farthest = (GROW if state.spread > 0 else FARTHEST) * seen if seen > 0 else math.inf
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta, residual=residual)
@@ -382,6 +383,11 @@ class AutoStep(StepSize):
                     if perturbed is not None:
                         add_damping(state, perturbed - w, state.gap, state.eta)
                     return w, state
+                if state.spread > 0:
+                    # Too long for what is known, which says nothing about the proxy.
+                    perturbed = residual = None
+                    state.eta = state.eta / GROW
+                    continue
             perturbed = residual = None
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             state.eta = state.eta / 4
@@ -802,7 +808,7 @@ def _leap(state: AutoState, signals: Signals) -> float:
         eta = min(eta, JUMP * state.eta)
     elif not exact:
         farthest = max(LEAP * state.farthest / steepness, GROW * state.eta)
-        state.probing = eta > farthest
+        state.probing, state.patience = eta > farthest, signals.seen.k + PATIENCE - 1
         eta = min(eta, farthest)
     state.reach = eta * steepness
     return eta
@@ -816,7 +822,7 @@ def _noise_limit(state: AutoState, k: int) -> float:
     """
     if state.spread == 0:
         return math.inf
-    if state.growth > 0 and k < PATIENCE:
+    if state.growth > 0 and k < state.patience:
         return STRIDE * state.farthest / math.sqrt(state.damping * state.spread)
     travelled = norm(state.average - state.start)
     on_purpose = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
