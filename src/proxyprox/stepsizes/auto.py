@@ -17,10 +17,16 @@ few subproblems solved again with a sample of the noise added (:func:`add_dampin
 **Similarity.** δ comes from secants of h on one batch (:func:`add_curvature`); what noise alone
 could have shown does not count.
 
+**The first steps.** The first is a probe of length 1e-4. What one batch then shows of curvature and
+noise allows a leap (:func:`_leap`), of at most 32 times the way so far, and the batch at its end
+the next, until ℓ limits them. A batch whose rows share no column with the last step shows nothing:
+then η only doubles. No noisy step is more than twice as long as the way so far.
+
 **Distance.** B is the distance travelled, as in DoG, less what the noise of the steps explains
 (:func:`_noise_limit`): a random walk is no sign that the optimum is far. It limits from the tenth
-step on; before, ℓ does. K is the steps so far, which makes the rule anytime. The denominator holds
-noise only, not the gradients themselves, so that it never slows a deterministic run.
+step after the leaps on; before, ℓ does. K is the steps so far, which makes the rule anytime. The
+denominator holds noise only, not the gradients themselves, so that it never slows a deterministic
+run.
 
 Where the correction is plain, past differences are weighed in by their expected error
 (:func:`update_gain`), and one that is farther from their mean than all before, and more than
@@ -31,7 +37,8 @@ the average of the iterates with weights ``k³``, or ``k¹⁵`` where the first 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
 It is also taken back, and repeated with an eighth of η, when the next difference is far
-beyond even that.
+beyond even that. With noise, all that was measured at the point that is left is forgotten, and η
+falls to an eighth at most.
 
 What is proven, for exact inner solves:
 
@@ -121,7 +128,8 @@ SHORT = 15
 # η beyond which the quadratic term is lost in rounding.
 LARGEST = 2.0**40
 
-# A step that leads so many times beyond all that was seen has a nearly singular subproblem.
+# A step that leads so many times beyond all that was seen has a nearly singular subproblem. (A
+# noisy one leads at most GROW times as far as any before: rows that were not seen may be steep.)
 FARTHEST = 10.0
 
 # The first η of exact gradients, in units of 1/H: a proxy worth having has δ far below H.
@@ -138,9 +146,10 @@ JUMP, LEAP = 1024.0, 32.0
 
 # η r ℓ stays below this.
 GROWTH = 0.8
-# The second step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
+# The next step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
 CAUTION, BLIND_CAUTION = 0.25, 0.125
-# Steps during which ℓ limits η in place of the distance travelled.
+# Steps during which ℓ limits η in place of the distance travelled; what noise alone moves the
+# iterate is then at most so many times the way so far.
 PATIENCE, STRIDE = 10, 4.0
 # Measurements of ℓ weigh k²: it changes with the iterate.
 GROWTH_POWER = 2
@@ -328,15 +337,19 @@ class AutoStep(StepSize):
             limit = distance_limit(state, k)
         else:
             similarity = 1 / state.delta if state.delta > 0 else math.inf
+            if not leaping and state.growth > 0:
+                # The first step's length says little once ℓ has limited the next ones.
+                state.reach = 0.0
             noise = math.inf if leaping else _noise_limit(state, k)
             limit = min(similarity, _growth_limit(state), noise)
         eta = min(eta, limit, LARGEST)
         if overshot or (excess > EXPLODED and state.previous is not None):
             known = signals.before if seen.noise == 0 else state.estimate
             undo = Restart(state.previous, state.previous_anchor, known)
-            if seen.noise != 0 and before is not None:
-                eta = RETREAT * state.eta if not overshot else max(RETREAT * state.eta, eta)
-                state = replace(before, probing=False)
+            if seen.noise != 0:
+                # What was measured at a point too far says nothing about the way there.
+                eta = max(RETREAT * state.eta, eta) if overshot else RETREAT * state.eta
+                state = replace(before or state, probing=False)
                 if overshot:
                     state.peak = max(state.peak, 1 / eta)
                     state.delta = max(state.delta, state.peak)
@@ -377,18 +390,19 @@ class AutoStep(StepSize):
         seen = max(norm(centre - state.start), state.moved, state.reach)
         farthest = (GROW if state.spread > 0 else FARTHEST) * seen if seen > 0 else math.inf
         for _ in range(TRIES):
+            noisy = False
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta, residual=residual)
                 if not norm(w - centre) > farthest:
                     if perturbed is not None:
                         add_damping(state, perturbed - w, state.gap, state.eta)
                     return w, state
-                if state.spread > 0:
-                    # Too long for what is known, which says nothing about the proxy.
-                    perturbed = residual = None
-                    state.eta = state.eta / GROW
-                    continue
+                noisy = state.spread > 0
             perturbed = residual = None
+            if noisy:
+                # Too long for what is known, which says nothing about the proxy.
+                state.eta = state.eta / GROW
+                continue
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             state.eta = state.eta / 4
             state.peak = max(state.peak, 1 / state.eta)
@@ -826,9 +840,7 @@ def _noise_limit(state: AutoState, k: int) -> float:
         return STRIDE * state.farthest / math.sqrt(state.damping * state.spread)
     travelled = norm(state.average - state.start)
     on_purpose = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
-    # The first step's length says little once ℓ has limited the next ones.
-    first = 0.0 if state.growth > 0 else state.reach
-    distance = max(on_purpose, LEAST_TRUST * travelled, first)
+    distance = max(on_purpose, LEAST_TRUST * travelled, state.reach)
     if distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
