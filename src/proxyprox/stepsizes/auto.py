@@ -309,7 +309,7 @@ class AutoStep(StepSize):
             compares = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
         else:
             compares = k <= EVERY_STEP or k % THEN_EVERY == 0
-        return state.previous if compares or (state.probing and not state.distance) else None
+        return state.previous if compares or state.probing else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
@@ -808,8 +808,9 @@ def _leap(state: AutoState, signals: Signals) -> float:
         change = change + signals.difference - signals.before
     curvature = 0.0 if change is None else _curvature(change, signals.step)
     exact, alone = signals.seen.noise == 0, state.distance is not None
+    # Without a proxy the distance travelled limits the steps.
+    shown = exact or blind or alone or state.shown
     state.probing = not exact and not alone
-    shown = exact or blind or state.shown
     if not curvature > 0 or not shown or (blind and alone):
         return GROW * state.eta
     eta = (BOLD if _is_bold(state, signals) else BLIND_CAUTION if blind else 1.0) / curvature
