@@ -73,19 +73,19 @@ def run_grid(cell: Cell, seed: int) -> dict[str, Any]:
     return found
 
 
-def run_auto(cell: Cell, seed: int) -> dict[str, Any]:
+def run_auto(cell: Cell, seed: int, ks: tuple[int, ...] = KS) -> dict[str, Any]:
     """Return the suboptimality of the automatic step size at every K, and that of the start."""
     loss, problem = cell.loss(), cell.problem(seed)
-    answers = dict.fromkeys(KS, loss.zeros())
+    answers = dict.fromkeys(ks, loss.zeros())
 
     def watch(step: Any) -> None:
-        answers.update({K: step.answer for K in KS if step.ledger.target_gradients <= K})
+        answers.update({K: step.answer for K in ks if step.ledger.target_gradients <= K})
 
     call = {
         "method": pp.SGD("auto") if cell.kind is None else pp.ProxyProx(eta="auto"),
         "stop": pp.Residual(EXACT if loss.dim <= SMALL else ROUGH),
-        "steps": max(KS),
-        "budget": max(KS),
+        "steps": max(ks),
+        "budget": max(ks),
     }
     found: dict[str, Any] = {"start": float(loss.value(loss.zeros())) - cell.optimum()}
     try:

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
@@ -95,6 +96,51 @@ def test_poisson_rows_with_large_counts_do_not_throw_the_iterate_away():
                 pp.Problem(loss, loss.label_free()), method=method, steps=200, rng=seed
             )
             assert loss.value(run.w) < loss.value(loss.zeros())
+
+
+def zipf_rows(batch, seed=0):
+    """Return logistic regression on rows that share few columns, without an intercept."""
+    rng = np.random.default_rng(seed)
+    shares = np.minimum(0.4, 1 / np.arange(1, 101))
+    X = scipy.sparse.csr_matrix((rng.random((1000, 100)) < shares).astype(float))
+    y = X @ rng.normal(size=100) + rng.logistic(size=1000) > 1
+    return pp.logistic_regression(X, y, l2=1e-4, batch_size=batch)
+
+
+def one_hot_rows(batch, seed=0):
+    """Return the same on three columns of twelve levels."""
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(12, size=(1000, 3)) + 12 * np.arange(3)
+    where = np.repeat(np.arange(1000), 3), levels.ravel()
+    X = scipy.sparse.csr_matrix((np.ones(3000), where), shape=(1000, 36))
+    return pp.logistic_regression(X, X @ rng.normal(size=36) > 0, l2=1e-4, batch_size=batch)
+
+
+@pytest.mark.parametrize("make", [zipf_rows, one_hot_rows])
+@pytest.mark.parametrize(("batch", "kind"), [(1, "10%"), (1, "label-free"), (2, "10%")])
+def test_rows_that_share_no_column_do_not_make_a_long_step(make, batch, kind):
+    loss = make(batch)
+    start = loss.value(loss.zeros())
+    for seed in range(8):
+        proxy = loss.label_free() if kind == "label-free" else loss.subsample(100, rng=seed)
+        call = {"method": pp.ProxyProx("auto"), "steps": 120, "rng": seed}
+        assert loss.value(pp.minimize(pp.Problem(loss, proxy), loss.zeros(), **call).w) < start
+
+
+@pytest.mark.parametrize("family", ["gamma", "poisson"])
+def test_means_over_three_decades_are_left_stable(family):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(1000, 8)) / np.sqrt(8)
+    log = X @ rng.normal(size=8)
+    means = 1000 ** np.clip((log - log.min()) / np.ptp(log), 0, 1)
+    y = rng.poisson(means) if family == "poisson" else rng.gamma(2.0, means / 2)
+    fit = pp.poisson_regression if family == "poisson" else pp.gamma_regression
+    loss = fit(X, y, intercept=True, l2=1e-4, batch_size=4)
+    start, least = loss.value(loss.zeros()), loss.value(minimiser(loss))
+    for seed in range(6):
+        problem = pp.Problem(loss, loss.subsample(100, rng=seed))
+        found = pp.minimize(problem, loss.zeros(), method=pp.ProxyProx("auto"), steps=150, rng=seed)
+        assert loss.value(found.w) - least < 0.1 * (start - least)
 
 
 # -- the parts ------------------------------------------------------------------------------

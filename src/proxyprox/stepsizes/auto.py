@@ -17,10 +17,16 @@ few subproblems solved again with a sample of the noise added (:func:`add_dampin
 **Similarity.** δ comes from secants of h on one batch (:func:`add_curvature`); what noise alone
 could have shown does not count.
 
+**The first steps.** The first is a probe of length 1e-4. What one batch then shows of curvature and
+noise allows a leap (:func:`_leap`), of at most 32 times the way so far, and the batch at its end
+the next, until ℓ limits them. A batch whose rows share no column with the last step shows nothing:
+then η only doubles. No noisy step is more than twice as long as the way so far.
+
 **Distance.** B is the distance travelled, as in DoG, less what the noise of the steps explains
 (:func:`_noise_limit`): a random walk is no sign that the optimum is far. It limits from the tenth
-step on; before, ℓ does. K is the steps so far, which makes the rule anytime. The denominator holds
-noise only, not the gradients themselves, so that it never slows a deterministic run.
+step after the leaps on; before, ℓ does. K is the steps so far, which makes the rule anytime. The
+denominator holds noise only, not the gradients themselves, so that it never slows a deterministic
+run.
 
 Where the correction is plain, past differences are weighed in by their expected error
 (:func:`update_gain`), and one that is farther from their mean than all before, and more than
@@ -31,7 +37,8 @@ the average of the iterates with weights ``k³``, or ``k¹⁵`` where the first 
 A step is taken back when its own secant shows that it overshot (``δ > 2/η`` along it): the newest
 batch's gradient at the point before is known already, so the step that replaces it costs nothing.
 It is also taken back, and repeated with an eighth of η, when the next difference is far
-beyond even that.
+beyond even that. With noise, all that was measured at the point that is left is forgotten, and η
+falls to an eighth at most.
 
 What is proven, for exact inner solves:
 
@@ -98,7 +105,7 @@ import contextlib
 import copy
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, dot, norm, same_point, square
@@ -121,7 +128,8 @@ SHORT = 15
 # η beyond which the quadratic term is lost in rounding.
 LARGEST = 2.0**40
 
-# A step that leads so many times beyond all that was seen has a nearly singular subproblem.
+# A step that leads so many times beyond all that was seen has a nearly singular subproblem. (A
+# noisy one leads at most GROW times as far as any before: rows that were not seen may be steep.)
 FARTHEST = 10.0
 
 # The first η of exact gradients, in units of 1/H: a proxy worth having has δ far below H.
@@ -132,15 +140,17 @@ BOLD = 100.0
 PROBE, BLIND_PROBE = 1e-4, 0.03
 
 # How much longer than the probe the second step without a proxy may be: where the loss is nearly
-# linear, its curvature says nothing.
-JUMP = 1024.0
+# linear, its curvature says nothing. And how many times as long as the way so far a step may be
+# that relies on what one batch has shown.
+JUMP, LEAP = 1024.0, 32.0
 
 # η r ℓ stays below this.
 GROWTH = 0.8
-# The second step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
+# The next step is so much shorter than one batch's ℓ allows; or one proxy's curvature.
 CAUTION, BLIND_CAUTION = 0.25, 0.125
-# Steps during which ℓ limits η in place of the distance travelled.
-PATIENCE = 10
+# Steps during which ℓ limits η in place of the distance travelled; what noise alone moves the
+# iterate is then at most so many times the way so far.
+PATIENCE, STRIDE = 10, 4.0
 # Measurements of ℓ weigh k²: it changes with the iterate.
 GROWTH_POWER = 2
 # ℓ grows at most so much by one measurement, and the curvature in it counts at least a tenth of
@@ -222,7 +232,8 @@ class AutoState:
     distance: DistanceState | None
     eta: float = 0.0
     exact: bool = False
-    probed: bool = False
+    probing: bool = False
+    patience: int = PATIENCE
     lag: float = 0.0
     # Noise: v in two averages, the error of the mean difference and the weight of the newest.
     noise: float = 0.0
@@ -239,6 +250,7 @@ class AutoState:
     compares: float = 0.0
     compared: int = 0
     halved: bool = False
+    shown: bool = False
     # The longest gradient, or distance of a difference from the mean, that was believed.
     longest: float = 0.0
     # The path: the last step's length, the sum of η, η²rv, the first step, the farthest point.
@@ -264,6 +276,8 @@ class AutoState:
     gap: Vector | None = None
     undo: Restart | None = None
     centre: Vector | None = None
+    # All of this before the last step, if that is taken back.
+    before: AutoState | None = None
 
 
 @dataclass(frozen=True)
@@ -295,19 +309,19 @@ class AutoStep(StepSize):
             compares = k <= FIRST_GROWTHS or is_due(k, GROWTHS_PER_OCTAVE)
         else:
             compares = k <= EVERY_STEP or k % THEN_EVERY == 0
-        return state.previous if compares else None
+        return state.previous if compares or state.probing else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
-        signals, state, k = _signals(state, seen), copy.copy(state), seen.k
-        usual, alone = state.noise, state.distance is not None and seen.noise != 0
-        add_noise(state, signals)
+        signals, before, state, k = _signals(state, seen), state.before, copy.copy(state), seen.k
+        alone, leaping = state.distance is not None and seen.noise != 0, state.probing
+        excess = 1.0 if seen.noise == 0 else _outlier(state, signals)
+        add_noise(state, signals, excess)
         add_growth(state, signals)
         _add_lag(state, signals)
         overshot = _overshot(state, signals)
         if not alone:
             _add_similarity(state, signals)
-        excess = 1.0 if seen.noise == 0 else _outlier(state, signals, usual)
         if alone:
             add_gradient(state, signals, excess)
         else:
@@ -315,29 +329,41 @@ class AutoStep(StepSize):
             state.gain = state.gain / excess
         if k == 0:
             eta = _first(state, signals)
-        elif k == 1 and state.probed:
-            eta = _second(state, signals)
+        elif leaping:
+            eta = _leap(state, signals)
         else:
             eta = GROW * state.eta / (excess if alone else 1.0)
         if alone:
             limit = distance_limit(state, k)
         else:
             similarity = 1 / state.delta if state.delta > 0 else math.inf
-            limit = min(similarity, _growth_limit(state), _noise_limit(state, k))
+            if not leaping and state.growth > 0:
+                # The first step's length says little once ℓ has limited the next ones.
+                state.reach = 0.0
+            noise = math.inf if leaping else _noise_limit(state, k)
+            limit = min(similarity, _growth_limit(state), noise)
         eta = min(eta, limit, LARGEST)
-        if overshot:
-            state.undo = Restart(state.previous, state.previous_anchor, signals.before)
-        elif excess > EXPLODED and state.previous is not None:
-            state.undo = Restart(state.previous, state.previous_anchor, state.estimate)
-            eta = min(eta, RETREAT * state.eta)
+        if overshot or (excess > EXPLODED and state.previous is not None):
+            known = signals.before if seen.noise == 0 else state.estimate
+            undo = Restart(state.previous, state.previous_anchor, known)
+            if seen.noise != 0:
+                # What was measured at a point too far says nothing about the way there.
+                eta = max(RETREAT * state.eta, eta) if overshot else RETREAT * state.eta
+                state = replace(before or state, probing=False)
+                if overshot:
+                    state.peak = max(state.peak, 1 / eta)
+                    state.delta = max(state.delta, state.peak)
+            state.undo = undo
         if not eta > 0:
             eta = state.eta
         elif not alone:
             # Powers of two: solvers that keep a factor of ∇²L̂ + I/η rarely need a new one.
             eta = 2.0 ** round(math.log2(eta))
-        if not seen.noise:
+        if not seen.noise and state.undo is None:
             # Kept only where the next batch's noise will be read off it.
             state.last = signals.difference
+        elif seen.noise == 0:
+            state.last = signals.before
         state.eta, state.exact = eta, seen.noise == 0
         state.asked, state.anchor, state.gap = seen.w, seen.anchor, signals.gap
         return state
@@ -357,20 +383,26 @@ class AutoStep(StepSize):
         state = copy.copy(state)
         state.estimate, state.centre = linear, centre
         perturbed, residual = None, None
-        if state.gap is not None and state.perturbs and is_due(k, PER_OCTAVE):
+        if state.gap is not None and state.perturbs and not state.probing and is_due(k, PER_OCTAVE):
             perturbed = measure_damping(state, linear, centre, solve)
         if perturbed is not None:
             residual = _damping_residual(state)
         seen = max(norm(centre - state.start), state.moved, state.reach)
-        farthest = FARTHEST * seen if seen > 0 else math.inf
+        farthest = (GROW if state.spread > 0 else FARTHEST) * seen if seen > 0 else math.inf
         for _ in range(TRIES):
+            noisy = False
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, state.eta, residual=residual)
                 if not norm(w - centre) > farthest:
                     if perturbed is not None:
                         add_damping(state, perturbed - w, state.gap, state.eta)
                     return w, state
+                noisy = state.spread > 0
             perturbed = residual = None
+            if noisy:
+                # Too long for what is known, which says nothing about the proxy.
+                state.eta = state.eta / GROW
+                continue
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             state.eta = state.eta / 4
             state.peak = max(state.peak, 1 / state.eta)
@@ -379,7 +411,7 @@ class AutoStep(StepSize):
 
     def end_step(self, state: AutoState, k: int, w: Vector) -> AutoState:
         """Enter the step to w."""
-        state = copy.copy(state)
+        before, state = replace(state, before=None), copy.copy(state)
         # A method that does not know of restarts has stepped from the point it asked about.
         centre = state.asked if state.centre is None else state.centre
         if state.undo is not None and same_point(centre, state.undo.centre):
@@ -396,6 +428,7 @@ class AutoStep(StepSize):
         state.farthest = max(state.farthest, norm(w - state.start))
         state.time = min(LARGEST, state.time + state.eta)
         state.asked = state.anchor = state.gap = state.undo = state.centre = None
+        state.before = before
         return state
 
     def answer(self, state: AutoState, w: Vector) -> Vector:
@@ -456,9 +489,9 @@ def _share(k: int, power: int) -> float:
 # -- noise ------------------------------------------------------------------------------------
 
 
-def add_noise(state: AutoState, signals: Signals) -> None:
-    """Update both noise levels with this batch's."""
-    newest, k = _noise_of(state, signals), signals.seen.k
+def add_noise(state: AutoState, signals: Signals, excess: float = 1.0) -> None:
+    """Update both noise levels with this batch's, which is cut as its gradient is."""
+    newest, k = _noise_of(state, signals) / square(excess), signals.seen.k
     recent = newest if k == 0 else state.noise + RECENT_NOISE * (newest - state.noise)
     share = _share(k, POWER)
     if k == 1 and signals.seen.noise is None:
@@ -553,6 +586,7 @@ def add_growth(state: AutoState, signals: Signals) -> None:
     one row has no halves, and all of the change of ``g − ∇L̂`` counts: for one row of a generalised
     linear model without a proxy the quotient is ``H_i``, whatever s. The batch is independent of s.
     """
+    state.shown = False
     if signals.step is None or signals.before is None or signals.seen.noise == 0:
         return
     step, change = signals.step, signals.difference - signals.before
@@ -563,6 +597,7 @@ def add_growth(state: AutoState, signals: Signals) -> None:
     state.halved = False
     if gap is not None and gap_before is not None:
         change, state.halved = gap - gap_before, True
+    state.shown = norm(change) > ROUNDING * norm(whole)
     k, before = signals.seen.k, state.growth
     past = ((state.compared + 1) / (k + 1)) ** GROWTH_POWER
     curvature = max(0.0, dot(whole, step), LEAST_CURVATURE * dot(signals.anchor_change, step))
@@ -594,7 +629,7 @@ def _overshot(state: AutoState, signals: Signals) -> bool:
     return curvature > 2 / state.eta + _doubt(state)
 
 
-def _outlier(state: AutoState, signals: Signals, noise: float) -> float:
+def _outlier(state: AutoState, signals: Signals) -> float:
     """Return how many times longer the newest answer is than is believed; at least 1.
 
     What is measured is the distance of the difference from the mean of all, and without a proxy
@@ -604,7 +639,7 @@ def _outlier(state: AutoState, signals: Signals, noise: float) -> float:
         size, explained = norm(signals.seen.gradient), state.distance.square
     elif state.estimate is not None:
         size = norm(signals.difference - state.estimate)
-        explained = square(state.error**0.5 + state.rate * state.moved) + noise
+        explained = square(state.error**0.5 + state.rate * state.moved) + state.noise
     else:
         return 1.0
     believed = max(CLIP * math.sqrt(explained), state.longest)
@@ -747,7 +782,7 @@ def _first(state: AutoState, signals: Signals) -> float:
     blind = _is_blind(state, signals) and state.distance is not None
     length = (BLIND_PROBE if blind else PROBE) * max(1.0, norm(signals.seen.w))
     steepness = norm(signals.seen.gradient)
-    state.probed = True
+    state.probing = True
     return length / steepness if steepness > 0 else length
 
 
@@ -761,22 +796,36 @@ def _is_blind(state: AutoState, signals: Signals) -> bool:
     return not state.secants and signals.seen.noise != 0
 
 
-def _second(state: AutoState, signals: Signals) -> float:
-    """Return a fraction of what the curvature and the noise seen by one batch allow."""
+def _leap(state: AutoState, signals: Signals) -> float:
+    """Return a fraction of what one batch's curvature and noise allow, over a short way.
+
+    Both were measured on a short step, so that a leap is at most :data:`LEAP` times as long as the
+    way so far; what it shows decides on the next. A batch that shows nothing, since its rows share
+    no column with the last step, is no reason for one.
+    """
     change, blind = signals.anchor_change, _is_blind(state, signals)
     if change is not None and signals.before is not None:
         change = change + signals.difference - signals.before
     curvature = 0.0 if change is None else _curvature(change, signals.step)
-    if not curvature > 0 or (blind and state.distance is not None):
+    exact, alone = signals.seen.noise == 0, state.distance is not None
+    # Without a proxy the distance travelled limits the steps.
+    shown = exact or blind or alone or state.shown
+    state.probing = not exact and not alone
+    if not curvature > 0 or not shown or (blind and alone):
         return GROW * state.eta
     eta = (BOLD if _is_bold(state, signals) else BLIND_CAUTION if blind else 1.0) / curvature
     if state.growth > 0 and change is not None:
         # The halves of one batch may agree by chance: all of its change limits as well.
         whole = square(norm(change)) / dot(change, signals.step)
         eta = min(eta, CAUTION * GROWTH / state.growth, GROWTH / whole)
-    if state.distance is not None and signals.seen.noise != 0:
+    steepness = max(norm(signals.seen.gradient), math.sqrt(state.spread))
+    if alone and not exact:
         eta = min(eta, JUMP * state.eta)
-    state.reach = eta * max(norm(signals.seen.gradient), math.sqrt(state.spread))
+    elif not exact:
+        farthest = max(LEAP * state.farthest / steepness, GROW * state.eta)
+        state.probing, state.patience = eta > farthest, signals.seen.k + PATIENCE - 1
+        eta = min(eta, farthest)
+    state.reach = eta * steepness
     return eta
 
 
@@ -786,13 +835,13 @@ def _noise_limit(state: AutoState, k: int) -> float:
     The squared distance of the average from the start contains about half of the noise of all
     steps, ``k η² r v``; what is left was travelled on purpose.
     """
-    if state.spread == 0 or (state.growth > 0 and k < PATIENCE):
+    if state.spread == 0:
         return math.inf
+    if state.growth > 0 and k < state.patience:
+        return STRIDE * state.farthest / math.sqrt(state.damping * state.spread)
     travelled = norm(state.average - state.start)
     on_purpose = math.sqrt(max(square(travelled) - WALK * (k + 1) * state.walk, 0.0))
-    # The first step's length says little once ℓ has limited the next ones.
-    first = 0.0 if state.growth > 0 else state.reach
-    distance = max(on_purpose, LEAST_TRUST * travelled, first)
+    distance = max(on_purpose, LEAST_TRUST * travelled, state.reach)
     if distance == 0:
         return math.inf
     reach = REACH if state.damping_count else BLIND_REACH
