@@ -908,7 +908,7 @@ class Run:
             needed for arrays that are neither NumPy's nor torch's, or to place them on a device.
         classes : sequence of classes, optional
             Your own dataclasses among the run's parts. The package's own, and those of imported
-            modules that derive from them, are found by name.
+            modules that derive from them or have their form, are found by name.
 
         Raises
         ------
