@@ -243,7 +243,7 @@ class AutoState:
     # The share r, and how often it was measured.
     damping: float = 1.0
     damping_count: int = 0
-    # ℓ: sums of the noise's changes and of curvatures, with weights k²; the noise at the last one.
+    # ℓ: sums of the noise's changes and of curvatures, with weights k²; the noise at the last.
     growth: float = 0.0
     noise_change: float = 0.0
     curvature: float = 0.0
@@ -583,9 +583,10 @@ def add_growth(state: AutoState, signals: Signals) -> None:
     .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
                          {\sum \langle g(w_k) - g(w_{k-1}), s\rangle / \|s\|^2}
 
-    Both sums run over batches, with weights k², less where the noise has fallen since. Half the gap of two half batches is a sample of ξ;
-    one row has no halves, and all of the change of ``g − ∇L̂`` counts: for one row of a generalised
-    linear model without a proxy the quotient is ``H_i``, whatever s. The batch is independent of s.
+    Both sums run over batches, with weights k², less where the noise has fallen since. Half the gap
+    of two half batches is a sample of ξ; one row has no halves, and all of the change of ``g − ∇L̂``
+    counts: for one row of a generalised linear model without a proxy the quotient is ``H_i``,
+    whatever s. The batch is independent of s.
     """
     state.shown = False
     if signals.step is None or signals.before is None or signals.seen.noise == 0:
