@@ -47,7 +47,8 @@ def words(seed: int, rows: int, columns: int, length: int, intercept: bool) -> T
 def wide_poisson(seed: int, rows: int, columns: int, least: float, one_hot: bool) -> Table:
     """Return Poisson regression whose means go from ``least`` to a thousand times that."""
     X, means, rng = _wide(seed, rows, columns, least, one_hot)
-    y, scales = rng.poisson(means), {"eta_scale": 4.0**-3, "sgd_scale": 0.05}
+    y = rng.poisson(means)
+    scales = {"eta_scale": 4.0**-2 if one_hot else 4.0**-3, "sgd_scale": 0.05}
     return Table(X, y, pp.poisson_regression, {"intercept": True, "l2": L2}, **scales)
 
 
@@ -55,7 +56,9 @@ def wide_gamma(seed: int, rows: int, columns: int, least: float, one_hot: bool) 
     """Return Gamma regression whose means go from ``least`` to a thousand times that."""
     X, means, rng = _wide(seed, rows, columns, least, one_hot)
     y = rng.gamma(2.0, means / 2.0) + 1e-6 * least
-    return Table(X, y, pp.gamma_regression, {"intercept": True, "l2": L2})
+    scale = 16.0 if one_hot else 1.0
+    options = {"intercept": True, "l2": L2}
+    return Table(X, y, pp.gamma_regression, options, eta_scale=scale)
 
 
 def known(name: str, rows: int, intercept: bool) -> Table:

@@ -243,12 +243,13 @@ class AutoState:
     # The share r, and how often it was measured.
     damping: float = 1.0
     damping_count: int = 0
-    # ℓ: sums of the noise's changes and of curvatures, with weights k².
+    # ℓ: sums of the noise's changes and of curvatures, with weights k²; the noise at the last.
     growth: float = 0.0
     noise_change: float = 0.0
     curvature: float = 0.0
     compares: float = 0.0
     compared: int = 0
+    level: float = 0.0
     halved: bool = False
     shown: bool = False
     # The longest gradient, or distance of a difference from the mean, that was believed.
@@ -582,9 +583,10 @@ def add_growth(state: AutoState, signals: Signals) -> None:
     .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
                          {\sum \langle g(w_k) - g(w_{k-1}), s\rangle / \|s\|^2}
 
-    Both sums run over batches, with weights k². Half the gap of two half batches is a sample of ξ;
-    one row has no halves, and all of the change of ``g − ∇L̂`` counts: for one row of a generalised
-    linear model without a proxy the quotient is ``H_i``, whatever s. The batch is independent of s.
+    Both sums run over batches, with weights k², less where the noise has fallen since. Half the gap
+    of two half batches is a sample of ξ; one row has no halves, and all of the change of ``g − ∇L̂``
+    counts: for one row of a generalised linear model without a proxy the quotient is ``H_i``,
+    whatever s. The batch is independent of s.
     """
     state.shown = False
     if signals.step is None or signals.before is None or signals.seen.noise == 0:
@@ -600,6 +602,10 @@ def add_growth(state: AutoState, signals: Signals) -> None:
     state.shown = norm(change) > ROUNDING * norm(whole)
     k, before = signals.seen.k, state.growth
     past = ((state.compared + 1) / (k + 1)) ** GROWTH_POWER
+    if 0 < state.noise < state.level:
+        # Both sums shrink with the curvature: what was measured in noisier times would rule them.
+        past *= square(state.noise / state.level)
+    state.level = state.noise
     curvature = max(0.0, dot(whole, step), LEAST_CURVATURE * dot(signals.anchor_change, step))
     state.noise_change = past * state.noise_change + dot(change, change) / squared
     state.curvature = past * state.curvature + curvature / squared
