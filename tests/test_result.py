@@ -387,3 +387,32 @@ def test_other_steps_of_dane_pay_for_the_last_gradient():
         assert np.linalg.norm(target.gradient(result.x)) <= 1e-8 * np.linalg.norm(B)
     averaged = pp.minimize(problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.Uniform())
     assert np.linalg.norm(target.gradient(averaged.x)) <= 1e-8 * np.linalg.norm(B)
+
+
+def test_a_trace_shows_its_columns_and_its_records():
+    trace = pp.minimize(
+        pp.Problem(pp.Quadratic(np.eye(2), b=np.ones(2)), pp.Quadratic(np.eye(2)))
+    ).trace
+    assert "residual" in repr(trace)
+    assert trace[-1].k == trace["k"][-1]
+
+
+def test_an_interrupt_says_where_the_run_is_saved(tmp_path):
+    def gradient(w):
+        raise KeyboardInterrupt
+
+    target = pp.FunctionObjective(gradient)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        pp.minimize(pp.Problem(target), np.ones(2), method=pp.SGD(0.1), steps=2,
+                    checkpoint=tmp_path / "run")  # fmt: skip
+    assert str(tmp_path / "run") in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("method", [pp.ProxyProx(5.0), pp.DANE(5.0), pp.SGD(2.0)])
+def test_an_answer_that_is_exchanged_has_its_own_value_and_gradient(method):
+    square = (lambda w: float(w @ w), lambda w: 2 * w)
+    flat = (lambda w: 0.0, lambda w: 0 * w)
+    result = pp.minimize(pp.Problem(square, flat), np.ones(2), method=method, steps=30)
+    assert not result.success
+    assert result.fun == pytest.approx(square[0](result.x))
+    assert result.jac is None or result.jac == pytest.approx(square[1](result.x))

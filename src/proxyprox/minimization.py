@@ -418,6 +418,8 @@ class _Loop:
         )
         if isinstance(cause, Exception) and not first:
             raise self._oracle_error(cause, saved) from cause
+        if saved:
+            error.add_note(saved.strip())
 
     def _oracle_error(self, error: Exception, saved: str) -> OracleError:
         steps = self.run.steps

@@ -456,7 +456,10 @@ def judge_outcome(
             f"The loss was {values[0]:.6g} at the start and {values[1]:.6g} at the end, so the "
             f"answer is the {whose}."
         )
-        values, result = (values[0], least), replace(result, w=copy_array(answer))
+        gradient = path.gradient if path.exact and same_point(path.point, answer) else None
+        jac = None if gradient is None else copy_array(gradient)
+        last, values = least, (values[0], least)
+        result = replace(result, w=copy_array(answer), jac=jac)
     parts = [result.message, note]
     if status is not result.status:
         untried = [] if measured else ["A smaller eta", "eta='auto'"]

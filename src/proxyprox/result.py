@@ -154,7 +154,7 @@ class StepRecord(NamedTuple):
 class Trace:
     """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array.
 
-    ``trace["held"]`` is masked where there was no rule.
+    ``trace[-1]`` is the record of the last step. ``trace["held"]`` is masked if there was no rule.
     """
 
     def __init__(self, rows: list[StepRecord] | None = None) -> None:
@@ -166,7 +166,13 @@ class Trace:
     def __iter__(self) -> Iterator[StepRecord]:
         return iter(self.rows)
 
-    def __getitem__(self, column: str) -> np.ndarray[Any, Any]:
+    def __repr__(self) -> str:
+        columns = ", ".join(StepRecord._fields)
+        return f"<Trace of {count_words(len(self), 'outer step')} with the columns {columns}>"
+
+    def __getitem__(self, column: str | int) -> Any:
+        if isinstance(column, int):
+            return self.rows[column]
         if column not in StepRecord._fields:
             raise KeyError(f"no column {column!r}; there are {', '.join(StepRecord._fields)}")
         entries = [getattr(row, column) for row in self.rows]

@@ -457,3 +457,12 @@ def test_a_pipeline_and_a_search_on_one_budget(parts, tmp_path):
     )  # fmt: skip
     search.fit(parts["X"], parts["y"], **public)
     assert 1.0 < budget.spent.epsilon < 2.0
+
+
+def test_column_names_of_public_rows_alone_are_refused_before_anything_is_spent(parts):
+    pd = pytest.importorskip("pandas")
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    given = {**parts, "X_public": pd.DataFrame(parts["X_public"], columns=["a", "b", "c"])}
+    with pytest.raises(ValueError, match=r"^X .*transform_input"):
+        logistic(budget=budget).fit(**given)
+    assert budget.spent.releases == 0

@@ -607,7 +607,8 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
                 for other, one in self._plans.items():
                     for number, opening in one.openings.items():
                         if not (opening.ended or self._lives(opening)):
-                            why = {"why": "its object or process is gone"}
+                            done = "complete" if not one.ahead else "its object or process is gone"
+                            why = {"why": done}
                             append("end", other, why, refers=number)
                             _remove_lock(self._lock_path(opening.token))
                 number = append("plan", name, content) if known is None else known.number

@@ -232,6 +232,13 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         ready = self._prepare(X_public, y_public)
         names = getattr(self, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
+        if names is not None and columns is None and hasattr(X, "shape"):
+            remedy = (
+                "A step before this one has changed X alone: a Pipeline with "
+                'transform_input=["X_public"] changes both. Or give both as arrays.'
+            )
+            got = Words("no column names, and X_public has names")
+            raise ValueError(message("X", got, "of the public rows' kind", remedy))
         if names is not None and columns is not None and list(columns) != list(names):
             missing = [name for name in columns if name not in set(names)]
             got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
