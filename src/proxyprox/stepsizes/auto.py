@@ -360,11 +360,9 @@ class AutoStep(StepSize):
         elif not alone:
             # Powers of two: solvers that keep a factor of ∇²L̂ + I/η rarely need a new one.
             eta = 2.0 ** round(math.log2(eta))
-        if not seen.noise and state.undo is None:
+        if seen.noise == 0 or (not seen.noise and state.undo is None):
             # Kept only where the next batch's noise will be read off it.
             state.last = signals.difference
-        elif seen.noise == 0:
-            state.last = signals.before
         state.eta, state.exact = eta, seen.noise == 0
         state.asked, state.anchor, state.gap = seen.w, seen.anchor, signals.gap
         return state
@@ -417,6 +415,8 @@ class AutoStep(StepSize):
         centre = state.asked if state.centre is None else state.centre
         if state.undo is not None and same_point(centre, state.undo.centre):
             state.previous, state.previous_anchor = state.undo.centre, state.undo.anchor
+            if state.exact:
+                state.last = state.undo.difference
         else:
             state.previous, state.previous_anchor = state.asked, state.anchor
         state.average = state.average + _share(k, POWER) * (w - state.average)
