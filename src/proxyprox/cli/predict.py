@@ -53,7 +53,7 @@ def predict(
         raise CommandError(f"--output would replace the model or the rows: {output}.")
     kept = TableModel.load(model)
     cells = load_cells(file, encoding, separator, sheet)
-    frame, findings = cells.parse(text=kept.columns.texts)
+    frame, findings, _ = cells.parse(text=kept.texts)
     found, more = kept.predict(frame, allow_missing, cells.text(kept.columns.identifiers))
     findings = [*findings, *more]
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
