@@ -791,7 +791,7 @@ def _is_date_format(form: str) -> bool:
 
     if form in ("", "ISO8601"):
         return True
-    if len(form) > 80 or not re.fullmatch(r"(?:%[aAbBdfHIjmMpSyYzZ]|[\w ,./:;'-])+", form):
+    if len(form) > 80 or not re.fullmatch(r"(?:%[aAbBdfHIjmMpSyYzZ]|[^%])+", form):
         return False
     try:
         parse_dates(pd.Series(["2024-01-31"], dtype=object), form)

@@ -21,7 +21,7 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -272,7 +272,7 @@ def _read_cells(path: Path, encoding: Name, separator: Name, sheet: Any, format:
             frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)
         if kind != "parquet":
             frame = _with_header(frame, findings)
-        frame.columns = distinct(list(map(str, frame.columns)), findings)
+        frame.columns = distinct([str(name).strip() for name in frame], findings)
         frame = frame.reset_index(drop=True)
         if not len(frame):
             raise ValueError("the table has no rows, only the names of its columns.")
@@ -421,14 +421,14 @@ def _one_line(row: Any) -> str:
 def distinct(names: list[str], findings: list[Finding]) -> list[str]:
     """Return names of which no two are equal."""
     found: list[str] = []
-    for stripped in (name.strip() for name in names):
-        name, number = stripped, 1
+    for given in names:
+        name, number = given, 1
         while name in found:
             number += 1
-            name = f"{stripped}.{number}"
+            name = f"{given}.{number}"
         if number > 1:
             findings.append(
-                Finding(name, f"a second column called {stripped!r}; it is called so here.")
+                Finding(name, f"a second column called {given!r}; it is called so here.")
             )
         found.append(name)
     return found
@@ -459,7 +459,7 @@ def _parse_cells(
     separator: str,
     findings: list[Finding],
     decimals: dict[str, str],
-    as_text: Sequence[str],
+    as_text: Collection[str],
 ) -> Any:
     """Return columns of numbers as such, other text stripped, with None in empty cells."""
     import pandas as pd
@@ -469,6 +469,8 @@ def _parse_cells(
         for place, column in enumerate(frame[name] for name in frame)
         if isinstance(column.dtype, pd.StringDtype) or column.dtype == object
     }
+    # Names that differ in upper and lower case are matched later.
+    as_text = {*as_text, *(name.lower() for name in as_text if name not in frame)}
     votes = sum((comma_votes(text) for text in texts.values()), 0)
     columns = {}
     for place, name in enumerate(frame):
@@ -477,7 +479,7 @@ def _parse_cells(
             column = texts[place]
             decimal = decimal_mark(column, votes, "," if separator == ";" else ".")
             decimals[str(name)] = decimal
-            if name in as_text:
+            if name in as_text or str(name).lower() in as_text:
                 pass
             elif all(isinstance(cell, (str, type(None))) for cell in column):
                 numbers = to_numbers(column, decimal)
