@@ -463,6 +463,7 @@ def test_the_decimal_mark_of_the_fit_is_kept(
         found, score, notes = predicted(invoke, tmp_path, "\n".join(lines))
         np.testing.assert_allclose(found, value)
         assert score["RMSE"] < 1e-6, "labels have a mark, too"
+        assert score["R²"] is None, "of one label"
         assert notes == ([] if name == "x" else ["x: called 'X' here."])
 
 

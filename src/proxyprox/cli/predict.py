@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +64,9 @@ def predict(
     score = None if own else kept.score(frame, allow_missing)
     if as_json:
         shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
-        shown |= {"score": score, "findings": [finding._asdict() for finding in findings]}
+        # JSON has no NaN, which R² of a single label is.
+        finite = score and {key: x if math.isfinite(x) else None for key, x in score.items()}
+        shown |= {"score": finite, "findings": [finding._asdict() for finding in findings]}
         shown |= {} if output else {"predictions": found.to_dict("records")}
         console.emit(shown)
         return

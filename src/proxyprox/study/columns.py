@@ -351,7 +351,7 @@ class Columns:
         against = {
             name: comma_votes(plain_object(frame[name])) * (1 if mark == "." else -1)
             for name, mark in known.items()
-            if getattr(frame[name].dtype, "kind", "O") == "O"
+            if name in frame and getattr(frame[name].dtype, "kind", "O") == "O"
         }
         all_of_them = sum(against.values())
         other = {",": ".", ".": ","}
