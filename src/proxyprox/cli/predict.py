@@ -65,7 +65,7 @@ def predict(
     if as_json:
         shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
         # JSON has no NaN, which R² of a single label is.
-        finite = score and {key: x if math.isfinite(x) else None for key, x in score.items()}
+        finite: Any = score and {k: x if math.isfinite(x) else None for k, x in score.items()}
         shown |= {"score": finite, "findings": [finding._asdict() for finding in findings]}
         shown |= {} if output else {"predictions": found.to_dict("records")}
         console.emit(shown)
