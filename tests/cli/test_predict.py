@@ -406,3 +406,138 @@ def test_classes_that_are_codes_are_classes() -> None:
     assert goal.task == "classification"
     assert sorted(set(goal.y)) == sorted(set(codes))
     assert "leading zeros" in str(goal.findings[0])
+
+
+# -- decimal marks, names and blanks ---------------------------------------------------------------
+
+
+def marked_model(folder: Path, text: str, target: str = "y") -> Any:
+    """Write a model of a CSV file that predicts its number `x` as it is; return it."""
+    from proxyprox.study.columns import Columns
+    from proxyprox.study.fit import FittedGLM, TableModel, read_target
+    from proxyprox.study.tables import load_table
+
+    (folder / "fit.csv").write_text(text)
+    frame, _, decimals = load_table(folder / "fit.csv")
+    goal = read_target(frame, target, "regression", decimals)
+    columns = Columns().plan(frame, ignore=[target], decimals=decimals).fit(frame)
+    at = columns.feature_names.index("x")
+    coef = np.zeros((1, len(columns.feature_names)))
+    coef[0, at] = columns.scales[columns.kept][at]
+    intercept = columns.centres[columns.kept][[at]]
+    glm = FittedGLM("linear", [], coef, intercept)
+    kept = TableModel(columns, glm, target, "regression", {}, goal.decimal)
+    kept.save(folder / "model.json")
+    return kept
+
+
+def predicted(invoke: Invoke, folder: Path, text: str, name: str = "new.csv") -> Any:
+    """Return what is predicted for a file, its score and its notes."""
+    (folder / name).write_text(text)
+    result = invoke("predict", folder, folder / name, "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    notes = [f"{each['column']}: {each['text']}" for each in shown["findings"]]
+    return [row["y"] for row in shown["predictions"]], shown["score"], notes
+
+
+GERMAN = ["1,5", "2,25", "1,234", "3,125", "12,75"]
+AMERICAN = ["1,234", "12.5", "999.5", "20,500", "7"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "value"),
+    [(GERMAN, "\t", 1.234), (GERMAN, ",", 1.234), (GERMAN, ";", 1.234),
+     (AMERICAN, ";", 1234), (AMERICAN, ",", 1234), (AMERICAN, "\t", 1234),
+     # Cells that are no numbers leave the column text.
+     ([*GERMAN * 4, "k.A."], "\t", 1.234), ([*AMERICAN * 4, "k.A."], ";", 1234)],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["x", "X"])
+def test_the_decimal_mark_of_the_fit_is_kept(
+    invoke: Invoke, tmp_path: Path, cells: list[str], separator: str, value: float, name: str
+) -> None:
+    rows = [f'"{cell}"{separator}"{cell if cell != "k.A." else ""}"' for cell in cells * 5]
+    marked_model(tmp_path, "\n".join([f"x{separator}y", *rows]))
+    for sign in ",;\t":
+        lines = [f"{name}{sign}y", f'"1,234"{sign}"1,234"', f'"1,234"{sign}""']
+        found, score, notes = predicted(invoke, tmp_path, "\n".join(lines))
+        np.testing.assert_allclose(found, value)
+        assert score["RMSE"] < 1e-6, "labels have a mark, too"
+        assert score["R²"] is None, "of one label"
+        assert notes == ([] if name == "x" else ["x: called 'X' here."])
+
+
+def test_a_table_tells_the_mark_of_columns_that_do_not(invoke: Invoke, tmp_path: Path) -> None:
+    # 1.000 is a thousand because other columns have decimal commas.
+    rows = [f"{1000 + i:,}".replace(",", ".") + f"\t{i},5\t{i},25" for i in range(30)]
+    marked_model(tmp_path, "\n".join(["x\tz\ty", *rows, "k.A.\t1,5\t2,5"]))
+    found, _, notes = predicted(invoke, tmp_path, "x\tz\n1.234\t7\n")
+    np.testing.assert_allclose(found, 1234)
+    assert notes == []
+
+
+def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> None:
+    rows = [f"{cell}\t{i},5\t{i},25" for i, cell in enumerate(GERMAN * 5)]
+    marked_model(tmp_path, "\n".join(["x\tz\ty", *rows]))
+    found, _, notes = predicted(invoke, tmp_path, "x\tz\n12.75\t1\n1.234\t2\n")
+    np.testing.assert_allclose(found, [12.75, 1.234])
+    assert len(notes) == 1
+    assert notes[0].startswith("x: read with a decimal point, unlike the file of the fit: 2 cells")
+    # Another column tells.
+    found, _, notes = predicted(invoke, tmp_path, "x\tz\n1.234\t2.5\n")
+    np.testing.assert_allclose(found, 1.234)
+    assert len(notes) == 2
+    assert all("read with a decimal point" in note for note in notes)
+    # One of several cells: it is missing, not something else.
+    found, _, notes = predicted(invoke, tmp_path, "x\tz\n12.75\t1\n1,5\t2\n2,5\t2\n")
+    np.testing.assert_allclose(found[1:], [1.5, 2.5])
+    assert notes == ["x: '12.75' (row 1): no number with a decimal comma, so missing."]
+    # Numbers that are no text have no mark.
+    for cells in ([1.234, 2.5], [1.234, "2,5"]):
+        frame = pd.DataFrame({"x": pd.Series(cells, dtype=object), "z": 1.5})
+        frame.to_excel(tmp_path / "new.xlsx", index=False)
+        result = invoke("predict", tmp_path, tmp_path / "new.xlsx", "--json")
+        shown = json.loads(result.stdout)
+        np.testing.assert_allclose([row["y"] for row in shown["predictions"]], [1.234, 2.5])
+        assert shown["findings"] == []
+
+
+def test_names_that_are_added_give_way(invoke: Invoke, tmp_path: Path) -> None:
+    from proxyprox.study.columns import Columns
+    from proxyprox.study.fit import FittedGLM, TableModel
+
+    ids = [f"K{i:03d}" for i in range(20)]
+    frame = pd.DataFrame({"row": ids, "P(y = a)": ids[::-1], "x": np.linspace(0, 1, 20) ** 2})
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    columns = Columns().fit(frame)
+    for target, names in {
+        "y": ["row.2", "row", "P(y = a)", "y", "P(y = a).2", "P(y = b)"],
+        "row.2": ["row.3", "row", "P(y = a)", "row.2", "P(row.2 = a)", "P(row.2 = b)"],
+    }.items():
+        glm = FittedGLM("logistic", ["a", "b"], np.ones((1, 1)), np.zeros(1))
+        TableModel(columns, glm, target, "classification", {}).save(tmp_path / "model.json")
+        shown = json.loads(invoke("predict", tmp_path, tmp_path / "new.csv", "--json").stdout)
+        assert list(shown["predictions"][0]) == names
+        for i, row in enumerate(shown["predictions"]):
+            assert [row[name] for name in names[:3]] == [i + 1, ids[i], ids[19 - i]]
+            assert row[target] in ("a", "b")
+        told = {finding["column"]: finding["text"] for finding in shown["findings"]}
+        assert "'row'" in told[names[0]]
+    glm = FittedGLM("linear", [], np.ones((1, 1)), np.zeros(1))
+    found, notes = TableModel(columns, glm, "row", "regression", {}).predict(
+        frame.drop(columns="row")
+    )
+    assert list(found) == ["row.2", "P(y = a)", "row"]
+    assert "row.2" in str(notes[0])
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_blanks_of_identifiers_stay(invoke: Invoke, tmp_path: Path, quote: str) -> None:
+    ids = [f" K{i} " for i in range(20)]
+    lines = ["x,id", *(f"{i * i},{quote}{cell}{quote}" for i, cell in enumerate(ids))]
+    (tmp_path / "new.csv").write_text("\n".join(lines))
+    from proxyprox.study.tables import read_table
+
+    small_model(read_table(tmp_path / "new.csv"), tmp_path)
+    printed = invoke("predict", tmp_path, tmp_path / "new.csv").stdout.splitlines()
+    assert [row["id"] for row in csv.DictReader(printed)] == ids

@@ -243,6 +243,22 @@ def _set(*keys: Any, to: Any) -> Callable[[Any], None]:
         (_set("columns", "kept", 0, to=0), "kept"),
         (_set("columns", "kept", 0, to=False), "coef"),
         (_set("columns", "dtype", to="O"), "dtype"),
+        (_set("columns", "scales", 0, to=1e-300), "scales"),
+        (_set("columns", "medians", 0, to=-1e200), "medians"),
+        (_set("columns", "columns", 0, "values", to=10**400), "values"),
+        (_set("columns", "columns", 0, "decimal", to="x"), "decimal"),
+        (_set("columns", "columns", 4, "date", to="%Q(((("), "since"),
+        (_set("columns", "columns", 4, "date", to="%d %d"), "since"),
+        (_set("columns", "columns", 4, "date", to="((%"), "since"),
+        (_set("columns", "columns", 4, "date", to="%Y" + "x" * 1000), "since"),
+        (_set("columns", "learned", "note", "idf", 0, to=1e308), "note"),
+        (_set("columns", "learned", "note", "directions", 0, 0, to=-1e308), "note"),
+        (_set("columns", "learned", "city", "levels", 0, to="\udfff"), "city"),
+        (_set("estimator", "coef", 0, 0, to=1e200), "coef"),
+        (_set("estimator", "classes", 0, to="\ud800"), "classes"),
+        (_set("target", to="\ud800"), "target"),
+        (_set("decimal", to=";"), "decimal"),
+        (lambda data: data.pop("decimal"), "decimal"),
     ],
 )  # fmt: skip
 def test_forged_files_are_named(tmp_path: Path, change: Callable[[Any], None], words: str) -> None:
@@ -266,6 +282,21 @@ def test_numbers_are_finite(tmp_path: Path, text: str) -> None:
     path.write_text(seal(data).replace("0.125", text))
     with pytest.raises(ModelFileError, match=r"model\.json"):
         TableModel.load(path)
+
+
+@pytest.mark.parametrize(
+    "cell", ["2024-01-31", "31.01.2024", "01/31/2024", "31 Jan 2024 10:15", "Jan 31, 2024",
+             "2024-01-31T10:15:00.123+02:00", "20240131", "Wed 31 January 2024"],
+)  # fmt: skip
+def test_every_form_of_dates_that_is_found_is_read_again(tmp_path: Path, cell: str) -> None:
+    frame = pd.DataFrame({"x": np.arange(20.0) ** 2, "day": [cell, cell.replace("31", "30")] * 10})
+    columns = Columns({"day": "date"}).fit(frame)
+    width = len(columns.feature_names)
+    glm = FittedGLM("linear", [], np.ones((1, width)), np.zeros(1))
+    kept = TableModel(columns, glm, "y", "regression", {})
+    kept.save(tmp_path / "model.json")
+    again = TableModel.load(tmp_path)
+    pd.testing.assert_frame_equal(again.predict(frame)[0], kept.predict(frame)[0])
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class TestCsv:
 
     def test_what_was_done_is_told(self, tmp_path: Path) -> None:
         path = _write(tmp_path, "Titel é\n,a,a,b\n1,2,3,4\n5,6,7,8\n", encoding="cp1252")
-        frame, findings = load_table(path)
+        frame, findings, _ = load_table(path)
         assert list(frame) == ["column 1", "a", "a.2", "b"]
         told = " ".join(map(str, findings))
         for words in ("Windows-1252", "'Titel é'", "column 1: has no name", "a.2: a second"):
@@ -145,7 +145,7 @@ class TestExcel:
             pd.DataFrame().to_excel(book, sheet_name="empty")
             pd.DataFrame(rows).to_excel(book, sheet_name="data", header=False, index=False)
             pd.DataFrame({"z": [1]}).to_excel(book, sheet_name="more", index=False)
-        frame, findings = load_table(path)
+        frame, findings, _ = load_table(path)
         assert list(frame) == ["x", "when", "paid", "mixed"]
         assert len(frame) == 3
         assert [frame[name].dtype.kind for name in frame] == ["f", "M", "b", "O"]

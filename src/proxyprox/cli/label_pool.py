@@ -261,7 +261,7 @@ def read_pool(
     if str(path) == "-":
         raise CommandError("label needs the rows in a file: standard input brings the answers.")
     label, teacher = (next(iter(roles[role]), "") for role in ("label", "teacher"))
-    given, odd = None, list[Finding]()
+    given, odd, decimals = None, list[Finding](), dict[str, str]()
     if path.suffix.lower() == ".json":
         given = read_tasks(path, label)
         cells, given = given.cells, replace(given, cells=None)
@@ -273,7 +273,7 @@ def read_pool(
         return Pool(table.X, table.feature_names, None, (), [f"{table.X.shape[1]:,} features."])
     else:
         raw = load_cells(path)
-        cells, (frame, odd) = raw.text(), raw.parse()
+        cells, (frame, odd, decimals) = raw.text(), raw.parse()
         if label in cells:
             none = [""] * len(cells)
             given = Answers(None, *_from_column(cells[label], none, none))
@@ -290,7 +290,7 @@ def read_pool(
     shown = roles["show"] or [name for name in columns if name not in apart][:SHOWN]
     apart |= set(roles["ignore"])
     used = roles["features"] or [name for name in columns if name not in apart]
-    made = Columns(dict(kinds)).plan(frame[list(used)])
+    made = Columns(dict(kinds)).plan(frame[list(used)], decimals=decimals)
     made.fit(frame)
     notes = [
         f"Shown: {first(shown)}.",

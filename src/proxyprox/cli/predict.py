@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +54,7 @@ def predict(
         raise CommandError(f"--output would replace the model or the rows: {output}.")
     kept = TableModel.load(model)
     cells = load_cells(file, encoding, separator, sheet)
-    frame, findings = cells.parse(text=kept.columns.texts)
+    frame, findings, _ = cells.parse(text=kept.texts)
     found, more = kept.predict(frame, allow_missing, cells.text(kept.columns.identifiers))
     findings = [*findings, *more]
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
@@ -63,7 +64,9 @@ def predict(
     score = None if own else kept.score(frame, allow_missing)
     if as_json:
         shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
-        shown |= {"score": score, "findings": [finding._asdict() for finding in findings]}
+        # JSON has no NaN, which R² of a single label is.
+        finite: Any = score and {k: x if math.isfinite(x) else None for k, x in score.items()}
+        shown |= {"score": finite, "findings": [finding._asdict() for finding in findings]}
         shown |= {} if output else {"predictions": found.to_dict("records")}
         console.emit(shown)
         return

@@ -146,12 +146,12 @@ def run_table(
     one_of("--model", model, ("best", *fit.MODELS))
     if task is not None:
         one_of("--task", task, fit.TASKS)
-    frame, findings = load_table(file, *reading)
+    frame, findings, decimals = load_table(file, *reading)
     if target is None:
         shown = ", ".join(map(repr, list(frame)[:20]))
         raise CommandError(f"name the column to predict with --target; there are {shown}.")
-    goal = fit.read_target(frame, target, task)
-    columns = Columns(kinds).plan(frame, labels=goal.y, ignore=[target])
+    goal = fit.read_target(frame, target, task, decimals)
+    columns = Columns(kinds).plan(frame, goal.y, [target], decimals)
     findings = [*findings, *goal.findings, *columns.findings]
     if dry_run:
         show_columns(columns, findings, goal, as_json)

@@ -15,7 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox.study.tables import KINDS, DataError, Finding, is_coded, no_column, to_numbers
+from proxyprox.study.tables import (
+    KINDS,
+    DataError,
+    Finding,
+    comma_votes,
+    decimal_mark,
+    is_coded,
+    marked,
+    no_column,
+    to_numbers,
+)
 
 Frame = Any
 Series = Any
@@ -28,6 +38,10 @@ ENOUGH = 0.9
 # Rows from which a column may be an identifier because no value occurs twice.
 SEVERAL = 10
 MISSING = "(missing)"
+# Marks of decimals, and their names in messages.
+DECIMALS = {"": "", ",": "comma", ".": "point"}
+# A smaller standard deviation is none: its square is lost in float64.
+SMALLEST = 1e-150
 YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1"}
 NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
 # Why a column is dropped whose cells stand beside the predictions.
@@ -58,6 +72,9 @@ class Column:
         Whether the values are yes and no in some spelling.
     text : bool
         Whether the cells were read as text, so that a code such as 4E12 stays one in new files.
+    decimal : str
+        What the decimals of a number are behind, "," or ".", so that 1,234 is the same number in
+        new files; "" if the cells did not need it.
     """
 
     name: str
@@ -68,6 +85,7 @@ class Column:
     date: str = ""
     yes_no: bool = False
     text: bool = False
+    decimal: str = ""
 
 
 class Columns:
@@ -122,7 +140,13 @@ class Columns:
 
     # -- what they become -------------------------------------------------------------------
 
-    def plan(self, frame: Frame, labels: Any = None, ignore: Sequence[str] = ()) -> Columns:
+    def plan(
+        self,
+        frame: Frame,
+        labels: Any = None,
+        ignore: Sequence[str] = (),
+        decimals: Mapping[str, str] | None = None,
+    ) -> Columns:
         """Decide what every column becomes; nothing is fitted.
 
         Parameters
@@ -133,6 +157,8 @@ class Columns:
             What is to be predicted, to find columns that are copies of it.
         ignore : sequence of str
             Columns that are no business of this object, such as the label's.
+        decimals : mapping of str to str, optional
+            What decimals were behind in the file; by default, what the cells of text tell.
 
         Returns
         -------
@@ -146,10 +172,10 @@ class Columns:
         seen: dict[int, str] = {}
         for name in names:
             forced = self.kinds.get(name)
-            column = self._decide(name, frame[name], forced)
+            column = self._decide(name, frame[name], forced, (decimals or {}).get(name, ""))
             if column.kind != "drop" and forced is None:
                 column = self._without_copies(column, frame[name], labels, seen)
-            self.columns.append(column)
+            self.columns.append(column if column.kind == "number" else replace(column, decimal=""))
         if not any(column.kind != "drop" for column in self.columns):
             why = "; ".join(f"{column.name}: {column.why}" for column in self.columns[:5])
             self._find("", f"no column is left to predict from ({why}).", fatal=True)
@@ -158,12 +184,15 @@ class Columns:
     def _find(self, column: str, text: str, fatal: bool = False) -> None:
         self.findings.append(Finding(column, text, fatal))
 
-    def _decide(self, name: str, cells: Series, forced: str | None) -> Column:
+    def _decide(self, name: str, cells: Series, forced: str | None, decimal: str) -> Column:
         """Return what a column becomes, and note what is odd about it."""
         kind_of = cells.dtype.kind if hasattr(cells.dtype, "kind") else "O"
         plain = cells.dropna()
         texts = kind_of == "O" and all(isinstance(cell, str) for cell in plain)
-        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0, text=texts)
+        if kind_of == "O" and not decimal:
+            decimal = decimal_mark(plain)
+        missing = float(cells.isna().mean())
+        made = Column(name, "drop", "told so", missing, 0, text=texts, decimal=decimal)
         if forced == "drop":
             return made
         if kind_of == "O" and any(
@@ -200,7 +229,7 @@ class Columns:
             why = "yes or no" + (f" (also written {', '.join(odd[:4])})" if odd else "")
             return replace(made, kind="category", why=why, values=2, yes_no=True)
         if str(cells.dtype) != "category":
-            numbers = to_numbers(plain)
+            numbers = to_numbers(plain, made.decimal)
             share = float(numbers.notna().mean())
             coded = is_coded(plain) if share else ""
             if share >= ENOUGH and not coded:
@@ -252,7 +281,8 @@ class Columns:
         """Return a column of the kind that was asked for, if it can be."""
         name, made = made.name, replace(made, kind=forced, why="told so")
         if forced == "number":
-            bad = as_text(cells)[to_numbers(_plain_object(cells)).isna() & cells.notna()].dropna()
+            values = to_numbers(plain_object(cells), made.decimal)
+            bad = as_text(cells)[values.isna() & cells.notna()].dropna()
             if len(bad) == cells.notna().sum():
                 self._find(name, f"no cell is a number, such as {_cells(bad)}.", fatal=True)
             elif len(bad):
@@ -302,9 +332,31 @@ class Columns:
 
     @property
     def texts(self) -> list[str]:
-        """Categories and texts whose cells were text, even if some of them look like numbers."""
+        """Columns whose cells are not to be read as numbers of their own accord.
+
+        Categories and texts whose cells were text, even if some of them look like numbers, and
+        numbers whose decimal mark is known.
+        """
         kinds = ("category", "text")
-        return [column.name for column in self.columns if column.text and column.kind in kinds]
+        return [c.name for c in self.columns if (c.text and c.kind in kinds) or c.decimal]
+
+    def decimals(self, frame: Frame, label: str = "", decimal: str = "") -> dict[str, str]:
+        """Return the decimal marks of a table's columns, and of its label's.
+
+        A column has the mark of the fit. It has the other one if more of its cells are numbers
+        with that alone; if its cells do not tell, those of all columns do.
+        """
+        known = {column.name: column.decimal for column in self.used if column.decimal}
+        known |= {label: decimal} if decimal and label in frame else {}
+        against = {
+            name: comma_votes(plain_object(frame[name])) * (1 if mark == "." else -1)
+            for name, mark in known.items()
+            if name in frame and getattr(frame[name].dtype, "kind", "O") == "O"
+        }
+        all_of_them = sum(against.values())
+        other = {",": ".", ".": ","}
+        turned = {name: other[known[name]] for name, n in against.items() if (n or all_of_them) > 0}
+        return known | turned
 
     @property
     def identifiers(self) -> list[str]:
@@ -346,7 +398,7 @@ class Columns:
         X = np.where(np.isnan(X), self.medians, X)
         spread, scaled = X.std(axis=0), dense & self.scale
         largest = np.abs(X).max(axis=0, initial=1e-300)
-        self.kept = spread > 1e-9 * largest
+        self.kept = spread > np.maximum(1e-9 * largest, SMALLEST)
         self.centres = np.where(scaled, X.mean(axis=0), 0.0)
         self.scales = np.where(scaled & self.kept, spread, 1.0)
         self._name_features()
@@ -410,14 +462,20 @@ class Columns:
         """Return the columns with the types of their kinds, and which cells were lost."""
         import pandas as pd
 
-        made, findings = {}, []
+        made, findings, decimals = {}, [], self.decimals(frame)
         for column in self.used:
             cells = frame[column.name]
             if column.kind == "number":
-                values = to_numbers(_plain_object(cells))
+                decimal, plain = decimals.get(column.name, ""), plain_object(cells)
+                values = to_numbers(plain, decimal)
+                mark = f" with a decimal {DECIMALS[decimal]}" if decimal else ""
+                if decimal != column.decimal and len(told := marked(plain)):
+                    text = f"read{mark}, unlike the file of the fit: {_cells(told)}."
+                    findings.append(Finding(column.name, text))
                 bad = as_text(cells)[values.isna()].dropna()
                 if len(bad):
-                    findings.append(Finding(column.name, f"{_cells(bad)}: no number, so missing."))
+                    text = f"{_cells(bad)}: no number{mark}, so missing."
+                    findings.append(Finding(column.name, text))
             elif column.kind == "date":
                 values = parse_dates(cells, column.date)
                 bad = as_text(cells)[values.isna()].dropna()
@@ -508,8 +566,8 @@ class Columns:
             if array.shape != (width,) or not np.isfinite(array).all():
                 raise ValueError(f"{name!r} must hold {width} finite values")
             setattr(made, name, array)
-        if not (made.scales > 0).all():
-            raise ValueError("'scales' must be positive")
+        if not (made.scales >= SMALLEST).all():
+            raise ValueError(f"'scales' must be {SMALLEST:g} or more")
         made._name_features()
         return made
 
@@ -615,6 +673,10 @@ def _checked(column: Column, learned: Mapping[str, Any]) -> dict[str, Any]:
     if list(learned) != keys.get(column.kind, []) or column.kind not in KINDS:
         raise ValueError(f"{column.name!r} is a {column.kind!r} that has learned {list(learned)}")
     made = dict(learned)
+    if column.decimal not in DECIMALS:
+        raise ValueError(f"{column.name!r} has the decimal mark {column.decimal!r}")
+    if column.kind == "date" and not _is_date_format(column.date):
+        raise ValueError(f"{column.name!r} has dates of the form {column.date[:40]!r}")
     if column.kind == "category" and len(set(made["levels"])) < len(made["levels"]):
         raise ValueError(f"{column.name!r} has a value twice")
     if column.kind == "text":
@@ -653,16 +715,14 @@ def as_text(cells: Series) -> Series:
     return pd.Series(values, index=cells.index, dtype=object)
 
 
-def _plain_object(cells: Series) -> Series:
-    """Return cells as numbers can be read from them: durations in seconds, categories as text."""
+def plain_object(cells: Series) -> Series:
+    """Return cells as numbers can be read from them: durations in seconds, others as they are."""
     kind = getattr(cells.dtype, "kind", "O")
     if kind == "m":
         return cells.dt.total_seconds()
     if kind == "M":
         return as_text(cells)
-    if kind in "biuf" and str(cells.dtype) != "category":
-        return cells
-    return as_text(cells)
+    return cells if kind in "biuf" else cells.astype(object)
 
 
 def _category(column: Column, cells: Series) -> Series:
@@ -725,6 +785,21 @@ def parse_dates(cells: Series, form: str) -> Series:
     return cells.dt.tz_convert("UTC").dt.tz_localize(None) if cells.dt.tz is not None else cells
 
 
+def _is_date_format(form: str) -> bool:
+    """Tell whether a format is one that :func:`date_format` can choose."""
+    import pandas as pd
+
+    if form in ("", "ISO8601"):
+        return True
+    if len(form) > 80 or not re.fullmatch(r"(?:%[aAbBdfHIjmMpSyYzZ]|[^%])+", form):
+        return False
+    try:
+        parse_dates(pd.Series(["2024-01-31"], dtype=object), form)
+    except (ValueError, re.error):
+        return False
+    return True
+
+
 def is_copy(cells: Series, labels: Series) -> bool:
     """Tell whether a column and the labels, where there are any, determine each other."""
     import pandas as pd
@@ -734,7 +809,7 @@ def is_copy(cells: Series, labels: Series) -> bool:
         return False
     ours, theirs = cells[known], labels[known]
     if labels.dtype.kind == "f" and theirs.nunique() > 10:
-        values = to_numbers(_plain_object(ours)).to_numpy()
+        values = to_numbers(plain_object(ours)).to_numpy()
         if np.isnan(values).any() or not values.std():
             return False
         return bool(abs(np.corrcoef(values, theirs.to_numpy())[0, 1]) > 1 - 1e-9)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,17 @@ import scipy.stats
 from proxyprox import __version__
 from proxyprox.problems.families import FAMILIES
 from proxyprox.study import model_file
-from proxyprox.study.columns import Columns, as_text, yes_or_no
+from proxyprox.study.columns import DECIMALS, Columns, as_text, plain_object, yes_or_no
 from proxyprox.study.model_file import ModelFileError
-from proxyprox.study.tables import DataError, Finding, is_coded, no_column, to_numbers
+from proxyprox.study.tables import (
+    DataError,
+    Finding,
+    decimal_mark,
+    distinct,
+    is_coded,
+    no_column,
+    to_numbers,
+)
 
 Frame = Any
 Array = Any
@@ -51,6 +59,7 @@ class Target(NamedTuple):
     task: str
     y: Any
     findings: list[Finding]
+    decimal: str = ""
 
     @property
     def known(self) -> Array:
@@ -58,7 +67,9 @@ class Target(NamedTuple):
         return self.y.notna().to_numpy()
 
 
-def read_target(frame: Frame, name: str, task: str | None = None) -> Target:
+def read_target(
+    frame: Frame, name: str, task: str | None = None, decimals: Mapping[str, str] | None = None
+) -> Target:
     """Return the column to predict.
 
     Parameters
@@ -69,6 +80,8 @@ def read_target(frame: Frame, name: str, task: str | None = None) -> Target:
         The column.
     task : {"classification", "regression"}, optional
         Default: numbers of more than ten values are regressed, everything else is classes.
+    decimals : mapping of str to str, optional
+        What decimals were behind in the file; by default, what the cells of text tell.
     """
     if name not in frame:
         raise DataError(no_column(name, frame))
@@ -78,7 +91,10 @@ def read_target(frame: Frame, name: str, task: str | None = None) -> Target:
         findings.append(Finding(name, text, fatal))
 
     text = as_text(cells)
-    numeric = to_numbers(cells if cells.dtype.kind in "iuf" else text)
+    decimal = (decimals or {}).get(name, "")
+    if cells.dtype.kind == "O" and not decimal:
+        decimal = decimal_mark(plain_object(cells))
+    numeric = to_numbers(plain_object(cells), decimal)
     known, values = int(text.notna().sum()), numeric.dropna()
     whole = bool((values == values.round()).all())
     many = not whole or values.nunique() > FEW_VALUES
@@ -112,7 +128,7 @@ def read_target(frame: Frame, name: str, task: str | None = None) -> Target:
             find(f"holds {got}; two are needed, of {FEWEST_OF_CLASS} labels each.", fatal=True)
     if (labels := int(y.notna().sum())) < FEWEST:
         find(f"{labels} labels are too few, {FEWEST} at least.", fatal=True)
-    return Target(name, task, y, findings)
+    return Target(name, task, y, findings, decimal if task == "regression" else "")
 
 
 def _without_rare(y: Any, find: Callable[..., None]) -> Any:
@@ -383,6 +399,8 @@ class TableModel:
         The column that is predicted, "classification" or "regression".
     about : dict
         What a reader wants to know: the model's name, held-out scores, versions.
+    decimal : str
+        What the decimals of the labels are behind, "" if they did not need it.
     """
 
     columns: Columns
@@ -390,6 +408,12 @@ class TableModel:
     target: str
     task: str
     about: dict[str, Any] = field(default_factory=dict)
+    decimal: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns whose cells are not to be read as numbers of their own accord."""
+        return [*self.columns.texts, *([self.target] if self.decimal else [])]
 
     @property
     def classes(self) -> list[str]:
@@ -414,24 +438,30 @@ class TableModel:
         import pandas as pd
 
         X, findings = self.columns.transform_with_findings(frame, absent)
-        shown: dict[str, Any] = {"row": np.arange(1, len(frame) + 1)}
         given = frame if cells is None else cells
-        for name in self.columns.identifiers:
-            if name in given:
-                shown[name] = given[name].to_numpy(dtype=object, na_value=None)
-        shown[self.target] = self.estimator.predict(X)
+        own = [name for name in self.columns.identifiers if name in given]
+        made = [given[name].to_numpy(dtype=object, na_value=None) for name in own]
+        made += [self.estimator.predict(X), np.arange(1, len(frame) + 1)]
         if self.task != "regression":
-            chances = self.estimator.predict_proba(X).T
-            names = [f"P({self.target} = {each})" for each in self.classes]
-            shown |= dict(zip(names, chances, strict=True))
-        return pd.DataFrame(shown, index=frame.index), findings
+            made += list(self.estimator.predict_proba(X).T)
+        # The names of the file stay; those that are added give way.
+        names = [*own, self.target, "row", *(f"P({self.target} = {c})" for c in self.classes)]
+        shown = dict(zip(distinct(names, findings), made, strict=True))
+        order = list(shown)
+        order.insert(0, order.pop(len(own) + 1))
+        return pd.DataFrame(shown, index=frame.index)[order], findings
 
     def score(self, frame: Frame, absent: bool = False) -> dict[str, float] | None:
         """Return how good the predictions are where rows have a label; None if none has."""
         if self.target not in frame:
             return None
-        text = yes_or_no(as_text(frame[self.target]))
-        y = to_numbers(text) if self.task == "regression" else text.where(text.isin(self.classes))
+        cells = frame[self.target]
+        if self.task == "regression":
+            marks = self.columns.decimals(frame, self.target, self.decimal)
+            y = to_numbers(plain_object(cells), marks.get(self.target, ""))
+        else:
+            text = yes_or_no(as_text(cells))
+            y = text.where(text.isin(self.classes))
         known = y.notna().to_numpy()
         if not known.any():
             return None
@@ -499,7 +529,7 @@ class TableModel:
         estimator = {"family": glm.family, "classes": list(glm.classes_)}
         estimator |= {"coef": glm.coef_.tolist(), "intercept": glm.intercept_.tolist()}
         model: dict[str, Any] = {"format": model_file.FORMAT}
-        model |= {"target": self.target, "task": self.task}
+        model |= {"target": self.target, "task": self.task, "decimal": self.decimal}
         model |= {"about": self.about, "estimator": estimator, "columns": self.columns.state()}
         model_file.write(path, model)
 
@@ -521,9 +551,12 @@ class TableModel:
                 np.array(given["intercept"], dtype=np.float64),
             )  # fmt: skip
             glm.check(model["task"], len(columns.feature_names))
+            if model["decimal"] not in DECIMALS:
+                raise ValueError(f"the labels have the decimal mark {model['decimal']!r}")
         except (ValueError, OverflowError) as error:
             raise model_file.refusal(path, str(error)) from error
-        return cls(columns, glm, model["target"], model["task"], model["about"])
+        about, decimal = model["about"], model["decimal"]
+        return cls(columns, glm, model["target"], model["task"], about, decimal)
 
 
 @dataclass
@@ -631,6 +664,6 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
             if all(np.isfinite(each).all() for each in mean):
                 about["mean"] = [np.asarray(each).tolist() for each in mean]
     glm = FittedGLM.of(estimator, target.task)
-    model = TableModel(made, glm, target.name, target.task, about)
+    model = TableModel(made, glm, target.name, target.task, about, target.decimal)
     about["effects"] = model.effects(X)
     return model

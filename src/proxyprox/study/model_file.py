@@ -16,7 +16,9 @@ from proxyprox._util.files import atomic_write_bytes
 from proxyprox.study.tables import DataError
 
 NAME = "model.json"
-FORMAT = "proxyprox table model 1"
+FORMAT = "proxyprox table model 2"
+# Larger numbers make infinite ones when two of them are multiplied.
+LARGEST = 1e150
 # The names of these types in messages.
 _WORDS = {
     str: "text", bool: "true or false", float: "a number", list: "a list", dict: "an object",
@@ -32,7 +34,7 @@ class Plain:
 # tuple one must fit.
 _COLUMN = {
     "name": str, "kind": str, "why": str, "missing": float, "values": int, "date": str,
-    "yes_no": bool, "text": bool,
+    "yes_no": bool, "text": bool, "decimal": str,
 }  # fmt: skip
 _LEARNED: Any = (
     {},
@@ -44,6 +46,7 @@ FORM: Any = {
     "format": str,
     "target": str,
     "task": str,
+    "decimal": str,
     "about": {str: Plain},
     "estimator": {
         "family": str, "classes": [(str, bool, float)], "coef": [[float]], "intercept": [float],
@@ -142,12 +145,18 @@ def conform(value: Any, form: Any, place: str) -> None:
     if isinstance(form, type):
         if form is not Plain and not _is(value, form):
             raise ValueError(f"{place} is {_shown(value)}, not {_WORDS[form]}")
+        if form is str and not _encodable(value):
+            raise ValueError(f"{place} is {_shown(value)}, which is no text in Unicode")
+        if form in (int, float) and not abs(value) <= LARGEST:
+            raise ValueError(f"{place} is {_shown(value)}, beyond {LARGEST:g}")
         return
     kind = type(form)
     if type(value) is not kind:
         raise ValueError(f"{place or 'the file'} is {_shown(value)}, not {_WORDS[kind]}")
     if kind is list:
-        if isinstance(form[0], type) and set(map(type, value)) <= {form[0]}:
+        if form[0] is float and all(
+            type(number) is float and abs(number) <= LARGEST for number in value
+        ):
             return  # long lists of numbers
         for number, item in enumerate(value):
             conform(item, form[0], f"{place}[{number}]")
@@ -171,7 +180,15 @@ def _fits(value: Any, form: Any) -> bool:
 
 def _is(value: Any, kind: type) -> bool:
     # Whole numbers are numbers; true and false are none.
-    return type(value) is kind or (kind is float and type(value) is int and abs(value) < 1e300)
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half of a character
+        return False
+    return True
 
 
 def _no_constant(name: str) -> Any:

@@ -153,6 +153,7 @@ def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Ro
     import pandas as pd
 
     target, findings, frames, extras = config.target, list[Finding](), [], []
+    decimals = dict[str, str]()
     for part in parts:
         labelled = part is target or part.kind == "labelled"
         label = part.label or target.label
@@ -161,8 +162,9 @@ def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Ro
         if _is_frame(part):
             path = base / Path(part.file).expanduser()
             options = (target.encoding, target.separator, target.sheet)
-            frame, odd = load_table(path, *options, format=part.format)
+            frame, odd, marks = load_table(path, *options, format=part.format)
             findings += odd
+            decimals = marks | decimals
         else:
             table = _read_arrays(config, base, part)
             frame = pd.DataFrame(np.asarray(table.X), columns=list(table.feature_names))
@@ -185,7 +187,8 @@ def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Ro
     _check_same(config, list(frames[0]), list(frames[-1]))
     both = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     try:
-        columns = Columns(dict(target.columns or ()), scale=False).plan(both).fit(both)
+        columns = Columns(dict(target.columns or ()), scale=False).plan(both, decimals=decimals)
+        columns.fit(both)
     except DataError as error:
         raise DataError(f"{target.file}: {error}") from error
     made = tuple(columns.feature_names)

@@ -21,9 +21,10 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,10 +89,11 @@ class Finding(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A table, and what was odd about its file."""
+    """A table, what was odd about its file, and the decimal marks of columns that were text."""
 
     frame: Any
     findings: list[Finding]
+    decimals: dict[str, str]
 
 
 class Cells(NamedTuple):
@@ -103,8 +105,9 @@ class Cells(NamedTuple):
 
     def parse(self, text: Sequence[str] = ()) -> Loaded:
         """Return the table that the cells make; the columns of `text` are not read as numbers."""
-        findings = list(self.findings)
-        return Loaded(_parse_cells(self.frame, self.separator, findings, text), findings)
+        findings, decimals = list(self.findings), dict[str, str]()
+        frame = _parse_cells(self.frame, self.separator, findings, decimals, text)
+        return Loaded(frame, findings, decimals)
 
     def text(self, names: Sequence[str] | None = None) -> Any:
         """Return cells as text, "" where empty; whole numbers and days are written as such."""
@@ -269,7 +272,7 @@ def _read_cells(path: Path, encoding: Name, separator: Name, sheet: Any, format:
             frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)
         if kind != "parquet":
             frame = _with_header(frame, findings)
-        frame.columns = _distinct(list(map(str, frame.columns)), findings)
+        frame.columns = distinct([str(name).strip() for name in frame], findings)
         frame = frame.reset_index(drop=True)
         if not len(frame):
             raise ValueError("the table has no rows, only the names of its columns.")
@@ -328,13 +331,15 @@ def _read_text(
         text, separator = text[told.end() :], separator or told[1]
     separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator) or _separator_of(text)
     first = text[: 1 << 20].splitlines()[: TITLES + 1]
+    # A blank before a quote is no part of the cell; elsewhere it is.
+    padded = re.search(rf'(?:^|{re.escape(separator)}) +"', text, re.MULTILINE) is not None
     try:
         width = max(map(len, csv.reader(first, delimiter=separator)))
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 io.StringIO(text), header=None, names=range(width), dtype=str, sep=separator,
-                keep_default_na=False, na_values=[""], index_col=False, skipinitialspace=True,
+                keep_default_na=False, na_values=[""], index_col=False, skipinitialspace=padded,
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error, TypeError) as error:
         remedy = "every row needs as many cells, and text with the separator in it needs quotes"
@@ -413,17 +418,17 @@ def _one_line(row: Any) -> str:
     return text[:60] + ("…" if len(text) > 60 else "")
 
 
-def _distinct(names: list[str], findings: list[Finding]) -> list[str]:
+def distinct(names: list[str], findings: list[Finding]) -> list[str]:
     """Return names of which no two are equal."""
     found: list[str] = []
-    for stripped in (name.strip() for name in names):
-        name, number = stripped, 1
+    for given in names:
+        name, number = given, 1
         while name in found:
             number += 1
-            name = f"{stripped}.{number}"
+            name = f"{given}.{number}"
         if number > 1:
             findings.append(
-                Finding(name, f"a second column called {stripped!r}; it is called so here.")
+                Finding(name, f"a second column called {given!r}; it is called so here.")
             )
         found.append(name)
     return found
@@ -440,6 +445,7 @@ _NUMBER = (
     r"(?:[{point}][0-9]*)?|[{point}][0-9]+)(?:[eE][+-]?[0-9]+)?"
 )
 _POINT, _COMMA = _NUMBER.format(group=",", point="."), _NUMBER.format(group=".", point=",")
+_NUMBERS = (int, float, Decimal, np.integer, np.floating)
 # What only codes look like: letters before digits (E119, K-12), or between them (4A12, 0x1F).
 _CODE = r"[^\W\d_]+[-./]?[0-9][\w./-]*|[0-9]+[^\W\d_]+[0-9]\w*"
 # A code, or a number in scientific notation: digits, E, digits, without a sign or a point.
@@ -449,7 +455,11 @@ CODES = 0.01
 
 
 def _parse_cells(
-    frame: Any, separator: str, findings: list[Finding], as_text: Sequence[str]
+    frame: Any,
+    separator: str,
+    findings: list[Finding],
+    decimals: dict[str, str],
+    as_text: Collection[str],
 ) -> Any:
     """Return columns of numbers as such, other text stripped, with None in empty cells."""
     import pandas as pd
@@ -459,16 +469,20 @@ def _parse_cells(
         for place, column in enumerate(frame[name] for name in frame)
         if isinstance(column.dtype, pd.StringDtype) or column.dtype == object
     }
-    votes = sum((_comma_votes(text) for text in texts.values()), 0) + 0.5 * (separator == ";")
+    # Names that differ in upper and lower case are matched later.
+    as_text = {*as_text, *(name.lower() for name in as_text if name not in frame)}
+    votes = sum((comma_votes(text) for text in texts.values()), 0)
     columns = {}
     for place, name in enumerate(frame):
         column = frame[name]
         if place in texts:
             column = texts[place]
-            if name in as_text:
+            decimal = decimal_mark(column, votes, "," if separator == ";" else ".")
+            decimals[str(name)] = decimal
+            if name in as_text or str(name).lower() in as_text:
                 pass
             elif all(isinstance(cell, (str, type(None))) for cell in column):
-                numbers = to_numbers(column, comma=votes > 0)
+                numbers = to_numbers(column, decimal)
                 if numbers.notna().sum() == column.notna().sum() > 0 and not is_coded(column):
                     if example := _scientific(column):
                         text = f"{example!r} and the like are read as numbers"
@@ -476,12 +490,12 @@ def _parse_cells(
                     column = numbers
             else:
                 known = column.dropna()
-                column = _one_kind(pd, column, known)
+                column = _one_kind(pd, column, known, decimal)
         columns[name] = column
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _one_kind(pd: Any, column: Any, known: Any) -> Any:
+def _one_kind(pd: Any, column: Any, known: Any, decimal: str) -> Any:
     """Return a column of Python objects, as Excel has them, as one type, else as text."""
     kinds = {
         "number"
@@ -504,7 +518,7 @@ def _one_kind(pd: Any, column: Any, known: Any) -> Any:
             ),
             na_action="ignore",
         )
-        numbers = to_numbers(text, comma=_comma_votes(text) > 0)
+        numbers = to_numbers(column, decimal)
         whole = numbers.notna().sum() == text.notna().sum() and not is_coded(text)
         return numbers if whole else text
     return column  # lists and the like: whoever uses the column says so
@@ -526,7 +540,7 @@ def _written(column: Any) -> list[str]:
 
     def text(cell: Any) -> str:
         if isinstance(cell, str):
-            return cell
+            return cell if cell.strip() else ""
         if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
             return f"{cell:.0f}"
         return str(cell.date()) if days and hasattr(cell, "time") else str(cell)
@@ -553,33 +567,59 @@ def _bare(column: Any) -> tuple[Any, Any]:
     return text.str.replace(r"^([+-])\s+", r"\1", regex=True), percent
 
 
-def _comma_votes(column: Any) -> int:
+def comma_votes(column: Any) -> int:
     """Return how many cells are numbers with a decimal comma only, less those with a point only."""
-    text = _bare(column[column.map(lambda cell: isinstance(cell, str))])[0]
+    text = _bare(column[column.map(lambda cell: isinstance(cell, str)).astype(bool)])[0]
     comma, point = _matches(text, _COMMA), _matches(text, _POINT)
     return int((comma & ~point).sum()) - int((point & ~comma).sum())
 
 
-def to_numbers(column: Any, comma: bool = False) -> Any:
+def marked(column: Any) -> Any:
+    """Return the cells of text that are numbers with a comma or a point in them."""
+    cells = column[column.map(lambda cell: isinstance(cell, str)).astype(bool)]
+    text = _bare(cells)[0]
+    there = text.str.contains("[.,]").fillna(False).astype(bool)
+    return cells[there & (_matches(text, _COMMA) | _matches(text, _POINT))]
+
+
+def decimal_mark(column: Any, votes: int = 0, default: str = ".") -> str:
+    """Return the mark that a column's decimals are behind, "" if it makes no difference.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Text, perhaps beside numbers.
+    votes : int
+        The table's :func:`comma_votes`, for a column whose cells do not tell.
+    default : str
+        For a table whose cells do not tell.
+    """
+    votes = comma_votes(column) or votes
+    if votes:
+        return "," if votes > 0 else "."
+    return default if len(marked(column)) else ""
+
+
+def to_numbers(column: Any, decimal: str = "") -> Any:
     """Return cells as numbers, NaN where there is none.
 
     Parameters
     ----------
     column : pandas.Series
         Numbers, or text: groups of three, money and percent signs (5 % is 0.05) are understood.
-    comma : bool
-        Whether decimals are behind a comma. A column that only makes sense the other way is read
-        the other way.
+    decimal : {"", ",", "."}
+        What decimals of text are behind; "" for the mark with which more of the cells are numbers.
     """
     import pandas as pd
 
     if column.dtype != object and not isinstance(column.dtype, pd.StringDtype):
         values = pd.to_numeric(column, errors="coerce").astype(np.float64)
         return values.where(np.isfinite(values))
-    votes = _comma_votes(column)
-    comma = votes > 0 if votes else comma
+    comma = (decimal or decimal_mark(column)) == ","
+    plain = column.map(lambda cell: isinstance(cell, _NUMBERS) and not isinstance(cell, bool))
+    plain = plain.to_numpy(dtype=bool, na_value=False)
     text, percent = _bare(column)
-    text = text.where(_matches(text, _COMMA if comma else _POINT))
+    text = text.where(_matches(text, _COMMA if comma else _POINT) & ~plain)
     if comma:
         text = text.str.replace(r"[. ']", "", regex=True).str.replace(",", ".", regex=False)
     else:
@@ -588,6 +628,8 @@ def to_numbers(column: Any, comma: bool = False) -> Any:
     values = np.full(len(text), np.nan)
     values[known] = text[known].to_numpy(dtype=object).astype(np.float64)
     values /= np.where(percent, 100.0, 1.0)
+    # Numbers beside text, as in Excel, have no mark.
+    values[plain] = column[plain].to_numpy(dtype=object).astype(np.float64)
     return pd.Series(np.where(np.isfinite(values), values, np.nan), index=column.index)
 
 
