@@ -77,7 +77,7 @@ ODD = {
     "float subclass": Number(1.0), "bytes": b"1", "odd bytes": b"\xff",
     "date": datetime.date(2020, 1, 1),
     "datetime": np.datetime64("2020-01-01"), "timedelta": np.timedelta64(3, "s"),
-    "NaT": np.datetime64("NaT"),
+    "NaT": np.datetime64("NaT", "s"),
     "list": [1.0], "nested": [[1.0, [2]]], "dict": {"a": 1}, "set": {1}, "array": np.ones(1),
     "zero-dimensional": np.array(1.0), "masked": np.ma.masked, "object": object(), "type": int,
     "raises": Raises(), "warns": Warns(), "longdouble": np.longdouble(1) / 3,
