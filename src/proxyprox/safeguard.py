@@ -48,7 +48,7 @@ from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
-from proxyprox.oracle import Purchase, Query, Step, answer_query, copying, price
+from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, copying, price
 from proxyprox.result import Budget, Result, Status, count_words
 from proxyprox.run import Run
 
@@ -217,6 +217,19 @@ class SafeguardedRun:
         """Return the proxy's question; the rival's, once the proxy is dropped."""
         return self._arms.leader.ask()
 
+    def open_question(self) -> Query:
+        """Return that question; not to be written into."""
+        return self._arms.leader.open_question()
+
+    def hold(self, answer: Told) -> None:
+        """Keep the target's answer to that question, which is charged."""
+        self._arms.hold(answer)
+
+    @property
+    def held(self) -> bool:
+        """Whether that question has an answer that no step has followed yet."""
+        return self._arms.leader.held
+
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
         arms = self._arms.branch()
@@ -225,13 +238,19 @@ class SafeguardedRun:
         self._arms = arms
         return price
 
-    def tell(self, gradients: Any, *, halves: Any = None, value: float | None = None) -> Step:
+    def tell(self) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
 
         After any error all arms are as they were before the call.
         """
         arms = self._arms.branch()
-        step = arms.take_steps(gradients, halves, value)
+        try:
+            step = arms.take_steps()
+        except Exception:
+            # An answer that leads nowhere is asked for again.
+            leader = self._arms.leader
+            leader.state = replace(leader.state, answer=None)
+            raise
         self._arms = arms
         if step.note:
             LOG.warning(step.note)
@@ -308,20 +327,27 @@ class _Arms:
         last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
         return self._price([*self._purchases_of_step(query), last])
 
-    def take_steps(self, gradients: Any, halves: Any, value: float | None) -> Step:
+    def hold(self, answer: Told) -> None:
+        """Keep the answer to the leader's question; the arms have one ledger."""
+        if self.leader is not self.proxy:
+            self._charge(self.leader.open_question())
+            self.ledger.add(answer.extra)
+        self.leader.hold(answer)
+
+    def take_steps(self) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time."""
         batch, step, dropped = self.leader.ask().batch, None, self._dropped_at
         if self.steps == 0:
-            slope = norm(gradients[0])
+            assert self.leader.state.answer is not None
+            slope = norm(self.leader.state.answer.gradients[0])
             self._slope = slope if math.isfinite(slope) else 0.0
         self._batches = self._batches.append(batch)
         self._samples["run"] += self._samples_of(batch)
         if self.proxy is None:
-            self._charge(self.leader.ask())
-            step = self.leader.tell(gradients, halves=halves, value=value)
+            step = self.leader.tell()
         else:
             try:
-                step = self.proxy.tell(gradients, halves=halves, value=value)
+                step = self.proxy.tell()
             except NonFiniteError as error:
                 if self.rival is None:
                     raise
@@ -335,7 +361,8 @@ class _Arms:
             self._compare_arms()
         assert step is not None
         note = self._verdict(self._name) if dropped is None and self._dropped_at is not None else ""
-        return replace(step, ledger=copy.copy(self.ledger), note=note)
+        step.ledger, step.note = copy.copy(self.ledger), note
+        return step
 
     def choose_answer(self, status: Status, detail: str) -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
