@@ -16,17 +16,7 @@ from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
 from proxyprox._util.signals import critical, ending_signals, raise_if_ending, step_first
 from proxyprox._util.validation import flag, message, nonnegative, require_takes, whole
-from proxyprox.averaging import Averaging
-from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
-from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD, Method
-from proxyprox.oracle import Step, answer_query, counting_calls
-from proxyprox.outcome import judge_outcome
-from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, as_budget, count_words
-from proxyprox.run import Run
-from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import (
+from proxyprox.advice.defaults import (
     SAMPLED_METHOD,
     is_exact,
     planned_steps,
@@ -36,6 +26,16 @@ from proxyprox.setup import (
     require_labels,
     require_problem,
 )
+from proxyprox.advice.outcome import judge_outcome
+from proxyprox.advice.safeguard import SafeguardedRun
+from proxyprox.averaging import Averaging
+from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.methods import SGD, Method
+from proxyprox.oracle import Step, answer_query, counting_calls
+from proxyprox.problems import Problem
+from proxyprox.result import Budget, Result, Status, as_budget, count_words
+from proxyprox.run import Run
 from proxyprox.stopping import Criterion
 
 
@@ -149,9 +149,9 @@ def minimize(
         Never worse than without a proxy: a rival without one, and ERM on the rows seen where there
         are rows, run along on the same samples, held-out ones decide which answer is returned, and
         a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
-        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples, and the rival's
-        own where batches may not be evaluated again. True stands for ``SGD("auto")``; another rival
-        is given by itself, as in ``safeguard=Adam()``.
+        :mod:`proxyprox.advice.safeguard` says what is charged: at most 15 % more samples, and the
+        rival's own where batches may not be evaluated again. True stands for ``SGD("auto")``;
+        another rival is given by itself, as in ``safeguard=Adam()``.
 
     Returns
     -------

@@ -36,7 +36,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -50,7 +50,9 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
 from proxyprox.oracle import Purchase, Query, Step, answer_query, copying, price
 from proxyprox.result import Budget, Result, Status, count_words
-from proxyprox.run import Run
+
+if TYPE_CHECKING:
+    from proxyprox.run import Run
 
 # Standard errors by which an arm must trail to be dropped before the end, where there are eight
 # samples or more; Student's quantile of the same probability where there are fewer.
@@ -276,7 +278,7 @@ class _Arms:
         self.proxy: Run | None = run
         # One generator serves the rival and the held-out batches; its state is the rival's.
         self._generator = np.random.default_rng(run.draw_seed())
-        self.rival: Run | None = Run(run.problem, run.w, method=rival, rng=self._generator)
+        self.rival: Run | None = type(run)(run.problem, run.w, method=rival, rng=self._generator)
         self._rng = self.rival.state.rng
         self._name = type(rival).__name__
         self._answer = run
