@@ -11,27 +11,28 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, dtype_name
+from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
 from proxyprox._util.signals import critical, ending_signals, raise_if_ending, step_first
 from proxyprox._util.validation import flag, message, nonnegative, require_takes, whole
 from proxyprox.advice.defaults import (
-    SAMPLED_METHOD,
+    POLICY,
+    default_tolerance,
     is_exact,
     planned_steps,
     require_allowed,
     require_countable,
     require_enough,
-    require_labels,
     require_problem,
+    require_ready,
 )
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD, Method
+from proxyprox.methods import Method
 from proxyprox.oracle import Step, answer_query, counting_calls
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
@@ -179,7 +180,7 @@ def minimize(
     (62, True)
     """
     require_problem(problem)
-    require_labels(problem)
+    require_ready(problem)
     if not isinstance(safeguard, bool) and (
         not isinstance(safeguard, Method) or safeguard.uses_proxy
     ):
@@ -200,7 +201,7 @@ def minimize(
                 "steps or budget must be given: without either a run of sampled gradients has no "
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
-        steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
+        steps, ends = POLICY.most_steps, ends or DEFAULT_TOLERANCES
     elif exact and method is None and not safeguard:
         # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or DEFAULT_TOLERANCES
@@ -208,7 +209,7 @@ def minimize(
     progress = flag("progress", progress)
     if safeguard and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
-        method = SAMPLED_METHOD
+        method = POLICY.sampled_method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     require_enough(problem.objective, steps)
@@ -216,7 +217,7 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
-    rival = DEFAULT_RIVAL if safeguard is True else safeguard
+    rival = POLICY.rival if safeguard is True else safeguard
     driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
     with contextlib.ExitStack() as held:
         if saver is not None:
@@ -231,20 +232,6 @@ def minimize(
         return _resume_and_run(run, loop, progress=progress)
 
 
-# What a safeguarded run is compared with, unless a method is given.
-DEFAULT_RIVAL = SGD(eta="auto")
-# Rounds of a run that is to end by its gradient, unless more are asked for.
-MOST_STEPS = 1000
-# Shares of the first gradient that are small, by the iterates' dtype. With 1e-6 half of the runs in
-# float32 end in rounding: they take 10 to 40 rounds more and gain nothing.
-SMALL = {"float32": 1e-5, "float64": 1e-8}
-# Of gradients by differences, whose errors are about as large.
-SMALL_BY_DIFFERENCES = {"float32": 1e-4, "float64": 1e-5}
-# What is said of the default tolerance of single precision.
-LIMITED = (
-    "The numbers are float32: {:.0e} of the first gradient is small there, {:.0e} in float64, "
-    "which can reach a lower loss."
-)
 # (tol, atol); None is the share for the dtype.
 Tolerances = tuple[float | None, float]
 DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
@@ -352,11 +339,7 @@ class _Loop:
         tol, atol = (0.0, 0.0) if self.ends is None else self.ends
         limited = ""
         if tol is None:
-            differences = getattr(objective, "evaluations", None) is not None
-            small, dtype = SMALL_BY_DIFFERENCES if differences else SMALL, dtype_name(run.start)
-            tol = small[dtype]
-            if dtype == "float32":
-                limited = LIMITED.format(tol, small["float64"])
+            tol, limited = default_tolerance(objective, run.start)
         while True:
             # First: a run that is resumed may have ended already.
             if self.ends is not None and run.converged(tol, atol):

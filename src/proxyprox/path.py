@@ -24,17 +24,21 @@ from proxyprox.problems import Problem
 
 Array = Any
 
-# Two values of a loss that differ by less than this share of their size are equal.
-ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-# The relative spacing of numbers.
-PRECISION = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(float).eps)}
-LARGEST = 1e300
+
+def precision(x: Vector) -> float:
+    """Return the relative spacing ε of numbers of an array's dtype."""
+    return float(np.finfo(dtype_name(x)).eps)
 
 
-def is_above(first: float, last: float, dtype: str) -> bool:
+def rounding(x: Vector) -> float:
+    """Return the share of their size by which two sums of many terms may differ: ε^(2/3)."""
+    return float(np.cbrt(precision(x)) ** 2)
+
+
+def is_above(first: float, last: float, like: Vector) -> bool:
     """Tell whether the last value is above the first by more than rounding."""
-    rounding = ROUNDING[dtype] * max(abs(first), abs(last)) + (10 * PRECISION[dtype]) ** 2
-    return not math.isfinite(last) or last - first > rounding
+    slack = rounding(like) * max(abs(first), abs(last)) + (10 * precision(like)) ** 2
+    return not math.isfinite(last) or last - first > slack
 
 
 class Answers(NamedTuple):
@@ -126,13 +130,11 @@ class GradientPath:
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(start))
                 # A point outside the penalty's domain says nothing of a rise.
-                added = added if math.isfinite(added) else -LARGEST
+                added = added if math.isfinite(added) else -math.inf
         numbers = norm(gradient), distance, slope, start_slope, along, varied, added
-        # Infinities that cancelled out say nothing.
-        row = tuple([0.0 if x != x else max(-LARGEST, min(LARGEST, x)) for x in numbers])
         return changed(
             self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
-            exact=self.exact and exact, rows=self.rows.append(row), **valued,
+            exact=self.exact and exact, rows=self.rows.append(numbers), **valued,
         )  # fmt: skip
 
     def begun_again(self, w0: Vector) -> GradientPath:
@@ -150,7 +152,7 @@ class GradientPath:
         if size < smaller * self.least_norm:
             found |= {"least_norm": size, "idle": 0}
         if math.isfinite(value) and not value >= self.best_value:
-            if self.best is None or is_above(value, self.best_value, dtype_name(point)):
+            if self.best is None or is_above(value, self.best_value, point):
                 found["idle"] = 0
             found |= {"best": point, "best_value": value}
         return found
@@ -206,7 +208,7 @@ class GradientPath:
         if type(rows) is not Growing or steps - len(rows) not in (0, 1):
             raise ValueError(f"the path is not one of {steps} steps")
         for row in rows:
-            real = type(row) is tuple and all(type(x) is float and math.isfinite(x) for x in row)
+            real = type(row) is tuple and all(type(x) is float for x in row)
             if not real or len(row) != width:
                 raise ValueError("an answer of the path is not a row of numbers")
         if rows and any(x is None for x in (self.start, self.start_gradient, self.point)):

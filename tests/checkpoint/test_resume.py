@@ -409,17 +409,19 @@ def test_a_lone_run_and_a_safeguarded_one_are_not_mixed_up(target, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("dropped_at", -1),
-        ("proxy", 3),
+        ("guard", None),
+        ("guard", {}),
         ("rival", {}),
         ("rival", 7),
         ("run", None),
-        ("rng", {}),
-        ("checks", [{"step": 1}]),
-        ("checks", [pp.Ledger()]),
+        ("dropped_at", -1),
+        ("proxy", 3),
+        ("rival", None),
+        ("checks", checkpoint.Growing([{"step": 1}])),
+        ("checks", checkpoint.Growing([pp.Ledger()])),
         ("checks", "many"),
-        ("counts", [2.5, 0, 0, 0]),
-        ("counts", [1, 2]),
+        ("steps", 2.5),
+        ("next_check", -1),
         ("slope", float("nan")),
         ("reason", None),
         ("batches", 7),
@@ -429,7 +431,10 @@ def test_a_damaged_safeguard_is_named(target, tmp_path, name, value):
     problem, path = pp.Problem(target, target.label_free()), tmp_path / "run"
     call = {"steps": 3, "rng": 0, "safeguard": True, "checkpoint": path}
     pp.minimize(problem, **call)
-    checkpoint.save(path, {**checkpoint.read(path).tree(), name: value})
+    tree = checkpoint.read(path).tree()
+    inside = name not in tree or (name, value) == ("rival", None)
+    change = {"guard": dataclasses.replace(tree["guard"], **{name: value})} if inside else {}
+    checkpoint.save(path, {**tree, **(change or {name: value})})
     with pytest.raises(pp.CheckpointError, match="damaged"):
         pp.minimize(problem, **call)
 
