@@ -19,13 +19,8 @@ from proxyprox._util.validation import flag, message, nonnegative, require_takes
 from proxyprox.advice.defaults import (
     POLICY,
     default_tolerance,
-    is_exact,
     planned_steps,
-    require_allowed,
     require_countable,
-    require_enough,
-    require_problem,
-    require_ready,
 )
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
@@ -35,6 +30,13 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
 from proxyprox.oracle import Step, answer_query, counting_calls
 from proxyprox.problems import Problem
+from proxyprox.problems.checks import (
+    is_exact,
+    require_allowed,
+    require_enough,
+    require_problem,
+    require_ready,
+)
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion

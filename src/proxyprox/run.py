@@ -40,8 +40,6 @@ from proxyprox.advice.defaults import (
     complete_parts,
     draw_first,
     note_full_gradient,
-    require_problem,
-    starting_point,
 )
 from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
 from proxyprox.averaging import Adaptive, Averaging, Last
@@ -51,6 +49,10 @@ from proxyprox.methods.base import Answers, OuterStep, Request
 from proxyprox.oracle import MeteredProxy, Query, Step
 from proxyprox.path import GradientPath
 from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    require_problem,
+    starting_point,
+)
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array, dtype_name
+from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
-from proxyprox._util.validation import vector as checked_vector
+from proxyprox._util.validation import Words, has, message, offers, require, whole
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
@@ -23,6 +21,13 @@ from proxyprox.methods import DANE, SGD, Method, ProxyBFGS, ProxyProx
 from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
 from proxyprox.result import Budget, Ledger, count_words
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
@@ -75,15 +80,9 @@ def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
 
 
 def complete_parts(
-    problem: Problem,
-    w0: Vector | str | None,
-    method: Any,
-    inner: Any | None,
-    stop: Criterion | None,
-    averaging: Averaging | None,
-    expected_steps: int | None,
-    ledger: Ledger,
-) -> tuple[Vector, Any, Criterion, str, str, str]:
+    problem: Problem, w0: Vector | str | None, method: Any, inner: Any | None,
+    stop: Criterion | None, averaging: Averaging | None, expected_steps: int | None, ledger: Ledger,
+) -> tuple[Vector, Any, Criterion, str, str, str]:  # fmt: skip
     """Return w0, the inner solver, its criterion and why those two, after checking that all fit.
 
     The last text is what there is to say of w0; the search for it is entered in the ledger.
@@ -107,61 +106,6 @@ def complete_parts(
         allowed = "one of Last(), Adaptive(), Uniform() and Geometric(weight)"
         raise TypeError(message("averaging", averaging, allowed))
     return start, inner, stop, why_inner, why_stop, note
-
-
-def require_problem(problem: Any) -> None:
-    """Refuse what is not a Problem, and say how to make one."""
-    if not isinstance(problem, Problem):
-        remedy = "Wrap it: Problem(objective, proxy)."
-        raise TypeError(message("problem", problem, "a Problem", remedy))
-
-
-def require_ready(problem: Problem) -> None:
-    """Refuse a target that says it cannot answer, one without labels for example."""
-    if has(problem.objective, "require_ready"):
-        problem.objective.require_ready()
-
-
-# How the parts of a problem are called.
-CALLS = {
-    "objective": {
-        "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
-        "value_and_gradient": ("w", "batch"),
-        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
-        "gradient_from": ("w", "batch", "observations"),
-        "curvature": ("w",),
-    },
-    "proxy": {
-        "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
-        "solve_shifted": ("v", "eta"),
-    },
-    "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
-}  # fmt: skip
-
-
-def require_enough(objective: Any, steps: int | None) -> None:
-    """Refuse more steps than the objective will answer."""
-    most = getattr(objective, "most_gradients", None)
-    if most is not None and steps is not None and steps > most:
-        allowed = (
-            f"at most {most:,}, the gradients that were planned for {type(objective).__name__}"
-        )
-        raise ValueError(message("steps", steps, allowed))
-
-
-def require_allowed(objective: Any, use: str) -> None:
-    """Refuse a use of the objective that it says it is not for, and give its reason."""
-    reason = (getattr(objective, "refuses", None) or {}).get(use)
-    if reason:
-        raise TypeError(f"{type(objective).__name__} refuses {use}: {reason}.")
-
-
-def check_signatures(problem: Problem) -> None:
-    """Refuse functions of other arguments before a gradient is paid for."""
-    for role, calls in CALLS.items():
-        part = getattr(problem, role)
-        for name, arguments in calls.items():
-            require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
 
 
 def choose_method(
@@ -198,20 +142,15 @@ def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
     return ()
 
 
-def is_exact(objective: Any) -> bool:
-    """Tell whether every gradient of an objective is known to be exact."""
-    return bool(getattr(objective, "exact", False))
-
-
 def note_full_gradient(problem: Problem) -> str:
     """Return, for sampled gradients, that one full gradient would do where that is known."""
     objective = problem.objective
     if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
         return ""
     count = getattr(objective, "samples", None)
-    buys = (
-        "" if count is None else f" ({count_words(int(count(objective.everything())), 'sample')})"
-    )
+    buys = ""
+    if count is not None:
+        buys = f" ({count_words(int(count(objective.everything())), 'sample')})"
     return (
         f"The proxy has the target's curvature: one full gradient{buys} would solve the problem, "
         "with method=DANE(eta=math.inf)."
@@ -243,33 +182,6 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
     if found is None:
         return start, "No minimum of the proxy was found to start at: the run began as without it."
     return found, ""
-
-
-def starting_point(problem: Problem, w0: Vector | None) -> Vector:
-    """Return w0, checked and copied; where it was left out the problem's own start, or zeros."""
-    size = problem.dim
-    if w0 is None:
-        w0 = getattr(problem.objective, "start", None)
-    if w0 is None:
-        if size is None:
-            remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
-            raise ValueError(message("w0", None, "a starting point", remedy))
-        for part in (problem.objective, problem.proxy):
-            if hasattr(part, "zeros"):
-                return copy_array(part.zeros())
-        w0 = np.zeros(size)
-    start = checked_vector("w0", w0, size)
-    for part in (problem.objective, problem.proxy):
-        zeros = part.zeros() if hasattr(part, "zeros") else start
-        # NumPy converts between its dtypes; other libraries refuse, deep inside.
-        if type(start) is not type(zeros) or not (
-            is_numpy_array(start) or start.dtype == zeros.dtype
-        ):
-            got = Words(f"a {type(start).__name__} of dtype {start.dtype}")
-            allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
-            raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
-    # A copy: the user's array may change, the run's must not.
-    return copy_array(start)
 
 
 def _is_zero(proxy: Any) -> bool:
@@ -350,9 +262,8 @@ def _choose_stop(
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
         if method.default_inner is not None:
-            return Steps(
-                POLICY.solver_steps
-            ), " (the default without a proximal term, as published)"
+            why = " (the default without a proximal term, as published)"
+            return Steps(POLICY.solver_steps), why
         return Relative(POLICY.small), " (the default without a proximal term)"
     mu = getattr(problem.objective, "strong_convexity", None) or 0.0
     if mu > 0:

@@ -232,14 +232,9 @@ def judge_by_gradients(result: Result) -> Result:
 
 
 def judge_outcome(
-    result: Result,
-    problem: Problem,
-    w0: Vector,
-    *,
-    path: GradientPath,
-    measured: bool,
+    result: Result, problem: Problem, w0: Vector, *, path: GradientPath, measured: bool,
     guarded: bool,
-) -> Result:
+) -> Result:  # fmt: skip
     """Return the result with the losses at its two ends, its status corrected by the evidence.
 
     An answer above the start is exchanged for the start, or for the lowest point that is known.
@@ -249,12 +244,11 @@ def judge_outcome(
     were on.
     """
     faults: list[str] = []
-    first, last = (
-        known if known is not None else value_for_report(problem, point, faults, result.ledger)
-        for known, point in zip(
-            path.known_values(problem, w0, result.w), (w0, result.w), strict=True
-        )
-    )
+    first, last = path.known_values(problem, w0, result.w)
+    if first is None:
+        first = value_for_report(problem, w0, faults, result.ledger)
+    if last is None:
+        last = value_for_report(problem, result.w, faults, result.ledger)
     values = None if first is None or last is None else (first, last)
     if first is not None and math.isnan(first):
         faults.append("it is NaN at the start")

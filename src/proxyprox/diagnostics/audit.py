@@ -13,13 +13,6 @@ import numpy as np
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.advice.defaults import (
-    check_signatures,
-    is_exact,
-    require_allowed,
-    require_problem,
-    starting_point,
-)
 from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
 from proxyprox.diagnostics.report import NO_VERDICT, Audit
 from proxyprox.diagnostics.rounds import RoundAudit, audit_rounds
@@ -30,6 +23,13 @@ from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
 from proxyprox.result import Ledger
 
 # Where products with the target's Hessian come from, if that is named.
