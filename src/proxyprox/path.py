@@ -213,11 +213,10 @@ class GradientPath:
                 raise ValueError("an answer of the path is not a row of numbers")
         if rows and any(x is None for x in (self.start, self.start_gradient, self.point)):
             raise ValueError("the path has no start")
-        numbers = self.start_value, self.value, self.best_value, self.least_norm
-        kinds = {"idle": int, "exact": bool}
-        wrong = [name for name, kind in kinds.items() if type(getattr(self, name)) is not kind]
-        if wrong or any(type(x) is not float for x in numbers):
-            raise ValueError("the path's values are not numbers")
+        fresh = GradientPath()
+        for name in ("idle", "exact", "start_value", "value", "best_value", "least_norm"):
+            if type(getattr(self, name)) is not type(getattr(fresh, name)):
+                raise ValueError(f"path.{name} is not a number")
 
 
 def _total(problem: Problem, value: float, point: Vector) -> float:

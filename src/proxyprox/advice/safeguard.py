@@ -43,7 +43,7 @@ import scipy
 
 from proxyprox._util.arrays import Vector, copy_tree, dot, norm
 from proxyprox._util.validation import has
-from proxyprox.checkpoint import Growing, conform, refuse_damage, require_kind
+from proxyprox.checkpoint import CheckpointError, Growing, conform, refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
@@ -142,11 +142,6 @@ class Check:
             found = f"the held-out losses of {self.arm} and {self.rival}"
             size = "are equal up to rounding"
         return f"{found} {size} ({held_out})"
-
-    @property
-    def other(self) -> str:
-        """The one that was compared with the proxy."""
-        return self.rival if self.arm == "the proxy" else self.arm
 
     @property
     def doubt(self) -> str:
@@ -409,13 +404,8 @@ class _Arms:
         state = self.state
         uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
         evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
-        return replace(
-            answer,
-            steps=self.state.steps,
-            ledger=copy.copy(self.ledger),
-            message=f"{answer.message} {evidence.verdict}",
-            safeguard=evidence,
-        )
+        text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
+        return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
@@ -430,12 +420,16 @@ class _Arms:
         require_kind(tree, "Guarded")
         with refuse_damage():
             state, run, rival = (tree[name] for name in ("guard", "run", "rival"))
-            if type(state) is not GuardState:
-                raise ValueError("the safeguard's state is not one")
+            conform("guard", state, GuardState())
             state.require_valid()
-        # The ledger of all arms is the run's, which is loaded last: either all of it or nothing.
-        self.rival.load_state_dict(rival)
+        paid = copy.copy(self.ledger)
         self.run.load_state_dict(run)
+        try:
+            self.rival.load_state_dict(rival)
+        except CheckpointError:
+            # The ledger, which is outside of the branch, came with the run.
+            vars(self.ledger).update(vars(paid))
+            raise
         self.state = state
 
     def _draw(self) -> Any:
@@ -664,9 +658,8 @@ class _Arms:
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""
         if self.state.dropped_at is not None:
-            better = ""
-            if chosen == "ERM":
-                better = f" ERM on the rows seen {_better(decided[-1], ' still')}."
+            erm = chosen == "ERM"
+            better = f" ERM on the rows seen {_better(decided[-1], ' still')}." if erm else ""
             dropped = count_words(self.state.dropped_at, "step")
             return f"The proxy was dropped after {dropped}: {self.state.reason}.{better}"
         if not self.state.checks:
@@ -679,11 +672,11 @@ class _Arms:
             return f"ERM on the rows seen is returned: it {_better(decided[-1])}."
         if chosen != "proxy":
             return f"{chosen}'s answer is returned: it {_better(decided[0], ' than the proxy')}."
-        near = [f"; {check.other} is {check.doubt}" for check in decided if check.doubt]
-        return (
-            "The proxy's answer is returned: no rival did better on held-out samples"
-            f"{''.join(near)}."
-        )
+        # The first is a comparison of the proxy with its rival, the last one of ERM with the proxy.
+        others = [c.rival if c.arm == "the proxy" else c.arm for c in decided]
+        near = [f"; {o} is {c.doubt}" for o, c in zip(others, decided, strict=True) if c.doubt]
+        best = "The proxy's answer is returned: no rival did better on held-out samples"
+        return f"{best}{''.join(near)}."
 
 
 def _better(check: Check, more: str = "") -> str:
