@@ -11,15 +11,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, dtype_name
+from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
 from proxyprox._util.signals import ending_signals, raise_if_ending, step_first
 from proxyprox._util.validation import flag, has, message, nonnegative, require_takes, whole
+from proxyprox.advice.defaults import (
+    POLICY,
+    default_tolerance,
+    planned_steps,
+    require_countable,
+)
+from proxyprox.advice.outcome import judge_outcome
+from proxyprox.advice.safeguard import SafeguardedRun
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD, Method
+from proxyprox.methods import Method
 from proxyprox.observers import (
     BudgetLimit,
     Callback,
@@ -34,21 +42,16 @@ from proxyprox.observers import (
     not_writable,
 )
 from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
-from proxyprox.outcome import judge_outcome
 from proxyprox.problems import Problem
+from proxyprox.problems.checks import (
+    is_exact,
+    require_allowed,
+    require_enough,
+    require_problem,
+    require_ready,
+)
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
-from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import (
-    SAMPLED_METHOD,
-    is_exact,
-    planned_steps,
-    require_allowed,
-    require_countable,
-    require_enough,
-    require_labels,
-    require_problem,
-)
 from proxyprox.stopping import Criterion
 
 Answer = TypeVar("Answer")
@@ -134,9 +137,9 @@ def minimize(
         Never worse than without a proxy: a rival without one, and ERM on the rows seen where there
         are rows, run along on the same samples, held-out ones decide which answer is returned, and
         a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
-        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples, and the rival's
-        own where batches may not be evaluated again. True stands for ``SGD("auto")``; another rival
-        is given by itself, as in ``safeguard=Adam()``.
+        :mod:`proxyprox.advice.safeguard` says what is charged: at most 15 % more samples, and the
+        rival's own where batches may not be evaluated again. True stands for ``SGD("auto")``;
+        another rival is given by itself, as in ``safeguard=Adam()``.
     observers : sequence of objects with ``after_step(state, step)``, optional
         They look on after every outer step, and may end the run: :mod:`proxyprox.observers`.
 
@@ -166,7 +169,7 @@ def minimize(
     (62, True)
     """
     require_problem(problem)
-    require_labels(problem)
+    require_ready(problem)
     if not isinstance(safeguard, bool) and (
         not isinstance(safeguard, Method) or safeguard.uses_proxy
     ):
@@ -187,7 +190,7 @@ def minimize(
                 "steps or budget must be given: without either a run of sampled gradients has no "
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
-        steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
+        steps, ends = POLICY.most_steps, ends or DEFAULT_TOLERANCES
     elif exact and method is None and not safeguard:
         # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or DEFAULT_TOLERANCES
@@ -197,7 +200,7 @@ def minimize(
     looking += check_observers(observers)
     if safeguard and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
-        method = SAMPLED_METHOD
+        method = POLICY.sampled_method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     require_enough(problem.objective, steps)
@@ -205,7 +208,7 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
-    rival = DEFAULT_RIVAL if safeguard is True else safeguard
+    rival = POLICY.rival if safeguard is True else safeguard
     driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
     with contextlib.ExitStack() as held:
         if saver is not None:
@@ -226,20 +229,6 @@ def minimize(
         return _resume_and_run(run, loop)
 
 
-# What a safeguarded run is compared with, unless a method is given.
-DEFAULT_RIVAL = SGD(eta="auto")
-# Rounds of a run that is to end by its gradient, unless more are asked for.
-MOST_STEPS = 1000
-# Shares of the first gradient that are small, by the iterates' dtype. With 1e-6 half of the runs in
-# float32 end in rounding: they take 10 to 40 rounds more and gain nothing.
-SMALL = {"float32": 1e-5, "float64": 1e-8}
-# Of gradients by differences, whose errors are about as large.
-SMALL_BY_DIFFERENCES = {"float32": 1e-4, "float64": 1e-5}
-# What is said of the default tolerance of single precision.
-LIMITED = (
-    "The numbers are float32: {:.0e} of the first gradient is small there, {:.0e} in float64, "
-    "which can reach a lower loss."
-)
 # (tol, atol); None is the share for the dtype.
 Tolerances = tuple[float | None, float]
 DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
@@ -273,10 +262,8 @@ def _tolerance(run: Run, ends: Tolerances) -> Tolerance:
     tol, atol = ends
     if tol is not None:
         return Tolerance(tol, atol)
-    differences = getattr(run.problem.objective, "evaluations", None) is not None
-    small, dtype = SMALL_BY_DIFFERENCES if differences else SMALL, dtype_name(run.start)
-    limited = LIMITED.format(small[dtype], small["float64"]) if dtype == "float32" else ""
-    return Tolerance(small[dtype], atol, limited)
+    small, limited = default_tolerance(run.problem.objective, run.start)
+    return Tolerance(small, atol, limited)
 
 
 def _resume_and_run(run: Run, loop: _Loop) -> Result:

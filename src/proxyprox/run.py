@@ -36,34 +36,33 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import file_path, generator, has, message
+from proxyprox.advice.defaults import (
+    choose_method,
+    complete_parts,
+    draw_first,
+    note_full_gradient,
+)
+from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.outcome import GradientPath, judge_by_gradients
+from proxyprox.path import GradientPath
 from proxyprox.problems import Problem, Zero
-from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
-from proxyprox.setup import (
-    choose_method,
-    complete_parts,
-    draw_first,
-    note_full_gradient,
+from proxyprox.problems.checks import (
     require_problem,
     starting_point,
 )
+from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
-# Such steps in a row, at the end of a run, that are no accident.
-ROW = 5
 # What a run says that ends without a last question.
 KNOWN_AHEAD = (
     "The proxy has the target's curvature: the residual of the inner solve is the target's "
     "gradient there, which was not asked for."
 )
-# Rounds without a decrease after which a run that waits for a small gradient gives up.
-IDLE = 10
 BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
 
 
@@ -93,7 +92,8 @@ class Faults:
 
     def in_a_row(self, steps: int) -> bool:
         """Tell whether the last few of so many steps were all blocked."""
-        return steps >= ROW and self.blocked[-ROW:] == tuple(range(steps - ROW, steps))
+        row = POLICY.row
+        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
 
     def stuck(self, steps: int) -> bool:
         """Tell whether the last few of so many steps, or most of all, were blocked."""
@@ -164,7 +164,8 @@ class Randomness:
     """A generator that is brought to the states of runs; it knows in which one it is."""
 
     def __init__(self, generator: np.random.Generator) -> None:
-        self.generator, self._at = generator, None
+        self.generator = generator
+        self._at: Mapping[str, Any] | None = None
 
     def at(self, state: Mapping[str, Any]) -> np.random.Generator:
         """Return the generator in a state."""
@@ -350,7 +351,7 @@ def _path_with(
     valued, w = value is None or math.isfinite(value), state.method.w
     # A line search that has come back to its iterate is at its end.
     again = parts.method.backtracks and same_point(path.point, w)
-    idle = IDLE if again and same_point(point, w) else 1
+    idle = POLICY.idle if again and same_point(point, w) else 1
     # A trial point without an answer is no part of the path: the run stayed where it was.
     if not finite or not (valued or nowhere or path.start is not None):
         point, gradient, value, idle = path.point, path.gradient, path.value, 0
@@ -360,7 +361,9 @@ def _path_with(
     if point is None:
         return path
     exact = query.batch is None or query.exact
-    return path.add(point, gradient, parts.penalty, exact=exact, value=value, idle=idle)
+    return path.add(
+        point, gradient, parts.penalty, exact=exact, value=value, smaller=POLICY.smaller, idle=idle
+    )
 
 
 def _add_to_average(
@@ -700,7 +703,7 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = path.below(tol, atol, self.parts.penalty)
+        small = below(path, tol, atol, self.parts.penalty)
         return small and not self.method.ask(copy_tree(method)).start
 
     @property
@@ -721,7 +724,7 @@ class Run:
     def _settled(self) -> bool:
         """Whether nothing but rounding is left to gain, where the run has stalled or began."""
         promise = self.method.promise(copy_tree(self.state.method))
-        return self.state.path.rounds_off(promise, stalled=self.stalled)
+        return rounds_off(self.state.path, promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -729,7 +732,7 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
-        return self.state.path.idle >= IDLE and not self._searching
+        return self.state.path.idle >= POLICY.idle and not self._searching
 
     @property
     def _searching(self) -> bool:
@@ -798,9 +801,9 @@ class Run:
             trace=trace,
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=path.finding(w, last, trace["displacement"]),
-            fell=path.fell(),
-            first_gradient=float(path.first[0, 0]) if len(path.first) else math.nan,
+            doubt=finding(path, w, last, trace["displacement"]),
+            fell=fell(path),
+            first_gradient=path.first_norm,
             method=f"{self.method!r}{self._why['method']}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
             fun=math.nan if known is None else known,

@@ -1,42 +1,88 @@
-"""Everything that is checked and filled in before the first step: nothing is paid in vain."""
+"""Everything that is checked and filled in before the first step, and before anything is paid."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array
+from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, offers, require, require_takes, whole
-from proxyprox._util.validation import vector as checked_vector
+from proxyprox._util.validation import Words, has, message, offers, require, whole
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.methods import DANE, ProxyBFGS, ProxyProx
+from proxyprox.methods import DANE, SGD, Method, ProxyBFGS, ProxyProx
 from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
-from proxyprox.problems import GLM, FunctionObjective, Problem, Zero
+from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
 from proxyprox.result import Budget, Ledger, count_words
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
 
+@dataclass(frozen=True)
+class DefaultsPolicy:
+    """What a run is given if its caller says nothing; judgements, without a record.
+
+    Attributes
+    ----------
+    sampled_method, rival : Method
+        What sampled gradients are minimised with, and what a safeguarded run is compared with
+        (``python benchmarks/safeguard.py`` compares the rivals).
+    most_steps : int
+        Rounds of a run that is to end by its gradient.
+    small, small_float32 : float
+        Shares of the first gradient that are small. With 1e-6 half of the runs in float32 end in
+        rounding: they take 10 to 40 rounds more and gain nothing.
+    small_by_differences, small_by_differences_float32 : float
+        Of gradients by differences, whose errors are about as large.
+    solver_steps : int
+        Inner steps of a method with a solver of its own and no proximal term, as published.
+    """
+
+    sampled_method: ClassVar[Method] = ProxyProx(eta="auto")
+    rival: ClassVar[Method] = SGD(eta="auto")
+    most_steps: int = 1000
+    small: float = 1e-8
+    small_float32: float = 1e-5
+    small_by_differences: float = 1e-5
+    small_by_differences_float32: float = 1e-4
+    solver_steps: int = 20
+
+
+POLICY = DefaultsPolicy()
+
+
+def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
+    """Return the share of the first gradient that is small, and what to say of it."""
+    small, single = POLICY.small, POLICY.small_float32
+    if getattr(objective, "evaluations", None) is not None:
+        small, single = POLICY.small_by_differences, POLICY.small_by_differences_float32
+    if dtype_name(like) != "float32":
+        return small, ""
+    return single, (
+        f"The numbers are float32: {single:.0e} of the first gradient is small there, {small:.0e} "
+        "in float64, which can reach a lower loss."
+    )
+
+
 def complete_parts(
-    problem: Problem,
-    w0: Vector | str | None,
-    method: Any,
-    inner: Any | None,
-    stop: Criterion | None,
-    averaging: Averaging | None,
-    expected_steps: int | None,
-    ledger: Ledger,
-) -> tuple[Vector, Any, Criterion, str, str, str]:
+    problem: Problem, w0: Vector | str | None, method: Any, inner: Any | None,
+    stop: Criterion | None, averaging: Averaging | None, expected_steps: int | None, ledger: Ledger,
+) -> tuple[Vector, Any, Criterion, str, str, str]:  # fmt: skip
     """Return w0, the inner solver, its criterion and why those two, after checking that all fit.
 
     The last text is what there is to say of w0; the search for it is entered in the ledger.
@@ -62,70 +108,10 @@ def complete_parts(
     return start, inner, stop, why_inner, why_stop, note
 
 
-def require_problem(problem: Any) -> None:
-    """Refuse what is not a Problem, and say how to make one."""
-    if not isinstance(problem, Problem):
-        remedy = "Wrap it: Problem(objective, proxy)."
-        raise TypeError(message("problem", problem, "a Problem", remedy))
-
-
-def require_labels(problem: Problem) -> None:
-    """Refuse a target that was given no labels to compute gradients of."""
-    if isinstance(problem.objective, GLM) and problem.objective.targets is None:
-        remedy = "Give y, or use Run and tell(observations=...), which buys labels."
-        raise ValueError(message("y of the target", None, "given", remedy))
-
-
-# How the parts of a problem are called.
-CALLS = {
-    "objective": {
-        "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
-        "value_and_gradient": ("w", "batch"),
-        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
-        "gradient_from": ("w", "batch", "observations"),
-        "curvature": ("w",),
-    },
-    "proxy": {
-        "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
-        "solve_shifted": ("v", "eta"),
-    },
-    "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
-}  # fmt: skip
-
-
-def require_enough(objective: Any, steps: int | None) -> None:
-    """Refuse more steps than the objective will answer."""
-    most = getattr(objective, "most_gradients", None)
-    if most is not None and steps is not None and steps > most:
-        allowed = (
-            f"at most {most:,}, the gradients that were planned for {type(objective).__name__}"
-        )
-        raise ValueError(message("steps", steps, allowed))
-
-
-def require_allowed(objective: Any, use: str) -> None:
-    """Refuse a use of the objective that it says it is not for, and give its reason."""
-    reason = (getattr(objective, "refuses", None) or {}).get(use)
-    if reason:
-        raise TypeError(f"{type(objective).__name__} refuses {use}: {reason}.")
-
-
-def check_signatures(problem: Problem) -> None:
-    """Refuse functions of other arguments before a gradient is paid for."""
-    for role, calls in CALLS.items():
-        part = getattr(problem, role)
-        for name, arguments in calls.items():
-            require_takes(f"{role}.{name}", getattr(part, name, None), arguments)
-
-
-# What sampled gradients are minimised with.
-SAMPLED_METHOD = ProxyProx(eta="auto")
-
-
 def choose_method(
     problem: Problem, *, solves: bool = False, first: tuple[Any, ...] = ()
 ) -> tuple[Any, str]:
-    """Return the method of those who name none, and why; ``solves`` asks for one with subproblems.
+    """Return the default method, and why; ``solves`` asks for one with subproblems.
 
     ``first`` may hold a batch that was drawn: None, all of the data, shows that there is no noise.
     Sampled gradients are never exchanged for full ones, which would buy every label.
@@ -133,7 +119,7 @@ def choose_method(
     require_problem(problem)
     all_data = bool(first) and first[0] is None
     if not is_exact(problem.objective) and not all_data:
-        return SAMPLED_METHOD, " (the default for sampled gradients)"
+        return POLICY.sampled_method, " (the default for sampled gradients)"
     why = " (chosen because the target's gradients are exact"
     if problem.same_curvature:
         return DANE(eta=math.inf), f"{why} and the proxy has its curvature: one step solves it)"
@@ -156,20 +142,15 @@ def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
     return ()
 
 
-def is_exact(objective: Any) -> bool:
-    """Tell whether every gradient of an objective is known to be exact."""
-    return bool(getattr(objective, "exact", False))
-
-
 def note_full_gradient(problem: Problem) -> str:
     """Return, for sampled gradients, that one full gradient would do where that is known."""
     objective = problem.objective
     if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
         return ""
     count = getattr(objective, "samples", None)
-    buys = (
-        "" if count is None else f" ({count_words(int(count(objective.everything())), 'sample')})"
-    )
+    buys = ""
+    if count is not None:
+        buys = f" ({count_words(int(count(objective.everything())), 'sample')})"
     return (
         f"The proxy has the target's curvature: one full gradient{buys} would solve the problem, "
         "with method=DANE(eta=math.inf)."
@@ -183,8 +164,10 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
     """
     wanted, note = isinstance(w0, str) and w0 == "proxy", ""
     start = starting_point(problem, None if wanted else w0)
-    if isinstance(problem.penalty, Box):
-        inside = problem.penalty.prox(start, 1.0)
+    # An indicator, such as Box: its prox is the projection, and a run stays inside.
+    project = getattr(problem.penalty, "project", None)
+    if project is not None:
+        inside = project(start)
         if outside := int((inside != start).sum()):
             parameters = count_words(outside, "parameter")
             note = f"w0 was outside the bounds in {parameters}: the run began at the nearest point."
@@ -192,7 +175,7 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
     if not wanted:
         return start, note
     found, begun = None, time.perf_counter()
-    if not isinstance(problem.proxy, Zero):
+    if not _is_zero(problem.proxy):
         proxy = MeteredProxy(problem.proxy, ledger)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
@@ -201,38 +184,9 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
     return found, ""
 
 
-def starting_point(problem: Problem, w0: Vector | None) -> Vector:
-    """Return w0, checked and copied; where it was left out the problem's own start, or zeros."""
-    size = problem.dim
-    if w0 is None:
-        w0 = getattr(problem.objective, "start", None)
-    if w0 is None:
-        if size is None:
-            remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
-            raise ValueError(message("w0", None, "a starting point", remedy))
-        for part in (problem.objective, problem.proxy):
-            if hasattr(part, "zeros"):
-                return copy_array(part.zeros())
-        w0 = np.zeros(size)
-    start = checked_vector("w0", w0, size)
-    for part in (problem.objective, problem.proxy):
-        zeros = part.zeros() if hasattr(part, "zeros") else start
-        # NumPy converts between its dtypes; other libraries refuse, deep inside.
-        if type(start) is not type(zeros) or not (
-            is_numpy_array(start) or start.dtype == zeros.dtype
-        ):
-            got = Words(f"a {type(start).__name__} of dtype {start.dtype}")
-            allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
-            raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
-    # A copy: the user's array may change, the run's must not.
-    return copy_array(start)
-
-
-# Arguments of FunctionObjective for what methods may need.
-OPTIONS = {
-    "everything": "everything=, which returns the batch of all data",
-    "samples": "samples=, which counts a batch (samples=len)",
-}
+def _is_zero(proxy: Any) -> bool:
+    """Tell whether a proxy says that it is zero, so that it costs and knows nothing."""
+    return bool(getattr(proxy, "is_zero", False))
 
 
 def _check_method(method: Any, problem: Problem) -> None:
@@ -253,15 +207,15 @@ def _check_method(method: Any, problem: Problem) -> None:
         # Whatever it draws is all of the data.
         needs = tuple(need for need in needs if need != "everything")
     instead = "Use ProxyProx, which needs sampled gradients only."
-    if isinstance(objective, FunctionObjective):
-        lacking = (need for need in needs if need in OPTIONS and not has(objective, need))
-        instead += "".join(f" Or give FunctionObjective {OPTIONS[need]}." for need in lacking)
+    options = getattr(objective, "options", {})
+    lacking = [options[need] for need in needs if need in options and not has(objective, need)]
+    instead += "".join(f" Or give {type(objective).__name__} {option}." for option in lacking)
     require(f"method={name}", "objective", objective, needs, instead)
     if rule.measures:
         require_allowed(objective, "measured step sizes")
     if method.two_points and not getattr(objective, "repeatable", True):
         once = "ProxyProx or AuxMom"
-        if isinstance(method, ProxyProx):
+        if "correction" in getattr(method, "__dataclass_fields__", {}):
             once = "correction=Plain() or EMA(0.1), which ask once"
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "
@@ -308,8 +262,9 @@ def _choose_stop(
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
         if method.default_inner is not None:
-            return Steps(20), " (the default without a proximal term, as published)"
-        return Relative(1e-8), " (the default without a proximal term)"
+            why = " (the default without a proximal term, as published)"
+            return Steps(POLICY.solver_steps), why
+        return Relative(POLICY.small), " (the default without a proximal term)"
     mu = getattr(problem.objective, "strong_convexity", None) or 0.0
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
@@ -322,7 +277,7 @@ def _choose_stop(
 def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     """Refuse a limit on what is never counted in this run: it would not end it."""
     objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
-    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
+    free = _is_zero(proxy) or not getattr(method, "uses_proxy", True)
     uncounted = {"proxy_gradients": "the method uses no proxy"} if free else {}
     for name in ("cost", "epsilon"):
         if getattr(objective, name, None) is None:

@@ -34,28 +34,63 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
 
-from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copy_tree, dot, dtype_name, norm
+from proxyprox._util.arrays import Vector, copy_tree, dot, norm
 from proxyprox._util.validation import has
-from proxyprox.checkpoint import Growing
+from proxyprox.checkpoint import CheckpointError, Growing, conform, refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
 from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, copying, price
+from proxyprox.path import rounding
 from proxyprox.result import Budget, Result, Status, count_words
-from proxyprox.run import Run
 
-# Standard errors by which an arm must trail to be dropped before the end, where there are eight
-# samples or more; Student's quantile of the same probability where there are fewer.
-CLEAR = 3.0
-PROBABILITY = 0.99
+if TYPE_CHECKING:
+    from proxyprox.run import Run
+
+
+@dataclass(frozen=True)
+class SafeguardPolicy:
+    """How arms are compared, and when one is given up.
+
+    ``python benchmarks/safeguard.py`` is the record (docs/results/auto_eta/safeguard.json).
+
+    Attributes
+    ----------
+    clear : float
+        Standard errors by which an arm must trail to be dropped before the end.
+    probability : float
+        Student's quantile of it replaces ``clear`` if it is larger, as it is for few samples.
+    fewest : int
+        Held-out batches of a comparison if nothing is short.
+    share : float
+        Held-out batches of a comparison for each step, if there are many steps.
+    most, on_the_way : int
+        Held-out samples that may be drawn, in percent of those of the steps: in all, and on the way
+        if none can be used again.
+    sets : int
+        Comparisons that the share must pay for in a typical run: two on the way, one at the end.
+    first_check : int
+        Steps after which arms are compared first; then after twice as many, and so on.
+    """
+
+    clear: float = 3.0
+    probability: float = 0.99
+    fewest: int = 8
+    share: float = 0.1
+    most: int = 15
+    on_the_way: int = 10
+    sets: int = 3
+    first_check: int = 20
+
+
+POLICY = SafeguardPolicy()
 
 
 @dataclass(frozen=True)
@@ -87,7 +122,7 @@ class Check:
     standard_error: float
     batches: int
     rounding: float = 0.0
-    needed: float = CLEAR
+    needed: float = POLICY.clear
 
     @property
     def clear(self) -> bool:
@@ -107,11 +142,6 @@ class Check:
             found = f"the held-out losses of {self.arm} and {self.rival}"
             size = "are equal up to rounding"
         return f"{found} {size} ({held_out})"
-
-    @property
-    def other(self) -> str:
-        """The one that was compared with the proxy."""
-        return self.rival if self.arm == "the proxy" else self.arm
 
     @property
     def doubt(self) -> str:
@@ -161,40 +191,62 @@ class Evidence:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
 
 
-# Gauss–Legendre nodes on [0, 1]; both weigh one half.
-NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
-
-# Gaps below this share of ‖first gradient‖·‖w − w_0‖ are rounding, by the iterates' dtype.
-ROUNDING = {"float32": 1e-5, "float64": 1e-10}
-
-
 def has_rows(objective: Any, batch: Any) -> bool:
     """Tell whether a batch names rows that the loss can be fitted on."""
     return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
 
 
-# Held-out batches of a comparison where nothing is short.
-FEWEST = 8
+@dataclass(frozen=True)
+class GuardState:
+    """What the safeguard knows besides the states of its two runs; replaced, never changed.
 
-# Held-out batches without which there is no standard error.
-LEAST = 2
+    Attributes
+    ----------
+    steps, last_check, next_check : int
+        Steps taken, taken at the last comparison, and after which to compare next.
+    wins : int
+        How often the proxy was clearly ahead.
+    proxy, rival : bool
+        Which arms are not given up.
+    dropped_at, reason
+        When and why the proxy was given up.
+    slope : float
+        The norm of the first gradient.
+    of_run, of_rival, of_held_out : int
+        Samples by use.
+    batches, held_out, checks : Growing
+        The steps' batches, held-out ones that may be used again, and all comparisons.
+    """
 
-# Held-out samples that may be drawn, in percent of those of the steps: in all, and on the way if
-# none can be used again.
-MOST, ON_THE_WAY = 15, 10
+    steps: int = 0
+    last_check: int = 0
+    next_check: int = POLICY.first_check
+    wins: int = 0
+    proxy: bool = True
+    rival: bool = True
+    dropped_at: int | None = None
+    reason: str = ""
+    slope: float = 0.0
+    of_run: int = 0
+    of_rival: int = 0
+    of_held_out: int = 0
+    batches: Growing = field(default_factory=Growing)
+    held_out: Growing = field(default_factory=Growing)
+    checks: Growing = field(default_factory=Growing)
 
-# Held-out batches of a comparison for each step, where there are many steps.
-SHARE = 0.1
-# Comparisons that the share must pay for in a typical run: two on the way, one at the end.
-SETS = 3
-
-# What is known before it is spent.
-KNOWN_BEFORE = ("target_gradients", "target_samples", "cost", "epsilon")
-
-
-LOG = logging.getLogger("proxyprox")
-
-FIRST_CHECK = 20
+    def require_valid(self) -> None:
+        """Refuse what no safeguarded run has written."""
+        fresh = GuardState()
+        for name, kind in ((item.name, type(getattr(fresh, item.name))) for item in fields(self)):
+            value = getattr(self, name)
+            if name == "dropped_at":
+                value, kind = (0 if value is None else value), int
+            if type(value) is not kind or (kind in (int, float) and not 0 <= value < math.inf):
+                raise ValueError(f"{name} of the safeguard is {value!r}, not a {kind.__name__}")
+        if not (self.proxy or self.rival):
+            raise ValueError("the safeguard has no arm left")
+        for check in self.checks:
+            conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
 
 
 class SafeguardedRun:
@@ -205,13 +257,16 @@ class SafeguardedRun:
     """
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
-        self._arms = _Arms(run, rival, limits)
+        # One stream serves the rival and the held-out batches.
+        rng = np.random.default_rng(run.draw_seed())
+        against = type(run)(run.problem, run.w, method=rival, rng=rng)
+        self._arms = _Arms(run, against, GuardState(), limits)
         self.problem, self.ledger, self.start = run.problem, run.ledger, run.start
 
     @property
     def steps(self) -> int:
         """Outer steps taken."""
-        return self._arms.steps
+        return self._arms.state.steps
 
     def ask(self) -> Query:
         """Return the proxy's question; the rival's, once the proxy is dropped."""
@@ -253,18 +308,17 @@ class SafeguardedRun:
             raise
         self._arms = arms
         if step.note:
-            LOG.warning(step.note)
+            logging.getLogger("proxyprox").warning(step.note)
         return step
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
-        proxy = self._arms.proxy
-        return proxy is not None and proxy.converged(tol, atol)
+        return self._arms.state.proxy and self._arms.run.converged(tol, atol)
 
     @property
     def stalled(self) -> bool:
         """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self._arms.proxy is not None and self._arms.proxy.stalled
+        return self._arms.state.proxy and self._arms.run.stalled
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
@@ -286,40 +340,20 @@ class SafeguardedRun:
 
 
 class _Arms:
-    """The arms and what was found out about them."""
+    """The proxy's run, the rival's, and what was found out about them."""
 
-    def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
-        self.problem = run.problem
-        self.ledger = run.ledger
-        self.steps = 0
-        self.proxy: Run | None = run
-        # One generator serves the rival and the held-out batches; its state is the rival's.
-        self._generator = np.random.default_rng(run.draw_seed())
-        self.rival: Run | None = Run(run.problem, run.w, method=rival, rng=self._generator)
-        self._rng = self.rival.state.rng
-        self._name = type(rival).__name__
-        self._answer = run
-        self.start, self._slope = run.start, 0.0
-        self._limits = limits
+    def __init__(self, run: Run, rival: Run, state: GuardState, limits: Budget | None) -> None:
+        self.run, self.rival, self.state, self._limits = run, rival, state, limits
+        self.problem, self.ledger, self._name = run.problem, run.ledger, type(rival.method).__name__
         self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
-        self._points_each = len(NODES) if self._repeatable else 1
-        self._batches = Growing()
-        self._held_out = Growing()
-        self._checks = Growing()
-        self._samples = {"run": 0, self._name: 0, "held out": 0}
-        self._dropped_at: int | None = None
-        self._reason = ""
-        self._last_check, self._next_check, self._clear_wins = 0, FIRST_CHECK, 0
+        self._points_each = 2 if self._repeatable else 1
 
     def branch(self) -> _Arms:
         """Return a twin that may change without this one; what is paid is entered in one ledger."""
-        twin, arms = copy.copy(self), {}
-        for run in (self.proxy, self.rival, self._answer):
-            if run is not None and id(run) not in arms:
-                arms[id(run)] = copy.copy(run)
-        twin.proxy, twin.rival = (arms.get(id(run)) for run in (self.proxy, self.rival))
-        twin._answer, twin._samples = arms[id(self._answer)], dict(self._samples)
-        return twin
+        return _Arms(copy.copy(self.run), copy.copy(self.rival), self.state, self._limits)
+
+    def _note(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
@@ -329,39 +363,42 @@ class _Arms:
 
     def hold(self, answer: Told) -> None:
         """Keep the answer to the leader's question; the arms have one ledger."""
-        if self.leader is not self.proxy:
+        if not self.state.proxy:
             self._charge(self.leader.open_question())
             self.ledger.add(answer.extra)
         self.leader.hold(answer)
 
     def take_steps(self) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time."""
-        batch, step, dropped = self.leader.ask().batch, None, self._dropped_at
-        if self.steps == 0:
+        before, batch, step = self.state, self.leader.open_question().batch, None
+        slope = before.slope
+        if before.steps == 0:
             assert self.leader.state.answer is not None
             slope = norm(self.leader.state.answer.gradients[0])
-            self._slope = slope if math.isfinite(slope) else 0.0
-        self._batches = self._batches.append(batch)
-        self._samples["run"] += self._samples_of(batch)
-        if self.proxy is None:
+        self._note(
+            batches=before.batches.append(batch), slope=slope if slope < math.inf else 0.0,
+            of_run=before.of_run + self._samples_of(batch),
+        )  # fmt: skip
+        try:
             step = self.leader.tell()
-        else:
-            try:
-                step = self.proxy.tell()
-            except NonFiniteError as error:
-                if self.rival is None:
-                    raise
-                self._drop_proxy(f"its run broke down ({error})")
-            rival = self._step_of_rival(batch)
-            step = step or rival
-        self.steps += 1
-        if self.proxy and self.rival and self.proxy.faults.in_a_row(self.proxy.steps):
-            self._drop_proxy(self.proxy.faults.words)
-        if self.steps >= self._next_check:
+        except NonFiniteError as error:
+            if not (before.proxy and before.rival):
+                raise
+            self._drop_proxy(f"its run broke down ({error})")
+        rival = self._step_of_rival(batch) if before.proxy and before.rival else None
+        step = step or rival
+        self._note(steps=before.steps + 1)
+        both = self.state.proxy and self.state.rival
+        if both and self.run.faults.in_a_row(self.run.steps):
+            self._drop_proxy(self.run.faults.words)
+        if self.state.steps >= before.next_check:
             self._compare_arms()
         assert step is not None
-        note = self._verdict(self._name) if dropped is None and self._dropped_at is not None else ""
-        step.ledger, step.note = copy.copy(self.ledger), note
+        dropped = before.proxy and not self.state.proxy
+        step.ledger, step.note = (
+            copy.copy(self.ledger),
+            self._verdict(self._name) if dropped else "",
+        )
         return step
 
     def choose_answer(self, status: Status, detail: str) -> Result:
@@ -369,19 +406,17 @@ class _Arms:
         if not status.success:
             failed = self.leader.result_before_verdict(status, detail)
             return replace(failed, ledger=copy.copy(self.ledger))
-        held_out: list[Any] | None = None
-        chosen = self._name if self.proxy is None else "proxy"
+        state, held_out = self.state, None
+        chosen = "proxy" if state.proxy else self._name
         decided: list[Check] = []
-        if self.proxy is not None and self.rival is not None:
+        if state.proxy and state.rival:
             if self._earlier_check("the proxy", self._name) is None:
                 held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                self._compare("the proxy", self.proxy.w, self._name, self.rival.w, held_out)
+                self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
             # If nothing was left to pay for it, what was found last must do.
-            compared = next((c for c in reversed(list(self._checks)) if c.arm == "the proxy"), None)
-            if compared is not None:
-                decided.append(compared)
-                if compared.gap > compared.rounding:
-                    chosen = self._name
+            decided = [check for check in self.state.checks if check.arm == "the proxy"][-1:]
+            if any(check.gap > check.rounding for check in decided):
+                chosen = self._name
         best = self._runs[0 if chosen == "proxy" else -1]
         answer = best.result_before_verdict(status, detail)
         fitted = self._fit_rows_seen(answer.w)
@@ -396,96 +431,48 @@ class _Arms:
                 if compared.gap < -compared.rounding:
                     chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         verdict = self._verdict(chosen, decided)
-        evidence = Evidence(
-            chosen, verdict, self._dropped_at, tuple(self._checks), dict(self._samples)
-        )
-        return replace(
-            answer,
-            steps=self.steps,
-            ledger=copy.copy(self.ledger),
-            message=f"{answer.message} {evidence.verdict}",
-            safeguard=evidence,
-        )
+        state = self.state
+        uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
+        evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
+        text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
+        return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
         # The rival is about the same problem: its data need not be looked at again.
-        rival = None if self.rival is None else self.rival.state_dict(problem=False)
+        rival = self.rival.state_dict(problem=False)
         return {
-            "kind": "Guarded",
-            "run": self._answer.state_dict(),
-            "rival": rival,
-            "proxy": self.proxy is not None,
-            "rng": self._random_state,
-            "batches": self._batches,
-            "held_out": self._held_out,
-            "samples": dict(self._samples),
-            "checks": self._checks,
-            "reason": self._reason,
-            "slope": self._slope,
-            "dropped_at": self._dropped_at,
-            "counts": [self.steps, self._last_check, self._next_check, self._clear_wins],
-        }
+            "kind": "Guarded", "run": self.run.state_dict(), "rival": rival, "guard": self.state,
+        }  # fmt: skip
 
     def load_state_dict(self, tree: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit."""
-        checkpoint.require_kind(tree, "Guarded")
-        rival = self.rival
-        assert rival is not None
-        with checkpoint.refuse_damage():
-            steps, last, due, ahead = counts = tree["counts"]
-            parts = (tree[name] for name in ("dropped_at", "proxy", "slope", "reason"))
-            dropped, proxy, slope, reason = parts
-            samples = {name: tree["samples"][name] for name in self._samples}
-            for count in (*counts, *samples.values(), 0 if dropped is None else dropped):
-                checkpoint.require_count("a count of the safeguard", count)
-            checkpoint.require_count("slope", slope, float)
-            none_left = tree["rival"] is None and not proxy
-            if type(proxy) is not bool or type(reason) is not str or none_left:
-                raise ValueError("the safeguard's state is not one")
-            lists = batches, held_out, checks = [
-                tree[name] for name in ("batches", "held_out", "checks")
-            ]
-            if any(type(part) is not Growing for part in lists):
-                raise ValueError("the safeguard's lists are not lists")
-            for check in checks:
-                checkpoint.conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
-            generator = checkpoint.restore_rng(tree["rng"], self._generator)
+        require_kind(tree, "Guarded")
+        with refuse_damage():
+            state, run, rival = (tree[name] for name in ("guard", "run", "rival"))
+            conform("guard", state, GuardState())
+            state.require_valid()
         paid = copy.copy(self.ledger)
+        self.run.load_state_dict(run)
         try:
-            self._answer.load_state_dict(tree["run"])
-            if tree["rival"] is not None:
-                rival.load_state_dict(tree["rival"])
-        except checkpoint.CheckpointError:
+            self.rival.load_state_dict(rival)
+        except CheckpointError:
+            # The ledger, which is outside of the branch, came with the run.
             vars(self.ledger).update(vars(paid))
             raise
-        self.rival = None if tree["rival"] is None else rival
-        self._rng, self._generator = tree["rng"], generator
-        self.proxy = self._answer if proxy else None
-        self._batches, self._held_out, self._checks = batches, held_out, checks
-        self._samples = samples
-        self._dropped_at, self._reason, self._slope = dropped, reason, float(slope)
-        self.steps, self._last_check, self._next_check, self._clear_wins = steps, last, due, ahead
-
-    @property
-    def _random_state(self) -> Mapping[str, Any]:
-        return self._rng if self.rival is None else self.rival.state.rng
+        self.state = state
 
     def _draw(self) -> Any:
         """Draw a held-out batch."""
-        self._generator.bit_generator.state = self._random_state
-        batch = copy_tree(self.problem.objective.sample(self._generator))
-        self._rng = self._generator.bit_generator.state
-        if self.rival is not None:
-            self.rival.state = replace(self.rival.state, rng=self._rng)
+        rng = self.rival.rng
+        batch = copy_tree(self.problem.objective.sample(rng))
+        self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
         return batch
-
-    def _drop_rival(self) -> None:
-        self._rng, self.rival = self._random_state, None
 
     @property
     def _runs(self) -> list[Run]:
-        return [run for run in (self.proxy, self.rival) if run is not None]
+        arms = ((self.state.proxy, self.run), (self.state.rival, self.rival))
+        return [run for going, run in arms if going]
 
     @property
     def leader(self) -> Run:
@@ -494,46 +481,41 @@ class _Arms:
 
     def _step_of_rival(self, batch: Any) -> Step | None:
         """Let the rival take its step, on the same batch if that may be evaluated again."""
-        if self.rival is None:
-            return None
         if self._repeatable:
             self.rival.open(batch)
         query = self.rival.ask()
         self._charge(query, samples=not self._repeatable)
         if not self._repeatable:
-            self._samples[self._name] += self._samples_of(query.batch)
-        told = answer_query(self.problem.objective, query)
-        self.ledger.add(told.extra)
+            self._note(of_rival=self.state.of_rival + self._samples_of(query.batch))
+        told = self._answers(query)
         try:
             return self.rival.tell(told.gradients, halves=told.halves, value=told.value)
         except NonFiniteError:
-            if self.proxy is None:
+            if not self.state.proxy:
                 raise
-            self._drop_rival()
+            self._note(rival=False)
             return None
 
     def _compare_arms(self) -> None:
         """Compare the arms on held-out batches, and drop one that clearly trails."""
-        if self.proxy is not None and self.rival is not None:
+        if self.state.proxy and self.state.rival:
             held_out = self._draw_held_out(self._points_each, on_the_way=True)
-            arms = self.proxy.w, self._name, self.rival.w
-            check = self._compare("the proxy", *arms, held_out)
+            check = self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop_proxy(check.finding)
             elif check is not None and check.clear:
-                self._clear_wins += 1
-        if self._clear_wins == 2:
-            # Twice clearly behind: the rival's gradients are saved from here on.
-            self._drop_rival()
-        self._last_check, self._next_check = self.steps, 2 * self._next_check
+                # Twice clearly behind: the rival's gradients are saved from here on.
+                self._note(wins=self.state.wins + 1, rival=self.state.wins == 0)
+        steps, due = self.state.steps, self.state.next_check
+        self._note(last_check=steps, next_check=2 * due)
 
     def _drop_proxy(self, reason: str) -> None:
-        self.proxy, self._dropped_at, self._reason = None, self.steps, reason
+        self._note(proxy=False, dropped_at=self.state.steps, reason=reason)
 
     @property
     def _typical_batch(self) -> Any:
         """A batch like those to come."""
-        return self._batches[-1] if self._batches else self.leader.ask().batch
+        return self.state.batches[-1] if self.state.batches else self.leader.ask().batch
 
     def _samples_of(self, batch: Any) -> int:
         return int(self._price([Purchase(batch, 0, 1)])["target_samples"])
@@ -546,33 +528,33 @@ class _Arms:
         if batch is None:
             # Of exact gradients there is but one, and no sample of it is new.
             return 1, 0
-        size, steps = max(1, self._samples_of(batch)), self.steps + ahead
-        percent = ON_THE_WAY if on_the_way and not self._repeatable else MOST
-        allowed = percent * (self._samples["run"] + ahead * size) // 100
-        new = max(0, allowed - self._samples["held out"]) // size
-        earlier = len(self._held_out) if self._repeatable else 0
-        since = steps - self._last_check if on_the_way else steps
-        wanted = max(self._fewest(batch), math.ceil(SHARE * since))
+        size, steps = max(1, self._samples_of(batch)), self.state.steps + ahead
+        percent = POLICY.on_the_way if on_the_way and not self._repeatable else POLICY.most
+        allowed = percent * (self.state.of_run + ahead * size) // 100
+        new = max(0, allowed - self.state.of_held_out) // size
+        earlier = len(self.state.held_out) if self._repeatable else 0
+        since = steps - self.state.last_check if on_the_way else steps
+        wanted = max(self._fewest(batch), math.ceil(POLICY.share * since))
         used = min(wanted, earlier + new)
-        return (used, min(used, new)) if used >= LEAST else (0, 0)
+        return (used, min(used, new)) if used >= 2 else (0, 0)
 
     def _fewest(self, batch: Any) -> int:
         """Return how many held-out batches a comparison should take at least."""
-        counts, limits = [float(FEWEST)], self._limits
+        counts, limits = [float(POLICY.fewest)], self._limits
         if limits is not None:
             # A comparison has fewer where little is allowed: two on the way, and those at the end.
             points = 2 * self._points_each + self._points_at_end(batch)
-            one = self._price([Purchase(batch, points, SETS)])
+            one = self._price([Purchase(batch, points, POLICY.sets)])
             for name in ("target_gradients", "target_samples", "cost"):
                 limit = getattr(limits, name)
                 if limit is not None and one.get(name):
-                    counts.append(SHARE * limit / one[name])
+                    counts.append(POLICY.share * limit / one[name])
             if limits.epsilon is not None:
                 allowed, spent = 1, self.problem.objective.epsilon
                 while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
                     allowed *= 2
-                counts.append(SHARE * allowed / points)
-        return max(LEAST, int(min(counts)))
+                counts.append(POLICY.share * allowed / points)
+        return max(2, int(min(counts)))
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
@@ -593,7 +575,7 @@ class _Arms:
         On the way the last comparisons stay affordable.
         """
         like = self._typical_batch
-        used, new = self._plan(like, on_the_way=on_the_way) if self.steps else (0, 0)
+        used, new = self._plan(like, on_the_way=on_the_way) if self.state.steps else (0, 0)
         purchases = []
         if on_the_way:
             at_end, fresh = self._plan(like)
@@ -602,31 +584,32 @@ class _Arms:
         if like is None:
             purchases.append(Purchase(like, points, 0))
             return [None] if used and self._lacking(purchases) is None else []
-        earlier = list(self._held_out)[::-1][: used - new]
+        earlier = list(self.state.held_out)[::-1][: used - new]
         drawn: list[Any] = []
-        samples = self._samples["held out"]
+        samples = self.state.of_held_out
         for number in range(used):
             old = earlier[number] if number < len(earlier) else None
             batch = self._draw() if old is None else old
             purchases.append(Purchase(batch, points, int(old is None)))
             samples += self._samples_of(batch) if old is None else 0
             # Batches differ in size: the next may be larger than those that were planned with.
-            if self._lacking(purchases) or 100 * samples > MOST * self._samples["run"]:
+            if self._lacking(purchases) or 100 * samples > POLICY.most * self.state.of_run:
                 earlier = earlier[:number]
                 break
             drawn += [batch] if old is None else []
-        if len(earlier) + len(drawn) < LEAST:
+        if len(earlier) + len(drawn) < 2:
             return []
         paid = sum(self._samples_of(batch) for batch in drawn)
         self.ledger.target_samples += paid
-        self._samples["held out"] += paid
+        self._note(of_held_out=self.state.of_held_out + paid)
         if self._repeatable:
-            self._held_out = self._held_out.append(*drawn)
+            self._note(held_out=self.state.held_out.append(*drawn))
         return [*drawn, *earlier]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""
-        same = (c for c in self._checks if (c.step, c.arm, c.rival) == (self.steps, arm, rival))
+        now = self.state.steps, arm, rival
+        same = (c for c in self.state.checks if (c.step, c.arm, c.rival) == now)
         return next(same, None)
 
     def _compare(
@@ -635,18 +618,18 @@ class _Arms:
         if not held_out:
             return None
         gap, spread, needed = self._held_out_gap(a, b, held_out)
-        gained = self._slope * max(norm(a - self.start), norm(b - self.start))
-        rounding = ROUNDING[dtype_name(a)] * gained
-        check = Check(self.steps, arm, rival, gap, spread, len(held_out), rounding, needed)
-        self._checks = self._checks.append(check)
+        start, steps = self.run.start, self.state.steps
+        blur = rounding(a) * self.state.slope * max(norm(a - start), norm(b - start))
+        check = Check(steps, arm, rival, gap, spread, len(held_out), blur, needed)
+        self._note(checks=self.state.checks.append(check))
         return check
 
     def _fit_rows_seen(self, start: Vector) -> Vector | None:
         """Return the minimiser on all rows of the batches; None without rows, or if it fails."""
-        objective = self.problem.objective
-        if not self._batches or not all(has_rows(objective, batch) for batch in self._batches):
+        objective, batches = self.problem.objective, list(self.state.batches)
+        if not batches or not all(has_rows(objective, batch) for batch in batches):
             return None
-        seen, counts = np.unique(np.concatenate(list(self._batches)), return_counts=True)
+        seen, counts = np.unique(np.concatenate(batches), return_counts=True)
         weights = getattr(objective, "sample_weight", None)
         counts = counts if weights is None else counts * weights[seen]
         loss, penalty = objective.rows(seen, sample_weight=counts), self.problem.penalty
@@ -663,25 +646,33 @@ class _Arms:
         if self._limits is None:
             return None
         ahead = self._price(purchases)
-        limits = {name: getattr(self._limits, name) for name in KNOWN_BEFORE}
+        # What is known before it is spent.
+        names = ("target_gradients", "target_samples", "cost", "epsilon")
+        limits = {name: getattr(self._limits, name) for name in names}
         after = {name: getattr(self.ledger, name) + ahead.get(name, 0.0) for name in limits}
         return next((n for n, limit in limits.items() if limit and after[n] > limit), None)
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
         self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
 
+    def _answers(self, query: Query) -> Told:
+        told = answer_query(self.problem.objective, query)
+        self.ledger.add(told.extra)
+        return told
+
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
         """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
         objective, gaps = self.problem.objective, []
         split = getattr(objective, "halves", None)
+        # The Gauss–Legendre nodes on [0, 1]; both weigh one half.
+        nodes = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
         for number, batch in enumerate(batches):
             halves = None if split is None or batch is None else copy_tree(split(copy_tree(batch)))
             at_nodes = []
-            for t in NODES if self._repeatable else (NODES[number % 2],):
+            for t in nodes if self._repeatable else (nodes[number % 2],):
                 query = Query(batch, (b + t * (a - b),), halves)
                 self._charge(query, samples=False)
-                told = answer_query(objective, query)
-                self.ledger.add(told.extra)
+                told = self._answers(query)
                 answers = told.gradients if told.halves is None else told.halves[0]
                 at_nodes.append([dot(gradient, a - b) for gradient in answers])
             gaps += list(np.mean(at_nodes, axis=0))
@@ -690,33 +681,32 @@ class _Arms:
             penalty = copying(self.problem.penalty)
             gap += float(penalty.value(a)) - float(penalty.value(b))
         if count == 1:
-            return gap, 0.0, CLEAR
-        needed = max(CLEAR, float(scipy.special.stdtrit(count - 1, PROBABILITY)))
+            return gap, 0.0, POLICY.clear
+        needed = max(POLICY.clear, float(scipy.special.stdtrit(count - 1, POLICY.probability)))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""
-        if self._dropped_at is not None:
-            better = ""
-            if chosen == "ERM":
-                better = f" ERM on the rows seen {_better(decided[-1], ' still')}."
-            dropped = count_words(self._dropped_at, "step")
-            return f"The proxy was dropped after {dropped}: {self._reason}.{better}"
-        if not self._checks:
+        if self.state.dropped_at is not None:
+            erm = chosen == "ERM"
+            better = f" ERM on the rows seen {_better(decided[-1], ' still')}." if erm else ""
+            dropped = count_words(self.state.dropped_at, "step")
+            return f"The proxy was dropped after {dropped}: {self.state.reason}.{better}"
+        if not self.state.checks:
             return (
                 "The proxy's answer is returned: nothing was compared. Two held-out batches, the "
-                f"least that give a standard error, must be at most {MOST} % of the steps' samples "
-                "and within the budget: take 14 steps or more."
+                f"least that give a standard error, must be at most {POLICY.most} % of the steps' "
+                "samples and within the budget: take 14 steps or more."
             )
         if chosen == "ERM":
             return f"ERM on the rows seen is returned: it {_better(decided[-1])}."
         if chosen != "proxy":
             return f"{chosen}'s answer is returned: it {_better(decided[0], ' than the proxy')}."
-        near = [f"; {check.other} is {check.doubt}" for check in decided if check.doubt]
-        return (
-            "The proxy's answer is returned: no rival did better on held-out samples"
-            f"{''.join(near)}."
-        )
+        # The first is a comparison of the proxy with its rival, the last one of ERM with the proxy.
+        others = [c.rival if c.arm == "the proxy" else c.arm for c in decided]
+        near = [f"; {o} is {c.doubt}" for o, c in zip(others, decided, strict=True) if c.doubt]
+        best = "The proxy's answer is returned: no rival did better on held-out samples"
+        return f"{best}{''.join(near)}."
 
 
 def _better(check: Check, more: str = "") -> str:
