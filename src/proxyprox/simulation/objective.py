@@ -22,6 +22,7 @@ from proxyprox.simulation.journal import (
     RolloutLedger,
     SimulationCount,
 )
+from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
@@ -34,15 +35,10 @@ from proxyprox.simulation.rollouts import (
 )
 from proxyprox.simulation.systems import stack_paths
 
-FULL = "one that shows its full state"
 REMEDY = (
     "Gradients through a simulator need the full state: give the robot a state function, "
     "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
 )
-
-
-# First states, the latest, whose mean cost stands for that of the robot's resets.
-MOST = 64
 
 
 class Estimator(Protocol):
@@ -340,7 +336,8 @@ class RolloutObjective:
         if budget is not None:
             check.instance("budget", budget, RolloutBudget, "a RolloutBudget")
         if getattr(estimator, "state_size", None) and not getattr(robot, "shows_states", True):
-            raise RolloutError(message("robot", Words("one without states"), FULL, REMEDY))
+            allowed = "one that shows its full state"
+            raise RolloutError(message("robot", Words("one without states"), allowed, REMEDY))
         self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
         self.dim = task.dim
         self.timeout = None if timeout is None else check.positive("timeout", timeout)
@@ -487,24 +484,7 @@ class RolloutObjective:
     def _find(self, request: RolloutRequest) -> Trajectory | None:
         """Return the answer that the journal has, with the costs of the task as it is now."""
         found = self.journal.find(request)
-        return None if found is None else self._read(found)
-
-    def _read(self, stored: Trajectory) -> Trajectory:
-        """Return an entry of the journal with its costs; say where they may be outdated."""
-        found = self.task.checked(stored)
-        if not self.journal.stores_computed_costs or stored.costs is None or stored.states is None:
-            return found
-        if self.task.cost is not None:
-            now = self.task.checked(replace(stored, costs=None, final=0.0))
-            if not np.isclose(self.task.total(now), self.task.total(found)):
-                warnings.warn(
-                    f"journal {self.journal.path} is of an earlier version, which stored the costs "
-                    "that a task computed. Those of some rollouts are not what the task's cost is "
-                    "now, and are used as they are stored. Begin a new journal, unless the robot "
-                    "measured them itself.",
-                    stacklevel=2,
-                )
-        return found
+        return None if found is None else self.task.checked(found)
 
     def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
@@ -614,7 +594,7 @@ class RolloutObjective:
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
-        return [self._read(one) for _, one in self.journal.answered()]
+        return [self.task.checked(one) for _, one in self.journal.answered()]
 
     def observed(
         self, simulator: Any, points: Sequence[Vector], since: int | None = None
@@ -638,14 +618,16 @@ class RolloutObjective:
             late = since is not None and number >= since and key not in rollouts
             if late or key in wanted:
                 wanted.add(key)
-                rollouts.setdefault(key, []).append(self._read(one))
+                rollouts.setdefault(key, []).append(self.task.checked(one))
         firsts = {key: [self._first_state(one) for one in made] for key, made in rollouts.items()}
         every = [state for states in firsts.values() for state in states]
         known, found = all(state is not None for state in every), []
         for key, made in rollouts.items():
             w, expected = np.frombuffer(key), np.zeros(len(made))
             if known:
-                expected = simulator.excess(w, np.stack(firsts[key]), np.stack(every[-MOST:]))
+                expected = simulator.excess(
+                    w, np.stack(firsts[key]), np.stack(every[-TUNING.resets :])
+                )
             costs = np.array([self.task.total(one) for one in made])
             begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
             found.append(Observed(w, costs, expected, begun))

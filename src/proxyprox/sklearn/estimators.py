@@ -14,15 +14,14 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from proxyprox._util.validation import message
+from proxyprox._util.validation import Words, message
 from proxyprox.intervals import Interval
 from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import fitting, inference, inputs
+from proxyprox.sklearn.policy import INFERENCE
 
 Array = Any
-
-WHICH = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,6 +41,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     family: ClassVar[Family]
     deviance_power: ClassVar[int] = 0
+    # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
+    cluster: ClassVar[Any] = None
 
     def __sklearn_tags__(self) -> Any:
         """Say that sparse inputs are welcome, and whether labels may be negative."""
@@ -114,7 +115,14 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             parts, scale = (X, labelled, X_proxy), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
             if settings.power is None and inference.is_made_from(teacher, family, rows):
-                warnings.warn(inference.MADE_FROM_LABELS, stacklevel=3)
+                warnings.warn(
+                    "X_proxy and y_proxy agree with X and y more closely than independent rows do "
+                    f"(a chance below {INFERENCE.too_alike:.0%}): they seem to be made from them, "
+                    "such as by a generator fitted to them. Labels cannot judge what was made from "
+                    "them, so they are fitted alone. To use such rows, fit the generator to one "
+                    "half of the labelled rows and pass the other half as X and y.",
+                    stacklevel=3,
+                )
                 teacher = None
         size = (X.shape[1] + intercept) * family.outputs
         start: Any = getattr(self, "_w", None) if warm else None
@@ -136,8 +144,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
         """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
-        from proxyprox.dask.fitting import fetch_labelled, minimise_everywhere
-
+        if self.cluster is None:
+            got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
+            raise TypeError(message("X", got, "an array in memory", remedy))
         for name, value in {"y_proxy": y_proxy, "class_weight": self._class_weight()}.items():
             if value is not None:
                 raise TypeError(message(name, value, "left out where X is a Dask collection"))
@@ -146,7 +155,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
         settings = inputs.settings_of(self)
         intercept = settings.fit_intercept
-        rows = fetch_labelled(X, y, weights, X_proxy, mark, intercept)
+        rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
         X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
@@ -164,7 +173,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
                 # The best penalty of a mean loss falls with the number of rows.
                 self.alpha_ *= less
             strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
-            self._w, free = minimise_everywhere(
+            self._w, free = self.cluster.minimise_everywhere(
                 X, y, weights, mark, self.family, intercept, strengths
             )
             self.coef_, self.intercept_ = self._shape(self._w)
@@ -532,11 +541,12 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
         few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
         if self.unlabelled in inputs.ASSUMED and numeric and (few or negative or coded):
+            which = "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class."
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
                 allowed = f"-1 or None where {seen}"
-                raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
-            text = f"{seen}. These rows are taken as unlabelled. {WHICH}"
+                raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
+            text = f"{seen}. These rows are taken as unlabelled. {which}"
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
         self._store_classes(classes)
 
