@@ -15,8 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
-import scipy.special
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
@@ -58,6 +57,7 @@ from proxyprox.problems.families import (
 from proxyprox.problems.glm import GLM, Encoded
 from proxyprox.result import Trace
 from proxyprox.sklearn import inputs
+from proxyprox.sklearn.estimators import LinearClassifier
 from proxyprox.stopping import Residual
 
 Array = Any
@@ -353,17 +353,9 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
                 _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta)),
             )
             return Prepared(
-                PRIVATE.label_free,
-                public,
-                start,
-                hessian,
-                damping,
-                bound,
-                scale,
-                label_bound,
-                centre,
-                spread,
-            )
+                PRIVATE.label_free, public, start, hessian, damping, bound, scale, label_bound,
+                centre, spread,
+            )  # fmt: skip
         public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
         if self.alpha is None:
             public = choose_strength(public)
@@ -544,7 +536,7 @@ class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
+class PrivateLogisticRegression(LinearClassifier, PrivateGLM):  # type: ignore[misc]
     """Logistic regression on private rows, with public rows as proxy; nothing is tuned.
 
     Parameters
@@ -626,23 +618,6 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
             raise ValueError(message("y_public", Words("one class"), "of two or more", remedy))
         two = len(self._classes) == 2
         return (Logistic if two else Softmax)(self._classes), None
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        return np.asarray(scipy.special.softmax(scores, axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[likeliest]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

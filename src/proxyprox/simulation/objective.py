@@ -41,6 +41,9 @@ REMEDY = (
 )
 
 
+Requests, Answers = Sequence[RolloutRequest], Sequence[Trajectory]
+
+
 class Estimator(Protocol):
     """How rollouts become a gradient."""
 
@@ -53,13 +56,7 @@ class Estimator(Protocol):
     def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
         """Return what the robot is asked; one seed for each rollout."""
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the gradient of the mean cost."""
 
 
@@ -122,13 +119,7 @@ class Antithetic:
             for sign in (1.0, -1.0)
         ]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over directions."""
         costs = np.array([task.total(one) for one in answers]).reshape(-1, 2)
         moved = np.stack([request.w for request in requests[::2]]) - w
@@ -169,13 +160,7 @@ class ScoreFunction:
         """Return the same policy with other noise each."""
         return [RolloutRequest(task, w, int(seed), std=self.std) for seed in seeds]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over rollouts."""
         ahead = np.stack([task.padded_costs(one)[::-1].cumsum()[::-1] for one in answers])
         others = (ahead.sum(axis=0) - ahead) / (len(answers) - 1)
@@ -227,13 +212,7 @@ class TrajectoryAdjoint:
         """Return the policy itself, with other resets each."""
         return [RolloutRequest(task, w, int(seed)) for seed in seeds]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over rollouts; steps that were never taken have no gradient."""
         full = [self.with_states(one) for one in answers]
         total = np.zeros(task.dim)

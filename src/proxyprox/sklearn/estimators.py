@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -283,6 +284,38 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         return scores
 
 
+class LinearClassifier(ClassifierMixin):  # type: ignore[misc]
+    """Predictions of classes from linear predictors; abstract.
+
+    ``_predictors(X)`` returns one column for two classes, and one for each class otherwise.
+    """
+
+    classes_: Array
+    _predictors: Callable[[Any], Array]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the linear predictors: of the second class for two, of every class otherwise."""
+        scores = self._predictors(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, in the order of ``classes_``."""
+        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of each class's probability."""
+        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
+
+    def predict(self, X: Any) -> Array:
+        """Return the likeliest class of each row."""
+        codes = self._class_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _class_scores(self, X: Any) -> Array:
+        scores = self._predictors(X)
+        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
+
+
 class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     """A regression on labelled rows with all inputs as proxy; abstract.
 
@@ -357,7 +390,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
+class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
     Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
@@ -382,7 +415,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         the teacher, too, see ``choice_``.
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
-        else five or ten folds.
+        else five folds.
     average : bool
         Average all points of the paths by their held-out likelihood instead of taking the one
         with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
@@ -484,28 +517,6 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
         return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of each class's probability."""
-        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        codes = self._class_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
-
-    def _class_scores(self, X: Any) -> Array:
-        scores = self._predictors(X)
-        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
