@@ -41,7 +41,8 @@ REMEDY = (
 )
 
 
-Requests, Answers = Sequence[RolloutRequest], Sequence[Trajectory]
+Requests = Sequence[RolloutRequest]
+Answers = Sequence[Trajectory]
 
 
 class Estimator(Protocol):
