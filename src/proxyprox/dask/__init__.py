@@ -17,6 +17,7 @@ from proxyprox._util.extras import require
 
 require("distributed", extra="dask", purpose="proxyprox.dask")
 
+from proxyprox.dask import fitting  # noqa: E402
 from proxyprox.dask.objective import (  # noqa: E402
     PartitionedGLM,
     gamma_regression,
@@ -26,6 +27,10 @@ from proxyprox.dask.objective import (  # noqa: E402
     softmax_regression,
 )
 from proxyprox.dask.tables import read_parquet  # noqa: E402
+from proxyprox.sklearn.estimators import ProxyGLM  # noqa: E402
+
+# Estimators fit Dask collections from here on.
+ProxyGLM.cluster = fitting
 
 __all__ = [
     "PartitionedGLM",
