@@ -23,9 +23,7 @@ import typer
 import proxyprox as pp
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import say, stderr, stdout
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.summary import write_json
 from proxyprox.simulation import (
     Antithetic,
     LinearPolicy,
@@ -40,6 +38,8 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
+from proxyprox_app.cli.console import say, stderr, stdout
+from proxyprox_app.report.summary import write_json
 
 Array = Any
 

@@ -44,15 +44,15 @@ from experiments.shared import (
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.validation import message, whole
-from proxyprox.cli.comparison import output_folder, run_experiment
-from proxyprox.cli.console import command_line, emit, say, stdout
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.figures import in_order, save_figure, save_figures, styles
-from proxyprox.report.page import write_report
-from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, summarise, write_json
 from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox.study.compare import Curve, Job
+from proxyprox_app.cli.comparison import output_folder, run_experiment
+from proxyprox_app.cli.console import command_line, emit, say, stdout
+from proxyprox_app.report.figures import in_order, save_figure, save_figures, styles
+from proxyprox_app.report.page import write_report
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Row, summarise, write_json
+from proxyprox_app.study.compare import Curve, Job
 
 Array = Any
 

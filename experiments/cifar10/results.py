@@ -10,10 +10,10 @@ from typing import Any
 
 from experiments.cifar10.config import Config
 from proxyprox._util.extras import require
-from proxyprox.report.figures import in_order, save_figure, styles
-from proxyprox.report.page import write_report
-from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, last_rows, summarise, write_json
+from proxyprox_app.report.figures import in_order, save_figure, styles
+from proxyprox_app.report.page import write_report
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Row, last_rows, summarise, write_json
 
 METRICS = {
     "train_loss": ("train loss", True),

@@ -1,6 +1,6 @@
 """``python -m proxyprox``: the command line."""
 
-from proxyprox.cli import main
+from proxyprox_app.cli import main
 
 if __name__ == "__main__":
     main()
