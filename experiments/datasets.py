@@ -256,7 +256,7 @@ def load(
 
 def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool, timeout: float) -> Path:
     """Return the file in the cache; it gets its name there only once its content is verified."""
-    pooch: Any = require("pooch", extra="data", purpose=f"downloading {name}")
+    pooch: Any = require("pooch", extra="app", purpose=f"downloading {name}")
     pooch.get_logger().setLevel("INFO" if progress else "WARNING")
 
     def refuse_plain_http(response: Any, **_: Any) -> None:

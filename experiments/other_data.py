@@ -922,7 +922,7 @@ def draw_ratios(records: Sequence[Point]) -> Any:
     records : sequence of points
         Points of all methods and seeds.
     """
-    figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
+    figures = require("matplotlib.figure", extra="app", purpose="drawing figures")
     loss = {(p["panel"], p["labels"], p["method"], p["seed"]): p["test_loss"] for p in records}
     cases, looks = in_order(records, "panel")[::-1], styles(records)
     numbers = sorted({p["labels"] for p in records})

@@ -278,7 +278,7 @@ COLOURS = {
 
 def draw(lines: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Save a figure: test loss against ε, a panel for each case."""
-    plt = require("matplotlib.pyplot", extra="report", purpose="drawing figures")
+    plt = require("matplotlib.pyplot", extra="app", purpose="drawing figures")
     cases = list(dict.fromkeys(tuple(r[name] for name in CASE) for r in lines))
     columns = min(3, len(cases))
     size = (4.2 * columns, 3.4 * -(-len(cases) // columns))

@@ -240,6 +240,64 @@ def test_help_of_every_command_is_printed_without_its_implementation():
     assert found <= slow_modules_after("import typer") | {"typer", "rich", "pydantic", "asyncio"}
 
 
+WITHOUT = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+EXTRAS = ["sklearn", "threadpoolctl", "rich", "typer", "matplotlib", "pandas", "pyarrow", "jinja2",
+          "torch", "jax", "dask", "distributed", "opacus", "gymnasium", "mujoco"]  # fmt: skip
+
+
+def test_the_library_needs_none_of_the_extras():
+    code = """
+import numpy as np, proxyprox as pp
+target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]), noise=0.01)
+print(pp.minimize(pp.Problem(target, pp.Quadratic(np.eye(2))), steps=20, rng=0).steps)
+for name in pp.__all__:
+    getattr(pp, name)
+import proxyprox.scipy, proxyprox.testing, proxyprox.simulation
+assert "proxyprox_app" not in sys.modules
+"""
+    assert in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code).strip() == "20"
+
+
+@pytest.mark.parametrize("extra", ["sklearn", "torch", "dask", "private"])
+def test_a_part_without_its_extra_says_what_to_install(extra):
+    code = f"""
+try:
+    import proxyprox.{extra}
+except ImportError as error:
+    print(error)
+"""
+    shown = in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code)
+    assert shown.startswith(f"proxyprox.{extra} needs")
+    assert f'pip install "proxyprox[{extra}]"' in shown
+
+
+BY_SCRIPT = "import proxyprox.__main__ as entry; entry.main()"
+BY_MODULE = "import runpy; runpy.run_module('proxyprox', run_name='__main__')"
+
+
+@pytest.mark.parametrize("start", [BY_SCRIPT, BY_MODULE])
+def test_the_command_without_its_extra_says_what_to_install(start):
+    code = f"""
+sys.stderr = sys.stdout
+try:
+    {start}
+except SystemExit as end:
+    print(end.code)
+"""
+    shown = in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code).splitlines()
+    assert shown == [
+        'The command proxyprox needs typer, which is not installed: pip install "proxyprox[app]"',
+        "2",
+    ]
+
+
 def test_every_public_name_exists_and_is_listed():
     for name in proxyprox.__all__:
         assert hasattr(proxyprox, name), name

@@ -62,7 +62,7 @@ def save_panels(
     passes : str
         What the passes are passes of.
     """
-    figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
+    figures = require("matplotlib.figure", extra="app", purpose="drawing figures")
     looks, paths = styles(records), []
     panels = {metric: rows for metric in METRICS if (rows := panel_rows(records, metric))}
     for x, label in (("passes", passes), ("seconds", "seconds of training steps")):

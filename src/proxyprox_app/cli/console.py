@@ -180,6 +180,8 @@ def _text_and_code(error: BaseException) -> tuple[str, int]:
     if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
         text = "A worker process was ended from outside, perhaps for want of memory. What is "
         return f"{text}finished is kept: repeat the command, perhaps with --workers 1.", BAD_RUN
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("proxyprox"):
+        return f'{error.name} is not installed: pip install "proxyprox[app]".', BAD_INPUT
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         # The package raises these for what it was given, in words meant for a reader.
         return str(error), BAD_INPUT

@@ -86,7 +86,7 @@ def _from_column(labels: Any, skipped: Sequence[str], comments: Sequence[str]) -
 
 def read_tasks(path: Path, control: str) -> Answers:
     """Read Label Studio's tasks; of several controls the labels of `control` are taken."""
-    pd: Any = require("pandas", extra="data", purpose=f"reading {path.name} (JSON)")
+    pd: Any = require("pandas", extra="app", purpose=f"reading {path.name} (JSON)")
     try:
         tasks = json.loads(path.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -150,7 +150,7 @@ def draw_panels(
     """
     if not rows:
         raise ValueError("rows is empty: there is nothing to draw.")
-    figures = require("matplotlib.figure", extra="report", purpose=_PURPOSE)
+    figures = require("matplotlib.figure", extra="app", purpose=_PURPOSE)
     panels, looks = in_order(rows, "panel"), styles(rows)
     spending = {str(r["method"]) for r in rows if np.isfinite(_values([r], x, log_x)[0])}
     names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
@@ -279,7 +279,7 @@ def save_parts(
     paths : list of Path
         The files written.
     """
-    figures = require("matplotlib.figure", extra="report", purpose=_PURPOSE)
+    figures = require("matplotlib.figure", extra="app", purpose=_PURPOSE)
     figure = figures.Figure(figsize=(3.9 * len(parts), 4.5), dpi=200, layout="constrained")
     for axis, part in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True):
         rows, metric, x = part["rows"], part["metric"], part["x_axes"][0]
@@ -321,7 +321,7 @@ def _finish(axis: Any, title: str, x_label: str) -> None:
 
 def save_figure(path: Path, figure: Any) -> list[Path]:
     """Write a figure as PNG and SVG; the same rows give the same SVG, byte for byte."""
-    matplotlib = require("matplotlib", extra="report", purpose=_PURPOSE)
+    matplotlib = require("matplotlib", extra="app", purpose=_PURPOSE)
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
     for file in paths:
         metadata = {"Date": None} if file.suffix == ".svg" else {}

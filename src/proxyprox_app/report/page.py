@@ -412,8 +412,8 @@ def _limits(found: Any, name: str) -> dict[str, float | None]:
 
 
 def _write(path: Path, template: str, **content: Any) -> Path:
-    jinja2 = require("jinja2", extra="report", purpose=_PURPOSE)
-    markup = require("markupsafe", extra="report", purpose=_PURPOSE).Markup
+    jinja2 = require("jinja2", extra="app", purpose=_PURPOSE)
+    markup = require("markupsafe", extra="app", purpose=_PURPOSE).Markup
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("proxyprox_app.report"),
         autoescape=True,

@@ -255,10 +255,10 @@ def _read_cells(path: Path, encoding: Name, separator: Name, sheet: Any, format:
         if kind not in FRAMES:
             raise ValueError(f"{kind} holds numbers without names; CSV, Parquet or Excel do.")
         purpose = f"reading {path.name} ({kind.upper() if kind == 'csv' else kind.capitalize()})"
-        pd: Any = require("pandas", extra="data", purpose=purpose)
+        pd: Any = require("pandas", extra="app", purpose=purpose)
         findings: list[Finding] = []
         if kind == "parquet":
-            parquet: Any = require("pyarrow.parquet", extra="data", purpose=purpose)
+            parquet: Any = require("pyarrow.parquet", extra="app", purpose=purpose)
             # Whole numbers stay whole beside empty cells.
             frame = parquet.read_table(path).to_pandas(integer_object_nulls=True)
             frame = frame.rename(columns=str)
@@ -266,7 +266,7 @@ def _read_cells(path: Path, encoding: Name, separator: Name, sheet: Any, format:
                 frame = frame.reset_index()
             separator = ""
         elif kind == "excel":
-            require("openpyxl", extra="data", purpose=purpose)
+            require("openpyxl", extra="app", purpose=purpose)
             frame, separator = _read_sheet(pd, path, sheet, findings), ""
         else:
             frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)

@@ -89,7 +89,7 @@ def test_without_the_report_extra(
     monkeypatch.setattr(importlib, "import_module", absent)
     result = invoke("demo", "--output", tmp_path, "--workers", "1", "--seeds", "1")
     assert result.exit_code == 0, result.stderr
-    assert 'pip install "proxyprox[report]"' in " ".join(result.stdout.split())
+    assert 'pip install "proxyprox[app]"' in " ".join(result.stdout.split())
     assert (tmp_path / "summary.json").exists()
     assert not (tmp_path / "report.html").exists()
 

@@ -139,5 +139,5 @@ def test_without_matplotlib(
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match=r'needs matplotlib.*"proxyprox\[report\]"'):
+    with pytest.raises(MissingExtraError, match=r'needs matplotlib.*"proxyprox\[app\]"'):
         save_figures(tmp_path, summarise(records))

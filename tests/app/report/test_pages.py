@@ -92,7 +92,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match=r'needs jinja2.*"proxyprox\[report\]"'):
+    with pytest.raises(MissingExtraError, match=r'needs jinja2.*"proxyprox\[app\]"'):
         write_report(tmp_path, rows=[{**row, "t": 1}], metric="loss", x_axes=["t"], **common)
 
 

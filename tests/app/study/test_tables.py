@@ -266,7 +266,7 @@ def test_without_the_extra(
 ) -> None:
     path = _write(tmp_path, GOOD, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[data\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[app\]"'):
         read_table(path)
 
 
