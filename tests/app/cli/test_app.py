@@ -28,7 +28,6 @@ COMMANDS = [
     ["plan"],
     ["budget"],
     ["attack"],
-    ["supervise"],
 ]
 
 

@@ -1,77 +1,62 @@
-"""``proxyprox supervise``: start a command again until it ends well."""
+"""Start a training again from its last checkpoint, after any of its processes has died.
+
+    python examples/supervise.py -- torchrun --standalone --nproc-per-node 4 train.py
+    python examples/supervise.py --restarts 100 -- torchrun ... train.py
+
+The command must resume by itself from what it has saved, and end with status 0 when it is done.
+What a start has left running is killed before the next. SIGINT, SIGTERM and SIGHUP go on to the
+command, and no other start follows. Status 2 is that of a wrong option: no other start follows it.
+The exit status is the command's last one; 128 + n if signal n ended it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import math
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-
-from proxyprox_app.cli import console
-from proxyprox_app.cli.console import BAD_RUN, CommandError, guarded, say
+from typing import Any
 
 # By this variable of their environment, processes that a start has left behind are known.
 MARK = "PROXYPROX_SUPERVISED"
-# What ends a supervised command for good; Windows has no SIGHUP.
-ENDING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
-# Seconds that a command has to end after such a signal, before it is killed.
+# Seconds that a command has to end after a signal, before it is killed.
 PATIENCE = 60.0
 # What commands end with after a wrong option.
 USAGE = 2
 
-Words = Annotated[list[str], typer.Argument(help="The command, after --.", metavar="COMMAND...")]
-Restarts = Annotated[int, typer.Option("--restarts", min=0, help="Starts after the first.")]
-Pause = Annotated[float, typer.Option("--pause", min=0, help="Seconds between two starts.")]
 
-
-@guarded
-def supervise(command: Words, restarts: Restarts = 10, pause: Pause = 1.0) -> None:
-    """Start a training again from its last checkpoint, after any of its processes has died.
-
-    The command must resume by itself from what it has saved, and end with status 0 when it is
-    done. What a start has left running is killed before the next. SIGINT, SIGTERM and SIGHUP go on
-    to the command, and no other start follows.
-
-    Examples
-    --------
-    proxyprox supervise -- torchrun --standalone --nproc-per-node 4 train.py
-    proxyprox supervise --restarts 100 -- torchrun ... train.py
-
-    Status 2 is that of a wrong option: no other start follows it.
-    The exit status is the command's last one; 128 + n if signal n ended it.
-    """
-    if shutil.which(command[0]) is None:
-        raise CommandError(f"There is no command {command[0]!r}. Write the command after --.")
-    terminal = console.stderr()
+def supervise(command: list[str], restarts: int, pause: float) -> int:
+    """Start a command until it ends well, and return its last status."""
     mark = os.urandom(16).hex()
     for start in range(restarts + 1):
         status, asked = run_once(command, mark)
-        if status == 0 or asked:
-            break
         # Killed as a whole, a launcher leaves its workers behind: they would go on saving.
         kill_marked(mark)
+        if status == 0 or asked:
+            break
         last = start == restarts or status == USAGE
         then = f"no start is left of {restarts + 1}" if last else f"start {start + 2} follows"
         then = "a wrong option, so it is not started again" if status == USAGE else then
-        say(terminal, f"{command[0]} ended with status {status}; {then}.")
-        if not last:
-            time.sleep(pause)
-    kill_marked(mark)
-    raise typer.Exit(status)
+        sys.stderr.write(f"{command[0]} ended with status {status}; {then}.\n")
+        if last:
+            break
+        time.sleep(pause)
+    return status
 
 
 def run_once(command: list[str], mark: str) -> tuple[int, bool]:
     """Run a command to its end; return its status, and whether we were asked to end it."""
     asked: list[int] = []
     before: dict[int, Any] = {}
-    for number in ENDING:
+    # Windows has no SIGHUP.
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in (getattr(signal, name) for name in names):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             before[number] = signal.signal(number, lambda number, frame: asked.append(number))
     try:
@@ -99,7 +84,7 @@ def kill_marked(mark: str) -> None:
     deadline = time.monotonic() + PATIENCE  # one that waits for a device may not end
     while found := marked_processes(f"{MARK}={mark}".encode()):
         if time.monotonic() > deadline:
-            raise CommandError(f"Processes {found} of the last start cannot be ended.", BAD_RUN)
+            sys.exit(f"Processes {found} of the last start cannot be ended.")
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -114,3 +99,21 @@ def marked_processes(mark: bytes) -> list[int]:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found
+
+
+def main() -> None:
+    """Read the command line and supervise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--restarts", type=int, default=10, help="starts after the first")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between two starts")
+    parser.add_argument("command", nargs="+", help="the command, after --")
+    given = parser.parse_args()
+    if given.restarts < 0 or given.pause < 0:
+        parser.error("--restarts and --pause must be at least 0.")
+    if shutil.which(given.command[0]) is None:
+        parser.error(f"there is no command {given.command[0]!r}. Write the command after --.")
+    sys.exit(supervise(given.command, given.restarts, given.pause))
+
+
+if __name__ == "__main__":
+    main()
