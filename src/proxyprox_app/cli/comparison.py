@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from proxyprox._util.arrays import core_count
-from proxyprox._util.extras import MissingExtraError
 from proxyprox._util.files import locked
 from proxyprox_app.cli import console
 from proxyprox_app.cli.console import CommandError, plain, say
@@ -121,7 +120,6 @@ def write_results(
         notes.append(f"The best step size lies at the edge of its grid for: {edge}.")
     found = {
         "folder": str(folder),
-        "report": None,
         "panels": summary.panels(rows, sizes),
         "findings": texts,
         "notes": notes,
@@ -130,11 +128,8 @@ def write_results(
     }
     common |= {"title": experiment.title, "lead": texts, "notes": notes}
     common["about"] = about(experiment.shown)
-    try:
-        figures.save_figures(folder, rows)
-        report = page.write_report(folder, rows=rows, costs=costs, labels=LABELS, **common)
-    except MissingExtraError as error:
-        return {**found, "missing": f"No figures and no report: {error}"}
+    figures.save_figures(folder, rows)
+    report = page.write_report(folder, rows=rows, costs=costs, labels=LABELS, **common)
     return {**found, "report": str(report)}
 
 
@@ -188,12 +183,14 @@ def present(found: Mapping[str, Any], *, as_json: bool) -> None:
     for text in (*found["findings"], *found["notes"]):
         say(screen, f"\n{text}")
     screen.print()
-    if "missing" in found:
-        say(screen, found["missing"])
+    tell_report(screen, found)
+
+
+def tell_report(screen: Console, found: Mapping[str, Any]) -> None:
+    """Say how many runs were in the folder already, and where the report is."""
     if reused := found["reused"]:
         say(screen, f"Reused {reused} of the {found['runs']} runs from {found['folder']}.")
-    what = "Records and summary" if found["report"] is None else "Report"
-    console.tell_path(screen, f"{what}: {found['report'] or found['folder']}")
+    console.tell_path(screen, f"Report: {found['report']}")
 
 
 def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:

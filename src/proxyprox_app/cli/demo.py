@@ -31,7 +31,6 @@ def demo(
     proxyprox demo --output runs/demo --seeds 20
     proxyprox demo --json | python -m json.tool
     """
-    from proxyprox._util.extras import MissingExtraError
     from proxyprox_app.cli.comparison import output_folder, run_experiment
     from proxyprox_app.report import figures, page
     from proxyprox_app.report.summary import write_json
@@ -46,7 +45,6 @@ def demo(
         notes, settings = study.tuning_notes(outcome, config), vars(config)
         found: dict[str, Any] = {
             "folder": str(folder),
-            "report": None,
             "findings": {part["heading"]: part["text"] for part in parts},
             "notes": notes,
             "runs": outcome.runs,
@@ -60,15 +58,12 @@ def demo(
             "that resembles it. Three situations, each with the default of this package and its "
             "rivals on the same draws; what won and what lost is shown."
         )
-        try:
-            figures.save_parts(folder, "figure_demo", parts)
-            report = page.write_report(
-                folder, sections=parts, title=experiment.title, lead=[lead], notes=notes,
-                command=command, config=settings,
-            )  # fmt: skip
-            found["report"] = str(report)
-        except MissingExtraError as error:
-            found["missing"] = f"No figure and no report: {error}"
+        figures.save_parts(folder, "figure_demo", parts)
+        report = page.write_report(
+            folder, sections=parts, title=experiment.title, lead=[lead], notes=notes,
+            command=command, config=settings,
+        )  # fmt: skip
+        found["report"] = str(report)
     if as_json:
         console.emit({**found, "rows": rows})
         return
@@ -79,6 +74,7 @@ def _present(found: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     """Print a table and a sentence for each situation."""
     from rich.table import Table
 
+    from proxyprox_app.cli.comparison import tell_report
     from proxyprox_app.report.summary import last_rows
 
     screen = console.stdout()
@@ -110,12 +106,7 @@ def _present(found: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         "the report says how sure they are."
     )
     console.say(screen, f"\n{text}", "dim")
-    if "missing" in found:
-        console.say(screen, found["missing"])
-    if reused := found["reused"]:
-        console.say(screen, f"Reused {reused} of the {found['runs']} runs from {found['folder']}.")
-    what = "Records and summary" if found["report"] is None else "Report"
-    console.tell_path(screen, f"{what}: {found['report'] or found['folder']}")
+    tell_report(screen, found)
 
 
 def _short(value: float | None) -> str:

@@ -76,7 +76,7 @@ def test_tables_sentences_and_files(
     assert "seeds (there 2, now 1)" in other.stderr
 
 
-def test_without_the_report_extra(
+def test_without_a_package_of_the_extra(
     invoke: Invoke, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.import_module
@@ -88,8 +88,8 @@ def test_without_the_report_extra(
 
     monkeypatch.setattr(importlib, "import_module", absent)
     result = invoke("demo", "--output", tmp_path, "--workers", "1", "--seeds", "1")
-    assert result.exit_code == 0, result.stderr
-    assert 'pip install "proxyprox[app]"' in " ".join(result.stdout.split())
+    assert result.exit_code == 2
+    assert 'pip install "proxyprox[app]"' in " ".join(result.stderr.split())
     assert (tmp_path / "summary.json").exists()
     assert not (tmp_path / "report.html").exists()
 
