@@ -15,10 +15,10 @@ import pytest
 
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
-from proxyprox.report.records import Records, RecordsError
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+from proxyprox_app.report.records import Records, RecordsError
 
 # -- the four stores: how a file is made and filled, and all that it holds ---------------------
 
