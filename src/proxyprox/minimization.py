@@ -14,7 +14,7 @@ import numpy as np
 from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
-from proxyprox._util.signals import ending_signals, raise_if_ending, step_first
+from proxyprox._util.signals import ending_signals, raise_if_ending
 from proxyprox._util.validation import flag, has, message, nonnegative, require_takes, whole
 from proxyprox.advice.defaults import (
     POLICY,
@@ -269,20 +269,10 @@ def _tolerance(run: Run, ends: Tolerances) -> Tolerance:
 def _resume_and_run(run: Run, loop: _Loop) -> Result:
     """Resume if there is something to resume, run, and judge the outcome."""
     start, resumed, saver = run.w, None, None if loop.saving is None else loop.saving.saver
-    doubtful: list[str] = []
     if saver is not None and os.path.exists(saver.path):
-        doubtful = resume(saver.path, loop.run)
+        resume(saver.path, loop.run)
         resumed = loop.run.steps
-    try:
-        result = loop.go()
-    except Exception as error:
-        if not doubtful or loop.run.steps != resumed or saver is None:
-            raise
-        raise CheckpointError(
-            f"checkpoint {os.fspath(saver.path)!r}: the run cannot go on from "
-            f"{', '.join(doubtful[:5])} in it ({type(error).__name__}: {error}) Restore the file "
-            "from a copy, or start again with another path."
-        ) from error
+    result = loop.go()
     status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.
@@ -320,8 +310,7 @@ class _Loop:
                     if has(observer, "__enter__"):
                         entered.enter_context(observer)
                 ending = self._begin() or self._take_steps()
-                with self._finish_first():
-                    result = self.run.result_before_verdict(*ending)
+                result = self.run.result_before_verdict(*ending)
         except BaseException as error:
             self._save_after_error(error)
             raise
@@ -362,23 +351,17 @@ class _Loop:
                 elapsed = time.perf_counter() - begun
                 answer.extra.update(target_seconds=elapsed, seconds=elapsed)
                 run.hold(answer)
-            # The answer is paid for: a signal waits until the step is taken, if that is soon.
-            with self._finish_first():
-                try:
-                    step = run.tell()
-                except NonFiniteError as error:
-                    detail = f"That was outer step {run.steps}."
-                    return Ending(error.status or Status.DIVERGED, detail)
-                if saving is not None:
-                    saving.after_step(step.state, step)
+            try:
+                step = run.tell()
+            except NonFiniteError as error:
+                detail = f"That was outer step {run.steps}."
+                return Ending(error.status or Status.DIVERGED, detail)
+            if saving is not None:
+                saving.after_step(step.state, step)
             for observer in self.observers:
                 ending = as_ending(observer.after_step(step.state, step))
                 if ending is not None:
                     return ending
-
-    def _finish_first(self) -> contextlib.AbstractContextManager[Any]:
-        # Signals that end the process are only held back if there is a file to save to.
-        return contextlib.nullcontext() if self.saving is None else step_first()
 
     def _save_after_error(self, error: BaseException) -> None:
         """Save the run; raise the error with the last good state, unless it passes as it is."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.arrays import Vector, changed, dot, dtype_name, norm, same_point
-from proxyprox.checkpoint import Growing
+from proxyprox._util.trees import Growing
 from proxyprox.oracle import copying
 from proxyprox.problems import Problem
 
@@ -94,7 +94,7 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    rows: Growing = field(default_factory=Growing)
+    rows: Annotated[Growing, tuple[float, ...]] = field(default_factory=Growing)
     start_value: float = math.nan
     value: float = math.nan
     best: Vector | None = None
@@ -203,20 +203,13 @@ class GradientPath:
 
     def require_valid(self, steps: int) -> None:
         """Refuse what is not a path of this many steps."""
-        rows, width = self.rows, len(Answers._fields)
         # A run that turned back from its first point has no answer from there.
-        if type(rows) is not Growing or steps - len(rows) not in (0, 1):
+        if steps - len(self.rows) not in (0, 1):
             raise ValueError(f"the path is not one of {steps} steps")
-        for row in rows:
-            real = type(row) is tuple and all(type(x) is float for x in row)
-            if not real or len(row) != width:
-                raise ValueError("an answer of the path is not a row of numbers")
-        if rows and any(x is None for x in (self.start, self.start_gradient, self.point)):
+        if any(len(row) != len(Answers._fields) for row in self.rows):
+            raise ValueError("an answer of the path is not a row of numbers")
+        if len(self.rows) and any(x is None for x in (self.start, self.gradient, self.point)):
             raise ValueError("the path has no start")
-        fresh = GradientPath()
-        for name in ("idle", "exact", "start_value", "value", "best_value", "least_norm"):
-            if type(getattr(self, name)) is not type(getattr(fresh, name)):
-                raise ValueError(f"path.{name} is not a number")
 
 
 def _total(problem: Problem, value: float, point: Vector) -> float:
