@@ -21,6 +21,7 @@ from proxyprox._util.arrays import Vector, changed, dot, dtype_name, norm, same_
 from proxyprox._util.trees import Growing
 from proxyprox.oracle import copying
 from proxyprox.problems import Problem
+from proxyprox.result import count_words
 
 Array = Any
 
@@ -210,6 +211,39 @@ class GradientPath:
             raise ValueError("an answer of the path is not a row of numbers")
         if len(self.rows) and any(x is None for x in (self.start, self.gradient, self.point)):
             raise ValueError("the path has no start")
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
+
+    It mattered if a subproblem had no finite solution, so that the step had to be shortened, or
+    if the inner rule failed. A line search that turns back from an infinity in time is no fault.
+    """
+
+    blocked: tuple[int, ...] = ()
+    words: str = ""
+
+    def add(self, k: int, fault: tuple[str, Vector], w: Vector) -> Faults:
+        """Return the faults with that of step k from w."""
+        what, point = fault
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = norm(point - w)
+        where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
+        return Faults((*self.blocked, k), f"the proxy's {what} was not finite {where}")
+
+    def in_a_row(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` of all steps were blocked."""
+        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
+
+    def stuck(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` steps, or most of all, were blocked."""
+        return self.in_a_row(steps, row) or 2 * len(self.blocked) > steps
+
+    def summary(self, steps: int) -> str:
+        """Return what was met, where and how often, as a sentence."""
+        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
+        return f"That was so in {often}; in the last of them {self.words}."
 
 
 def _total(problem: Problem, value: float, point: Vector) -> float:

@@ -44,6 +44,7 @@ import scipy
 from proxyprox._util.arrays import Vector, copy_tree, dot, norm
 from proxyprox._util.trees import CheckpointError, Growing, require_form
 from proxyprox._util.validation import has
+from proxyprox.advice.outcome import POLICY as OUTCOME
 from proxyprox.checkpoint import refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
@@ -379,7 +380,7 @@ class _Arms:
         step = step or rival
         self._note(steps=before.steps + 1)
         both = self.state.proxy and self.state.rival
-        if both and self.run.faults.in_a_row(self.run.steps):
+        if both and self.run.faults.in_a_row(self.run.steps, OUTCOME.row):
             self._drop_proxy(self.run.faults.words)
         if self.state.steps >= before.next_check:
             self._compare_arms()

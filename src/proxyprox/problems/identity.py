@@ -16,7 +16,7 @@ from proxyprox._util.digests import fingerprint
 SETTINGS = ("batch_size", "repeatable", "l2", "noise")
 
 
-def identity(
+def identity_of(
     problem: Any, w0: Any, seed: int | None, value: Callable[[], Any], gradient: Any
 ) -> dict[str, Any]:
     """Return, as JSON data, what a run is about; costly, as data may be large.
@@ -48,8 +48,8 @@ def _slope(gradient: Callable[[Any], Any], w0: Any) -> list[float] | None:
     return None
 
 
-def identity_differences(
-    saved: dict[str, Any], now: dict[str, Any], *, dtype: str, same_start: bool
+def differences_of(
+    saved: dict[str, Any], now: dict[str, Any], dtype: str, same_start: bool
 ) -> list[str]:
     """Return in words what differs; what either side does not know is not compared.
 
