@@ -51,9 +51,10 @@ class OracleError(RuntimeError):
 @explain_names
 def minimize(
     problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
-    steps: int | None = None, budget: Budget | int | None = None,
-    tol: float | None = None, atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None, averaging: Averaging | None = None,
-    rng: np.random.Generator | int | None = None, callback: Callable[[Step], Any] | None = None,
+    steps: int | None = None, budget: Budget | int | None = None, tol: float | None = None,
+    atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None,
+    averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
+    callback: Callable[[Step], Any] | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None, progress: bool = False,
     safeguard: bool | Method = False, observers: Sequence[Observer] = (),
 ) -> Result:  # fmt: skip
