@@ -38,7 +38,7 @@ from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import MeteredProxy, Query, Step
 from proxyprox.outcome import GradientPath, judge_by_gradients
 from proxyprox.problems import Problem, Zero
@@ -442,7 +442,7 @@ class Run:
         self.given = w0 is not None and not isinstance(w0, str)
         if self.given:
             begin = method.keep_start(begin)
-        if not method.solves_subproblems:
+        if method.defaults() is None:
             # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
@@ -724,7 +724,7 @@ class Run:
             status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
-        solves = solves and self.method.solves_subproblems
+        solves = solves and self.method.defaults() is not None
         w, last = self.w, state.method.w
         if status is Status.CONVERGED and path.point is not None and not self._settled:
             if self._known_ahead <= path.size(self.parts.penalty):
@@ -938,7 +938,7 @@ class Run:
             begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
-            if not getattr(parts["method"], "solves_subproblems", True):
+            if getattr(parts["method"], "defaults", Defaults)() is None:
                 parts.update(inner=None, stop=None)
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
@@ -1010,7 +1010,7 @@ class Run:
         """
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
-            needed = counted and not self.steps and parts.method.solves_subproblems
+            needed = counted and not self.steps and parts.method.defaults() is not None
             asked_of = parts.proxy if needed else MeteredProxy(parts.proxy.proxy, Ledger())
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):

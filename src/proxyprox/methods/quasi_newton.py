@@ -382,13 +382,15 @@ class ProxyBFGS(Method):
     start_at_proxy: bool = True
 
     exact: ClassVar[bool] = True
-    solves_subproblems: ClassVar[bool] = False
     backtracks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check both settings."""
         whole("memory", self.memory)
         flag("start_at_proxy", self.start_at_proxy)
+
+    def defaults(self) -> None:
+        """Return None: no subproblem is solved."""
 
     def prepare(self, problem: Any) -> Any:
         """Return the problem with gradients of least squares by secants on the coarse model's."""
