@@ -13,7 +13,7 @@ from proxyprox import inner as inner_package
 from proxyprox.checkpoint import CheckpointError, describe, rebuild
 
 PROTOCOLS = {
-    "Answers", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
+    "Answers", "Defaults", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
     "Correction", "Averaging", "Criterion",
 }  # fmt: skip
 
