@@ -26,6 +26,8 @@ Vector = Any
 Matrix = Any
 # Squared norms below this may have lost digits to underflow in float32.
 LEAST_SQUARE = 1e-30
+# Entries of dense blocks, 8 MiB of float64: large enough for a product, small beside any data.
+BLOCK = 1 << 20
 
 
 def namespace(x: Any) -> Any:
@@ -93,7 +95,7 @@ def rounding(like: Vector | None = None, power: float = 2 / 3) -> float:
     4e-11 or 2e-5, it covers sums of many terms; with 1/2 also the ends of iterations.
     """
     eps = sys.float_info.epsilon if like is None else namespace(like).finfo(like.dtype).eps
-    return float(eps) ** power
+    return float(float(eps) ** power)
 
 
 def _scaled(x: Vector) -> tuple[Vector, int | None]:

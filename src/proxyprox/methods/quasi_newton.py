@@ -302,7 +302,7 @@ class Metric:
         One step along which the proxy is far too steep does not make it too steep everywhere.
         """
         grid = np.logspace(*QuasiNewtonPolicy.grid)[::2]
-        return grid[grid * along.min() >= min(along.min(), 1.0) * 0.99]
+        return np.asarray(grid[grid * along.min() >= min(along.min(), 1.0) * 0.99])
 
     def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
@@ -654,7 +654,7 @@ class Local:
 
     def curvature(self, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian here; None where there is no proxy."""
-        if not self.free.any() or (isinstance(proxy.proxy, Zero) and self.known is None):
+        if not self.free.any() or (isinstance(proxy, Zero) and self.known is None):
             return None
         return Curvature(proxy, self.w, self.units, self.free, self.known)
 
