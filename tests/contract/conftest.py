@@ -159,7 +159,7 @@ def numpy_of(w: Any) -> np.ndarray:
 
 def suits(method: Any, inner: Any) -> bool:
     """Tell whether the method takes this inner solver on the contract's problem."""
-    if not method.solves_subproblems:
+    if method.defaults() is None:
         return isinstance(inner, pp.Auto)
     # The zero proxy of SGD and its like has no batches to sample.
     return method.uses_proxy or not isinstance(inner, pp.StochasticGradient)

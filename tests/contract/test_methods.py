@@ -44,7 +44,7 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     objective, proxy = Counted(shared.problem.objective), Counted(shared.problem.proxy)
     problem = pp.Problem(objective, proxy)
     call = {"method": case.method, "inner": inner, "stop": STOP, "steps": case.steps, "rng": 0}
-    if not case.method.solves_subproblems:
+    if case.method.defaults() is None:
         call.update(inner=None, stop=None)
     result = pp.minimize(problem, shared.w0, **call)
 
@@ -110,7 +110,7 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
     case, inner, backend, noisy, to_numpy, tmp_path
 ):
     parts = {"method": case.method, "inner": inner, "stop": STOP, "averaging": pp.Uniform()}
-    if not case.method.solves_subproblems:
+    if case.method.defaults() is None:
         parts.update(inner=None, stop=None)
 
     def started(seed, count):

@@ -14,7 +14,7 @@ from proxyprox._util.codec import describe
 from proxyprox.checkpoint import CheckpointError, rebuild
 
 PROTOCOLS = {
-    "Answers", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
+    "Answers", "Defaults", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
     "Correction", "Averaging", "Criterion",
 }  # fmt: skip
 

@@ -21,7 +21,8 @@ from proxyprox import (
     poisson_regression,
 )
 from proxyprox._util.arrays import factor_positive
-from proxyprox.inner.newton import SECANTS, add_secant, quasi_newton_direction
+from proxyprox.inner.base import SolverPolicy
+from proxyprox.inner.newton import add_secant, quasi_newton_direction
 from proxyprox.problems.combination import Tilted
 
 
@@ -250,10 +251,10 @@ def test_secants_are_the_newest_and_have_curvature():
     for s, y in [([1.0, 0.0], [-1.0, 0.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, 0.0], [0.0, 0.0])]:
         assert add_secant((), np.array(s), np.array(y)) == ()
     secants = ()
-    for k in range(SECANTS + 5):
+    for k in range(SolverPolicy.secants + 5):
         secants = add_secant(secants, np.full(2, 1.0 + k), np.ones(2))
-    assert len(secants) == SECANTS
-    assert secants[-1][0][0] == SECANTS + 5
+    assert len(secants) == SolverPolicy.secants
+    assert secants[-1][0][0] == SolverPolicy.secants + 5
 
 
 def test_an_inverse_that_has_gone_stale_is_rebuilt_early():

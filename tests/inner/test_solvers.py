@@ -30,7 +30,7 @@ from proxyprox import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.inner.base import DENSE_LIMIT, needs_of
+from proxyprox.inner.base import SolverPolicy, needs_of
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
@@ -239,7 +239,7 @@ def test_gradient_that_is_not_finite_ends_the_solve(solver, solve):
 GLM = logistic_regression(np.eye(3), [0, 1, 0])
 PLAIN = FunctionProxy(lambda w: 0.0, lambda w: w)
 CURVED = FunctionProxy(lambda w: 0.0, lambda w: w, hvp=lambda w, v: v, hessian=np.diag)
-# Few non-zeros in many columns, and a long table of more than DENSE_LIMIT columns.
+# Few non-zeros in many columns, and a long table of more than SolverPolicy.dense columns.
 WIDE = logistic_regression(scipy.sparse.eye_array(2000, format="csr"))
 LONG = logistic_regression(np.zeros((5000, 900)))
 
@@ -248,8 +248,8 @@ LONG = logistic_regression(np.zeros((5000, 900)))
     ("proxy", "penalty", "size", "solver", "reason"),
     [
         (GLM, None, 3, QuasiNewton, "Hessian and 3 parameters"),
-        (CURVED, None, DENSE_LIMIT, QuasiNewton, "Hessian"),
-        (CURVED, None, DENSE_LIMIT + 1, NewtonCG, "more than"),
+        (CURVED, None, SolverPolicy.dense, QuasiNewton, "Hessian"),
+        (CURVED, None, SolverPolicy.dense + 1, NewtonCG, "more than"),
         (WIDE, None, 2000, NewtonCG, "Hessian-vector products"),
         (LONG, None, 900, QuasiNewton, "to keep it takes"),
         (Quadratic(np.eye(2)), None, 2, ClosedForm, "closed form"),

@@ -15,6 +15,7 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
+from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.box import box_minimum
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods.quasi_newton import (
@@ -186,8 +187,7 @@ def applied(proxy, *, hvp=True):
 def test_a_hessian_that_is_applied_gives_the_iterates_of_the_matrix(hvp, monkeypatch):
     target, proxy = quadratics(14, error=0.2)
     dense = pp.minimize(pp.Problem(target, proxy), method=BFGS, tol=1e-8)
-    for name in ("DENSE", "DENSE_BY_DIFFERENCES"):
-        monkeypatch.setattr(f"proxyprox.methods.quasi_newton.{name}", 10)
+    monkeypatch.setattr(SolverPolicy, "dense", 10)
     other = pp.minimize(pp.Problem(target, applied(proxy, hvp=hvp)), method=BFGS, tol=1e-8)
     assert other.status is pp.Status.CONVERGED
     assert abs(other.steps - dense.steps) <= 3
@@ -221,7 +221,7 @@ def test_the_size_of_a_hessian_that_is_applied_is_about_its_norm():
 
 
 def test_a_large_proxy_with_negative_curvature_is_survived(monkeypatch):
-    monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+    monkeypatch.setattr(SolverPolicy, "dense", 50)
     target, _ = quadratics(30)
     signs = np.where(np.arange(30) % 3, 1.0, -1.0)
     proxy = pp.FunctionProxy(
@@ -412,7 +412,7 @@ def test_a_proxy_with_a_region_of_nan_is_survived(extra):
 @pytest.mark.parametrize("size", ["matrix", "applied"])
 def test_a_hessian_that_is_of_no_use_at_some_points_is_survived(size, fault, monkeypatch):
     if size == "applied":
-        monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+        monkeypatch.setattr(SolverPolicy, "dense", 50)
     target, whole = quadratics()
     calls = []
 

@@ -19,6 +19,7 @@ from proxyprox.inner.base import (
     NonFiniteError,
     Point,
     Solver,
+    SolverPolicy,
     Subproblem,
     damped_step,
     descend,
@@ -160,40 +161,46 @@ class NewtonCG(Solver):
         def step(point: Point, first: float) -> Point | None:
             # Forcing term: loose far away, superlinear in the end.
             forcing = min(0.1, math.sqrt(point.residual / first)) if first else 0.1
-            direction = self._conjugate_gradients(phi, point, forcing * point.residual)
+            direction = self._direction(phi, point, forcing * point.residual)
             return damped_step(phi, point, direction)
 
         return descend(phi, start, stop, self.max_steps, step)
 
-    def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
+    def _direction(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
         # Squares of very small or large gradients under- or overflow: the system is solved scaled.
         least, most = (1e-10, 1e10) if arrays.dtype_name(point.w) == "float32" else (1e-100, 1e100)
         scale = arrays.power_of_two(point.residual, point.w, least, most)
-        direction = arrays.zeros_like(point.w)
-        residual = -point.gradient if scale == 1 else -scale * point.gradient
-        tolerance, search = scale * tolerance, residual
-        squared = dot(residual, residual)
-        for _ in range(self.max_products):
-            product = phi.hvp(point.w, search)
-            curvature = dot(search, product)
-            if not math.isfinite(curvature):
-                raise NonFiniteError("a Hessian-vector product is not finite")
-            if curvature <= 0:
-                direction = direction if norm(direction) > 0 else residual
-                break
-            step = squared / curvature
-            direction = direction + step * search
-            residual = residual - step * product
-            before, squared = squared, dot(residual, residual)
-            if math.sqrt(squared) <= tolerance:
-                break
-            search = residual + squared / before * search
+        downhill = -point.gradient if scale == 1 else -scale * point.gradient
+        apply = partial(phi.hvp, point.w)
+        direction = conjugate_gradients(apply, downhill, scale * tolerance, self.max_products)
+        direction = direction if norm(direction) > 0 else downhill
         return direction if scale == 1 else direction / scale
 
 
-# Secants kept beside a Hessian.
-SECANTS = 20
+def conjugate_gradients(
+    apply: Callable[[Vector], Vector], b: Vector, tolerance: float, most: int
+) -> Vector:
+    """Return x with ``‖A x − b‖ ≤ tolerance``; negative curvature ends it, at 0 if it is b's."""
+    x, residual, search = arrays.zeros_like(b), b, b
+    squared = dot(b, b)
+    for _ in range(most):
+        if math.sqrt(squared) <= tolerance:
+            break
+        product = apply(search)
+        curvature = dot(search, product)
+        if not math.isfinite(curvature):
+            raise NonFiniteError("a Hessian-vector product is not finite")
+        if curvature <= 0:
+            break
+        step = squared / curvature
+        x = x + step * search
+        residual = residual - step * product
+        before, squared = squared, dot(residual, residual)
+        search = residual + squared / before * search
+    return x
+
+
 Secants = tuple[tuple[Vector, Vector], ...]
 # A step, the change of the gradient along it, and their product.
 Pair = tuple[Vector, Vector, float]
@@ -327,7 +334,7 @@ def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
     least = float(arrays.namespace(s).finfo(s.dtype).tiny)
     if not dot(s, change) > max(1e-10 * norm(s) * norm(change), least):
         return secants
-    return (*secants[1 - SECANTS :], (s, change))
+    return (*secants[1 - SolverPolicy.secants :], (s, change))
 
 
 def quasi_newton_direction(

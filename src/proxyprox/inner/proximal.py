@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Vector, all_finite, dot, norm
+from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
-    EPSILON,
     InnerResult,
     Memory,
     NonFiniteError,
@@ -86,7 +85,7 @@ class ProximalGradient(Solver):
             move = y - w
             slope, away = bound * norm(move), norm(w - phi.centre)
             # A step shorter than the rounding of y leads nowhere.
-            still = norm(move) <= 4 * EPSILON * norm(y)
+            still = norm(move) <= 4 * rounding(y, 1) * norm(y)
             spent = still or t == self.max_steps or patience.is_exhausted(slope)
             # Measured where the criterion would hold at a tenth of the prox step's gradient.
             hopeful = Progress(t, slope / 10, away, phi.eta, first, partial(phi.decrease, w))

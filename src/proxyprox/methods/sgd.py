@@ -143,12 +143,14 @@ class _Diagonal(Method):
     eps: float
 
     uses_proxy: ClassVar[bool] = False
-    solves_subproblems: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check η and ε."""
         self.step_size  # noqa: B018 (checked when it is made)
         positive("eps", self.eps)
+
+    def defaults(self) -> None:
+        """Return None: no subproblem is solved."""
 
     def init(self, w0: Vector, problem: Any) -> Moments:
         """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
