@@ -33,6 +33,7 @@ LAYERS = [
     ["path"],
     ["advice"],
     ["run"],
+    ["observers"],
     ["minimization"],
     ["scipy", "testing"],
     ["sklearn", "diagnostics", "torch", "dask"],
