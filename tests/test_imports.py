@@ -33,7 +33,7 @@ LAYERS = [
     ["safeguard"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "diagnostics", "torch", "dask"],
+    ["sklearn", "advice", "torch", "dask"],
     ["private", "simulation"],
     ["_public"],
     ["report"],
@@ -50,7 +50,7 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
+    "proxyprox._public", "proxyprox.advice", "proxyprox.report.page", "proxyprox.sklearn",
     "proxyprox.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
@@ -173,7 +173,7 @@ def test_importing_the_package_imports_no_library():
 def test_public_names_need_only_the_array_libraries():
     libraries = "import numpy, scipy.sparse, scipy.special, array_api_compat"
     found = slow_modules_after("import proxyprox\nproxyprox.minimize")
-    own = {"proxyprox._public", "proxyprox.diagnostics"}
+    own = {"proxyprox._public", "proxyprox.advice"}
     assert found - own == slow_modules_after(libraries)
 
 
@@ -236,7 +236,7 @@ def test_names_are_found_in_whatever_way_they_are_first_asked_for():
     in_new_interpreter(
         """
 import proxyprox, pydoc
-proxyprox.diagnostics.audit, proxyprox.stopping.Steps
+proxyprox.problems.Zero, proxyprox.stopping.Steps
 proxyprox.minimize = None
 assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
 assert "scipy_method(" in pydoc.render_doc(proxyprox)

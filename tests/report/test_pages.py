@@ -14,7 +14,9 @@ import pytest
 
 import proxyprox as pp
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.diagnostics import Audit, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Audit
 from proxyprox.report import svg
 from proxyprox.report.page import audit_values, write_audit_page, write_report
 from proxyprox.report.summary import last_rows, summarise

@@ -8,12 +8,14 @@ from enum import Enum
 from typing import Any
 
 from proxyprox._util.arrays import Vector
-from proxyprox.diagnostics.curvature import Segment
-from proxyprox.diagnostics.rehearsal import Prediction, QuadraticModel, step_words
-from proxyprox.diagnostics.sampling import BatchPrice, Matrix
+from proxyprox.advice.curvature import Segment
+from proxyprox.advice.rehearsal import Prediction, QuadraticModel, step_words
+from proxyprox.advice.sampling import BatchPrice, Matrix
 from proxyprox.intervals import Interval
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
 from proxyprox.result import Ledger
+
+__all__ = ["Audit", "CostRatio", "PointAudit", "Suggestion", "Verdict"]
 
 # Name and meaning, in plain words, of each number estimated.
 MEANINGS = {
@@ -59,7 +61,7 @@ def headline(verdict: Verdict, prediction: Prediction, leaning: Verdict | None =
 
     Examples
     --------
-    >>> from proxyprox.diagnostics import Rehearsal
+    >>> from proxyprox.advice.rehearsal import Rehearsal
     >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
     >>> headline(Verdict.USE, Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two))
     'Use it: to ε = 0.1 SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'

@@ -12,7 +12,10 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.diagnostics import RoundAudit, Verdict, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Verdict
+from proxyprox.advice.rounds import RoundAudit
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 from proxyprox.report.page import audit_values, write_audit_page

@@ -14,11 +14,11 @@ import numpy as np
 
 from proxyprox._util.arrays import from_numpy, norm, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.diagnostics import curvature, rehearsal
-from proxyprox.diagnostics.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
-from proxyprox.diagnostics.rehearsal import Prediction, Rehearsal
-from proxyprox.diagnostics.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
-from proxyprox.diagnostics.sampling import Matrix, largest, noise_of, proxy_noise, smallest
+from proxyprox.advice import curvature, rehearsal
+from proxyprox.advice.curvature import TOO_LARGE, Evidence, HessianProbe, Visit
+from proxyprox.advice.rehearsal import Prediction, Rehearsal
+from proxyprox.advice.report import Audit, CostRatio, PointAudit, Suggestion, Verdict
+from proxyprox.advice.sampling import Matrix, largest, noise_of, proxy_noise, smallest
 from proxyprox.oracle import MeteredProxy
 from proxyprox.problems import Problem
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps

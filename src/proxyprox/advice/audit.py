@@ -13,11 +13,11 @@ import numpy as np
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.diagnostics.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
-from proxyprox.diagnostics.report import NO_VERDICT, Audit
-from proxyprox.diagnostics.rounds import RoundAudit, audit_rounds
-from proxyprox.diagnostics.sampling import MeteredTarget, noise_of, stack_rows
-from proxyprox.diagnostics.verdict import conclude
+from proxyprox.advice.curvature import LEAST_STEPS, Evidence, HessianProbe, Segment, Visit
+from proxyprox.advice.report import NO_VERDICT, Audit
+from proxyprox.advice.rounds import RoundAudit, audit_rounds
+from proxyprox.advice.sampling import MeteredTarget, noise_of, stack_rows
+from proxyprox.advice.verdict import conclude
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
@@ -88,7 +88,7 @@ def audit(
 
     Where every gradient of the target is exact, rounds are what counts: three of them are taken,
     and rounds of ProxyBFGS are compared with those of L-BFGS
-    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
+    (:mod:`proxyprox.advice.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
     proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
     all the same.
 

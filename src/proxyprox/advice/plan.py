@@ -9,10 +9,10 @@ from typing import Any
 
 from proxyprox import theory
 from proxyprox._util.validation import as_list, flag, has, instance, message, positive
+from proxyprox.advice.rehearsal import rehearse, step_words
+from proxyprox.advice.report import NO_VERDICT, Audit, Verdict
+from proxyprox.advice.rounds import MOST, RoundAudit, rehearse_rounds
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
-from proxyprox.diagnostics.rehearsal import rehearse, step_words
-from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
-from proxyprox.diagnostics.rounds import MOST, RoundAudit, rehearse_rounds
 from proxyprox.methods import SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized
@@ -220,7 +220,7 @@ def plan(
     --------
     >>> import numpy as np
     >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.diagnostics import audit
+    >>> from proxyprox.advice.audit import audit
     >>> target = Quadratic(np.diag([1.0, 10.0, 100.0]), b=np.ones(3), noise=0.01)
     >>> found = audit(Problem(target, proxy=Quadratic(np.diag([1.1, 10.5, 99.0]))), rng=0)
     >>> planned = plan(found, epsilon=1e-4)

@@ -40,9 +40,9 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import message
-from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product
-from proxyprox.diagnostics.report import NO_VERDICT, Verdict
-from proxyprox.diagnostics.sampling import Matrix, stack_rows
+from proxyprox.advice.curvature import lanczos, proxy_hessian, proxy_product
+from proxyprox.advice.report import NO_VERDICT, Verdict
+from proxyprox.advice.sampling import Matrix, stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair

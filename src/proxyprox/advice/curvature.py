@@ -15,8 +15,8 @@ from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import as_list, has, square_matrix
-from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
+from proxyprox.advice.rehearsal import QuadraticModel
+from proxyprox.advice.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
 

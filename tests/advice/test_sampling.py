@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox.diagnostics import Interval, noise_level
-from proxyprox.diagnostics.sampling import largest, smallest
+from proxyprox.advice.sampling import largest, noise_level, smallest
+from proxyprox.intervals import Interval
 
 
 def test_membership_includes_both_limits() -> None:

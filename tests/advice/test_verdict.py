@@ -10,9 +10,11 @@ import pytest
 from sklearn.datasets import make_classification
 
 import proxyprox as pp
-from proxyprox.diagnostics import Audit, Prediction, Rehearsal, Verdict, audit, plan
-from proxyprox.diagnostics.report import headline
-from proxyprox.diagnostics.verdict import decide
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.rehearsal import Prediction, Rehearsal
+from proxyprox.advice.report import Audit, Verdict, headline
+from proxyprox.advice.verdict import decide
 from proxyprox.problems import ScaledProxy
 
 
@@ -106,7 +108,7 @@ def proxy_with_hole(which: str, radius: float = 0.2) -> pp.FunctionProxy:
 def test_a_proxy_that_is_nan_on_the_path_is_named(which: str) -> None:
     problem = pp.Problem(TARGET, proxy_with_hole(which))
     found = audit(problem, np.zeros(4), curvature="secants", rng=0)
-    assert found.verdict is pp.diagnostics.Verdict.DO_NOT_USE
+    assert found.verdict is Verdict.DO_NOT_USE
     assert f"the proxy's {which} is NaN or infinite at a distance of 1" in found.sentence
     assert "ε" not in str(found)
     assert str(found).splitlines()[0] == found.sentence
