@@ -19,8 +19,7 @@ from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
 from proxyprox.advice.plan import RunPlan
-from proxyprox.advice.report import Audit
-from proxyprox.advice.rounds import RoundAudit
+from proxyprox.advice.report import Audit, RoundAudit
 from proxyprox.report.figures import COSTS, ROUNDING, Style, field_label, in_order, styles
 from proxyprox.report.records import flat, machine, versions, without_home
 from proxyprox.report.summary import LIMITS, QUARTILES, joint_confidence, last_rows
