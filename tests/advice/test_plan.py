@@ -210,15 +210,6 @@ def test_a_guarantee_beyond_the_budget_is_refused_with_its_steps(found: Audit) -
         plan(found, budget=exact.steps, guaranteed=True)
 
 
-def test_the_what_if_table_of_a_guarantee_is_the_guarantees(found: Audit) -> None:
-    for solved in (False, True):
-        sure = plan(found, guaranteed=True, solved=solved)
-        steps = {line.batch_samples: line.steps for line in sure.what_if}
-        assert steps[128] == sure.steps
-        assert steps[64] > steps[128] > steps[256]
-        assert "(guaranteed)" in str(sure)
-
-
 def test_the_plan_with_exact_solves_is_ready_to_run() -> None:
     loss = pp.Quadratic(np.diag([1.0, 0.5, 0.2]), b=np.array([1.0, 1.0, 0.1]), noise=0.1)
     w0, best = np.full(3, 0.5), loss.minimiser()

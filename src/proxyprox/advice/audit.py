@@ -27,21 +27,13 @@ from proxyprox.advice.report import (
     PointAudit,
     Prediction,
     RoundAudit,
-    Segment,
     Suggestion,
     Verdict,
     decide,
     ratio,
 )
 from proxyprox.advice.rounds import audit_rounds
-from proxyprox.advice.sampling import (
-    MeteredTarget,
-    largest,
-    noise_level,
-    proxy_noise,
-    smallest,
-    stack_rows,
-)
+from proxyprox.advice.sampling import MeteredTarget, noise_level, proxy_noise, stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
@@ -334,8 +326,8 @@ def conclude(
     probe, visits, alarm, model = evidence.probe, evidence.visits, evidence.alarm, evidence.model()
     target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
     points = point_estimates(problem, evidence)
-    delta, H, mu, sigma2 = zip(*(p[1:5] for p in points), strict=True)
-    delta, H, mu, sigma2 = largest(delta), largest(H), smallest(mu), largest(sigma2)
+    delta, H, sigma2 = (over(points, name, max) for name in ("delta", "H", "sigma2"))
+    mu = over(points, "mu", min)
     excess = model.start_excess
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     scatter = sigma2.estimate / (2 * max(H.estimate, 1e-300))
@@ -378,9 +370,6 @@ def conclude(
         # A fresh array each time: the meter remembers gradients by identity.
         seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
         cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
-    source = {
-        f"{name}_source": "given" if asked[name] else "estimated" for name in ("epsilon", "B")
-    }
     found = Audit(
         verdict=Verdict.UNSURE if unsure else leaning,
         leaning=leaning,
@@ -390,14 +379,14 @@ def conclude(
         sigma2=sigma2,
         rho2=proxy_noise(proxy, start.w, max(8, len(target.batches)), probe.confidence, probe.rng),
         points=points,
-        path=tuple(segment(probe, a, b) for a, b in pairwise(visits)),
         scale=scale,
         mixture=mixture,
         prediction=Prediction(epsilon, regime, *orders, own_order, sgd, runs[0], runs[chosen]),
         cost=cost,
         epsilon=epsilon,
         B=B,
-        **source,
+        epsilon_source="given" if asked["epsilon"] else "estimated",
+        B_source="given" if asked["B"] else "estimated",
         confidence=probe.confidence,
         batch=batch,
         ledger=target.ledger,
@@ -412,6 +401,15 @@ def conclude(
         doubts=doubts,
     )
     return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
+
+
+def over(points: Sequence[PointAudit], name: str, pick: Any) -> Interval:
+    """Return the interval of the largest, or smallest, of a quantity over the points.
+
+    The outer limit needs no correction for many looks: the quantity picked is one of them, and its
+    own limit lies within the outermost.
+    """
+    return Interval(*(pick(each) for each in zip(*(getattr(p, name) for p in points), strict=True)))
 
 
 def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
@@ -429,20 +427,6 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
         spectra = (target.values, apart.values)
         points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
     return tuple(points)
-
-
-def segment(probe: HessianProbe, here: Visit, there: Visit) -> Segment:
-    """Return the secants between two points."""
-    gradient, each = probe.proxies[0].gradient, there.gradients - here.gradients
-    length, mean = norm(to_numpy(there.w - here.w).astype(np.float64)), each.mean(axis=0)
-    proxied = to_numpy(gradient(there.w) - gradient(here.w)).astype(np.float64)
-    # ‖error of the mean‖ is about its root mean square; twice that is seldom exceeded.
-    blur = 2 * math.sqrt(noise_level(each, probe.confidence).high / len(each))
-    delta, H = (
-        Interval(size / length, max(size - blur, 0.0) / length, (size + blur) / length)
-        for size in (norm(mean - proxied), norm(mean))
-    )
-    return Segment(length, delta, H)
 
 
 def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:

@@ -65,10 +65,7 @@ class Bill:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One line of the table over batch sizes; the noise is σ² divided by ``factor``.
-
-    Steps are rehearsed, or those of the guarantee if the plan is guaranteed.
-    """
+    """One rehearsed line of the table over batch sizes; the noise is σ² divided by ``factor``."""
 
     factor: float
     batch_samples: float
@@ -101,7 +98,7 @@ class RunPlan:
     bill : Bill
         What the run is expected to cost.
     what_if : tuple of WhatIf
-        The same question for other batch sizes.
+        The same question for other batch sizes; empty for exact gradients and guarantees.
     notes : tuple of str
         What to bear in mind.
     problem : Problem
@@ -115,7 +112,7 @@ class RunPlan:
         For exact gradients: the norm of the gradient that proves ε, if μ is known; else 0, and
         the run ends by the default of :func:`~proxyprox.minimize`.
     guaranteed : bool
-        Whether ``expected`` and the what-if table are bounds of a theorem, and not rehearsed.
+        Whether ``expected`` is the bound of a theorem, and not rehearsed.
     """
 
     method: Any
@@ -147,7 +144,7 @@ class RunPlan:
         bill = self.bill
         solved = "" if self.stop is None else f", subproblems to {self.stop}"
         rough = " (rough: see the notes)" if self.rough else ""
-        promise, counted = ("guaranteed",) * 2 if self.guaranteed else ("expected", "rehearsed")
+        promise = "guaranteed" if self.guaranteed else "expected"
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
         lines = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
@@ -160,7 +157,7 @@ class RunPlan:
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
         )
         if self.what_if:
-            lines.append(f"  samples in a batch → target gradients, samples in all ({counted}):")
+            lines.append("  samples in a batch → target gradients, samples in all (rehearsed):")
         for line in self.what_if:
             steps, samples = step_words(line.steps), step_words(line.target_samples)
             lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
@@ -198,7 +195,8 @@ def plan(
         proxy has to be convex.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
-        hold one sample, or more than there are, are left out. None for exact gradients.
+        hold one sample, or more than there are, are left out. None for exact gradients, and for
+        guarantees.
 
     Returns
     -------
@@ -256,13 +254,13 @@ def plan(
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
-    rough = _rough(audit, guaranteed)
+    rough, factors = _rough(audit, guaranteed), [] if sure else _feasible(audit, factors)
     return RunPlan(
         **settings,
         epsilon=epsilon,
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
         bill=bill.times(settings["steps"]),
-        what_if=tuple(_what_if(audit, epsilon, f, sure) for f in _feasible(audit, factors)),
+        what_if=tuple(_what_if(audit, epsilon, factor) for factor in factors),
         notes=(*notes, *rough),
         w0=audit.w0,
         rough=bool(rough),
@@ -341,13 +339,13 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
     }
 
 
-def _known(audit: Audit, epsilon: float, factor: float = 1.0) -> dict[str, float]:
-    """Return what a guarantee rests on, for batches ``factor`` times as large."""
+def _known(audit: Audit, epsilon: float) -> dict[str, float]:
+    """Return what a guarantee rests on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
     # The smallest curvature at a few points bounds nothing elsewhere.
     stated = getattr(audit.problem.objective, "strong_convexity", None) or 0.0
     known = {"epsilon": epsilon, "B": audit.B, "mu": float(stated)}
-    sigma = math.sqrt(audit.sigma2.high / factor)
+    sigma = math.sqrt(audit.sigma2.high)
     return known | {"delta": (offered or audit).delta.high, "sigma": sigma}
 
 
@@ -417,13 +415,9 @@ def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
     return [f for f in factors if 1 <= size * f <= (rows if rows > 1 else math.inf)]
 
 
-def _what_if(audit: Audit, epsilon: float, factor: float, used: theory.Plan | None) -> WhatIf:
+def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
     size, sigma2 = audit.batch.samples * factor, audit.sigma2.estimate / factor
-    if used is not None:
-        known = _known(audit, epsilon, factor)
-        sure = theory.plan_run(**known, solved=used.solved)
-        return WhatIf(factor, size, known["sigma"] ** 2, sure.eta, sure.steps, sure.steps * size)
     P = None if audit.refused else audit.proxy_matrices
     found = rehearse(audit.model.with_noise_divided_by(factor), P, epsilon)
     return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

@@ -141,10 +141,10 @@ def rehearse(
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
-    for eta in np.geomspace(1e-2, 1e7, 64) / H if P is not None else []:
+    for eta in () if P is None else np.geomspace(1e-2, 1e7, 64) / H:
         # If the sum is not positive definite, the subproblem has no minimiser at this η.
         with contextlib.suppress(np.linalg.LinAlgError):
-            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in P]
+            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in P or ()]
             excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
             found += _outcomes(float(eta), excess, epsilon, steps)
     none = Rehearsal(math.nan, math.inf, math.inf)

@@ -319,24 +319,6 @@ class PointAudit(NamedTuple):
         return float(self.delta.estimate / max(self.H.estimate, 1e-300))
 
 
-class Segment(NamedTuple):
-    """One step of the path.
-
-    Attributes
-    ----------
-    length : float
-        ``‖w_{j+1} − w_j‖``.
-    delta : Interval
-        ``‖∇h(w_{j+1}) − ∇h(w_j)‖ / length``: how much the losses' difference curves this way.
-    H : Interval
-        The same secant of the target alone.
-    """
-
-    length: float
-    delta: Interval
-    H: Interval
-
-
 class Suggestion(NamedTuple):
     """A better use of the proxies at hand.
 
@@ -495,8 +477,6 @@ class Audit(Report):
         Noise of the proxy's sampled gradients at the start (0 if it samples nothing).
     points : tuple of PointAudit
         The start first, then the points of the path.
-    path : tuple of Segment
-        Secants between them.
     scale : Suggestion
         The best scale of the proxy.
     mixture : Suggestion or None
@@ -522,7 +502,6 @@ class Audit(Report):
     sigma2: Interval
     rho2: Interval
     points: tuple[PointAudit, ...]
-    path: tuple[Segment, ...]
     scale: Suggestion
     mixture: Suggestion | None
     prediction: Prediction

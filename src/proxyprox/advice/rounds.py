@@ -65,18 +65,13 @@ from proxyprox.run import Run
 def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: int) -> RoundAudit:
     """Audit a proxy of an exact target with at most three rounds, none if δ = 0 is known."""
     begun = time.perf_counter()
+    shared: dict[str, Any] = {"problem": problem, "w0": w0}
+    shared["epsilon_source"] = "estimated" if epsilon is None else "given"
     if problem.same_curvature:
-        return RoundAudit(
-            verdict=Verdict.ONE_ROUND,
-            leaning=Verdict.ONE_ROUND,
-            delta=Interval(0.0, 0.0, 0.0),
-            H=Interval(math.nan, 0.0, math.inf),
-            epsilon=epsilon or math.nan,
-            epsilon_source="given",
-            ledger=Ledger(),
-            problem=problem,
-            w0=w0,
-        )
+        delta, H = Interval(0.0, 0.0, 0.0), Interval(math.nan, 0.0, math.inf)
+        one, epsilon = Verdict.ONE_ROUND, epsilon or math.nan
+        shared |= {"delta": delta, "H": H, "ledger": Ledger(), "epsilon": epsilon}
+        return RoundAudit(verdict=one, leaning=one, **shared)
     if budget < 2:
         raise ValueError(message("budget", budget, "2 or more, of exact gradients"))
     seen, ledger = first_rounds(problem, w0, min(RoundPolicy.rounds, budget))
@@ -85,25 +80,14 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     model = StandIn.of(proxy, seen)
     least = find_minimum(problem.proxy, w0, penalty=problem.penalty)
     gap = 0.0 if least is None else model.scale * (proxy.value(w0) - proxy.value(least))
-    source = "estimated" if epsilon is None else "given"
     if epsilon is None:
         values = [each.value for each in seen if math.isfinite(each.value)] or [0.0]
         excess = max(gap, max(values) - min(values), model.excess, 1e-300)
         epsilon = RoundPolicy.accuracy * excess
-    found = RoundAudit(
-        verdict=Verdict.USE,
-        leaning=Verdict.USE,
-        delta=delta,
-        H=H,
-        epsilon=epsilon,
-        epsilon_source=source,
-        ledger=ledger,
-        problem=problem,
-        w0=w0,
-        model=model,
-        # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way.
-        least=least if gap > model.excess else None,
-    )
+    # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way.
+    least = least if gap > model.excess else None
+    shared |= {"delta": delta, "H": H, "ledger": ledger, "epsilon": epsilon, "model": model}
+    found = RoundAudit(verdict=Verdict.USE, leaning=Verdict.USE, least=least, **shared)
     found = rehearse_rounds(found, epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found

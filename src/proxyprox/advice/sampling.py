@@ -20,31 +20,6 @@ from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
 from proxyprox.result import Ledger
 
 
-def largest(intervals: Iterable[Interval]) -> Interval:
-    """Return the interval of the largest of several quantities.
-
-    The upper limit needs no correction for many looks: the largest quantity is one of them, and
-    its own limit is below the largest limit.
-
-    Examples
-    --------
-    >>> print(largest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
-    1.5 [0.5, 2]
-    """
-    return Interval(*(max(values) for values in zip(*intervals, strict=True)))
-
-
-def smallest(intervals: Iterable[Interval]) -> Interval:
-    """Return the interval of the smallest of several quantities.
-
-    Examples
-    --------
-    >>> print(smallest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
-    1 [0.2, 1.8]
-    """
-    return Interval(*(min(values) for values in zip(*intervals, strict=True)))
-
-
 def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     r"""Estimate :math:`\sigma^2 = \mathbb{E}\|g - \nabla L\|^2` from independent gradients.
 
