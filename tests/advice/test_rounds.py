@@ -17,7 +17,7 @@ from proxyprox.advice.plan import plan
 from proxyprox.advice.report import RoundAudit, Verdict
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
-from proxyprox.report.page import audit_values, write_audit_page
+from proxyprox_app.report.page import audit_values, write_audit_page
 
 EPSILON = 1e-6
 

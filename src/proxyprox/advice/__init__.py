@@ -1,1 +1,1 @@
-"""Advice on a run before it is made, and the thresholds it rests on."""
+"""Judgements: audits and plans, which parts are chosen, how a run went, when to drop a proxy."""
