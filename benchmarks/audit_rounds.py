@@ -22,8 +22,8 @@ from proxyprox import (
     logistic_regression,
     minimize,
 )
-from proxyprox.diagnostics import RoundAudit, Verdict
-from proxyprox.diagnostics.rounds import count_lbfgs
+from proxyprox.advice.report import Verdict
+from proxyprox.advice.rounds import RoundAudit, count_lbfgs
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 

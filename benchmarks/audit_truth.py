@@ -23,7 +23,7 @@ import numpy as np
 
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
-from proxyprox.diagnostics import best_weights
+from proxyprox.advice.curvature import best_weights
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 

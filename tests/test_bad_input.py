@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
-from proxyprox.diagnostics import best_weights, noise_level
 from proxyprox.problems.families import Linear
 
 X = np.arange(12.0).reshape(6, 2) / 10
@@ -377,19 +376,13 @@ CASES = {
         lambda: pp.linear_regression(X, Y).gradient(np.ones(2), "a"), ValueError, ["batch", "'a'"]),
     "no rows": (lambda: pp.linear_regression(X, Y).rows([]), ValueError, ["batch", "[]"]),
     "shift zero": (lambda: quadratic().solve_shifted(np.ones(2), 0), ValueError, ["eta", "0"]),
-    # -- diagnostics
+    # -- advice
     "a robot is named": (
         lambda: pp.audit(pp.Problem(Robot(), quadratic())),
         TypeError, ["objective", "Robot object>"]),
     "others None": (lambda: pp.audit(problem(), others=None), TypeError, ["others", "None"]),
     "curvature array": (
         lambda: pp.audit(problem(), curvature=X), ValueError, ["curvature", "'secants'"]),
-    "gradients None": (lambda: noise_level(None), TypeError, ["gradients", "None"]),
-    "gradients few": (lambda: noise_level(np.ones((2, 2))), ValueError, ["gradients", "(2, 2)"]),
-    "confidence 1": (lambda: noise_level(X, 1.0), ValueError, ["confidence", "1.0", "below 1"]),
-    "matrices None": (lambda: best_weights(np.eye(2), None), TypeError, ["proxies", "None"]),
-    "matrix shape": (
-        lambda: best_weights(np.eye(2), [np.eye(3)]), ValueError, ["proxies", "(3, 3)", "(2, 2)"]),
     "sliding eta array": (
         lambda: pp.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta", "positive"]),
     "problem not a Problem": (

@@ -36,7 +36,7 @@ LAYERS = [
     ["observers"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "diagnostics", "torch", "dask"],
+    ["sklearn", "advice.audit", "torch", "dask"],
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
@@ -45,6 +45,8 @@ LAYERS = [
     ["proxyprox_app.cli"],
     ["__main__"],
 ]
+# Audits and plans make runs; the rest of the advice is what runs ask.
+AUDIT = {"audit", "curvature", "plan", "rehearsal", "report", "rounds", "sampling"}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Side by side in one layer, and yet to be kept apart.
 APART = [
@@ -55,7 +57,7 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics", "proxyprox_app.report.page", "proxyprox.sklearn",
+    "proxyprox._public", "proxyprox.advice.audit", "proxyprox_app.report.page", "proxyprox.sklearn",
     "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
@@ -64,13 +66,15 @@ def part_of(path):
     """Return the part of the library or, with the package's name before it, of the application."""
     if path.is_relative_to(APP):
         return f"proxyprox_app.{path.relative_to(APP).parts[0].removesuffix('.py')}"
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return own_part(".".join(["proxyprox", *path.relative_to(ROOT).with_suffix("").parts]))
 
 
 def own_part(module):
     """Return the part that a dotted name is in, or None if it is not ours."""
     package, _, inside = module.partition(".")
-    part = inside.partition(".")[0]
+    part, _, rest = inside.partition(".")
+    if part == "advice" and rest.partition(".")[0] in AUDIT:
+        part = "advice.audit"
     return {"proxyprox": part, "proxyprox_app": f"proxyprox_app.{part}"}.get(package)
 
 
@@ -199,7 +203,7 @@ def test_importing_the_package_imports_no_library():
 def test_public_names_need_only_the_array_libraries():
     libraries = "import numpy, scipy.sparse, scipy.special, array_api_compat"
     found = slow_modules_after("import proxyprox\nproxyprox.minimize")
-    own = {"proxyprox._public", "proxyprox.diagnostics"}
+    own = {"proxyprox._public", "proxyprox.advice.audit"}
     assert found - own == slow_modules_after(libraries)
 
 
@@ -320,7 +324,7 @@ def test_names_are_found_in_whatever_way_they_are_first_asked_for():
     in_new_interpreter(
         """
 import proxyprox, pydoc
-proxyprox.diagnostics.audit, proxyprox.stopping.Steps
+proxyprox.problems.Zero, proxyprox.stopping.Steps
 proxyprox.minimize = None
 assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
 assert "scipy_method(" in pydoc.render_doc(proxyprox)

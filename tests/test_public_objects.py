@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import diagnostics, private, problems, simulation, stepsizes, theory
+from proxyprox import private, problems, simulation, stepsizes, theory
 from proxyprox import sklearn as estimators
 from proxyprox.problems import families
 
@@ -138,8 +138,6 @@ def core():
         pp.minimize: {"problem": problem, "steps": 1},
         pp.scipy_method: {"proxy": quadratic()},
         pp.audit: {"problem": problem},
-        diagnostics.best_weights: {"target": np.eye(2), "proxies": [np.eye(2)]},
-        diagnostics.noise_level: {"gradients": np.eye(5)[:, :2]},
         estimators.LabelBudget: {
             "estimator": estimators.ProxyLogisticRegression(), "X": X, "budget": 4,
         },
@@ -240,7 +238,6 @@ TAKEN = {
     "Private.name": {"text"},
     "FunctionSystem.parameters": {"dict"},
     "audit.others": {"set", "dict"},
-    "best_weights.proxies": {"set", "3-D", "dict"},
     "FlatLoss.full": set(NONSENSE),
     "Proxy.batches": {"set", "3-D", "list", "dict"},
     "Proxy.full": {"set", "3-D", "list", "dict"},

@@ -20,7 +20,7 @@ else:
     # `proxyprox --version` may take. Type checkers must not see this `__getattr__`: they would
     # accept every misspelt name.
     _PARTS = (
-        "averaging", "checkpoint", "corrections", "diagnostics", "inner", "methods", "penalties",
+        "averaging", "checkpoint", "corrections", "inner", "methods", "penalties",
         "problems", "stepsizes", "stopping", "theory",
     )  # fmt: skip
 

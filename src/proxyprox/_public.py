@@ -1,9 +1,10 @@
 """The public names, loaded together when the first of them is used."""
 
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
 from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
 from proxyprox.checkpoint import Checkpoint, CheckpointError
 from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.diagnostics import audit, plan
 from proxyprox.inner import (
     LBFGS,
     Auto,

@@ -15,7 +15,8 @@ import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
 import proxyprox as pp
-from proxyprox.diagnostics import RunPlan, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import RunPlan, plan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox_app.study import problem
 from proxyprox_app.study.compare import Experiment, Job, compare

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.diagnostics import Verdict, audit
+from proxyprox.advice.audit import audit
+from proxyprox.advice.report import Verdict
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy, ScaledProxy
 
