@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -303,6 +305,44 @@ except SystemExit as end:
     ]
 
 
+def test_the_root_has_few_names():
+    assert len(proxyprox.__all__) <= 40
+
+
+PUBLIC_MODULES = [
+    f"proxyprox.{part.stem if part.is_file() else part.name}"
+    for part in sorted(ROOT.glob("[!_]*"))
+    if re.search(
+        "^__all__ = ",
+        (part if part.is_file() else part / "__init__.py").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_a_name_of_a_part_says_where_it_is_when_the_root_is_asked_for_it(module):
+    """The list is read as text: it must be one that this finds."""
+    try:
+        names = importlib.import_module(module).__all__
+    except ImportError as error:
+        pytest.skip(str(error))
+    assert names
+    for name in {*names} - {*dir(proxyprox)}:
+        with pytest.raises(AttributeError, match=f"{name}.*: import it from proxyprox[.]"):
+            getattr(proxyprox, name)
+        with pytest.raises(ImportError, match=f"{name}.*: import it from proxyprox[.]"):
+            exec(f"from proxyprox import {name}")
+
+
+def test_names_that_left_the_root_are_found():
+    assert {f"proxyprox.{name}" for name in ("corrections", "inner", "oracle")} <= {*PUBLIC_MODULES}
+    with pytest.raises(AttributeError, match=r"import it from proxyprox\.corrections"):
+        getattr(proxyprox, "Sto" + "rm")
+    with pytest.raises(ImportError, match=r"did you mean proxyprox\.inner\.NewtonCG"):
+        from proxyprox import NewtonCg  # noqa: F401
+
+
 def test_every_public_name_exists_and_is_listed():
     for name in proxyprox.__all__:
         assert hasattr(proxyprox, name), name
@@ -327,7 +367,7 @@ import proxyprox, pydoc
 proxyprox.problems.Zero, proxyprox.stopping.Steps
 proxyprox.minimize = None
 assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
-assert "scipy_method(" in pydoc.render_doc(proxyprox)
+assert "minimize(" in pydoc.render_doc(proxyprox)
 """
     )
     in_new_interpreter("from proxyprox import *; minimize, Problem")

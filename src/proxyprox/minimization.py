@@ -32,6 +32,8 @@ from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion
 
+__all__ = ["OracleError", "minimize"]
+
 Answer = TypeVar("Answer")
 # What the loop drives: a run, alone or with its rivals.
 Driven = Run | SafeguardedRun

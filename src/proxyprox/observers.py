@@ -33,6 +33,11 @@ from proxyprox.checkpoint import Checkpoint
 from proxyprox.oracle import Step
 from proxyprox.result import Budget, Status
 
+__all__ = [
+    "BudgetLimit", "Callback", "Ending", "Observer", "ProgressBar", "Saving", "StepLimit",
+    "Tolerance",
+]  # fmt: skip
+
 
 class Ending(NamedTuple):
     """How a run is to end, and what else its message is to say."""

@@ -31,6 +31,8 @@ from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
+__all__ = ["Query", "Step"]
+
 # Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
 # Points and the proxy's gradients there, the newest last.

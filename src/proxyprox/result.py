@@ -14,6 +14,8 @@ from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import positive, whole
 
+__all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
+
 
 @dataclass
 class Ledger:

@@ -52,6 +52,8 @@ from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
+__all__ = ["Run", "RunState"]
+
 # What a run says that ends without a last question.
 KNOWN_AHEAD = (
     "The proxy has the target's curvature: the residual of the inner solve is the target's "

@@ -150,7 +150,8 @@ def test_verdicts_from_perfect_to_adversarial() -> None:
         assert found.verdict is verdict, name
         kind = type(found.recommended.proxy)
         wanted = {
-            Verdict.USE: type(proxy), Verdict.USE_SCALED: ScaledProxy, Verdict.DO_NOT_USE: pp.Zero,
+            Verdict.USE: type(proxy), Verdict.USE_SCALED: ScaledProxy,
+            Verdict.DO_NOT_USE: pp.problems.Zero,
         }[verdict]  # fmt: skip
         assert kind is wanted
         if verdict is Verdict.USE_SCALED:

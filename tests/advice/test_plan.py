@@ -161,8 +161,8 @@ def test_a_scaled_proxy_is_planned_with_its_scale(target: pp.GLM) -> None:
 def test_the_guaranteed_plan_is_the_corollarys(found: Audit) -> None:
     sure = plan(found, epsilon=1e-5, guaranteed=True, factors=[])
     assert sure.problem.objective is found.problem.objective
-    assert isinstance(sure.averaging, pp.Geometric)
-    assert isinstance(sure.stop, pp.StronglyConvex)
+    assert isinstance(sure.averaging, pp.averaging.Geometric)
+    assert isinstance(sure.stop, pp.stopping.StronglyConvex)
     assert sure.expected <= sure.epsilon * (1 + 1e-9)
     assert sure.steps > plan(found, epsilon=1e-5, factors=[]).steps
     assert any("B" in note for note in sure.notes)
@@ -174,8 +174,8 @@ def test_a_convex_loss_gets_the_convex_theorem_ready_to_run() -> None:
     best = np.array([-1.0, -2.0, 0.5])
     found = audit(problem, w0, B=float(np.linalg.norm(w0 - best)), rng=0)
     sure = plan(found, epsilon=0.3, guaranteed=True, factors=[])
-    assert isinstance(sure.averaging, pp.Uniform)
-    assert isinstance(sure.stop, pp.Convex)
+    assert isinstance(sure.averaging, pp.averaging.Uniform)
+    assert isinstance(sure.stop, pp.stopping.Convex)
     mu, v = 1 / (sure.method.eta * sure.steps), np.ones(3)
     for ours, theirs in ((sure.problem.objective, flat), (sure.problem.proxy, problem.proxy)):
         np.testing.assert_allclose(ours.gradient(v) - theirs.gradient(v), mu * (v - w0))
@@ -194,8 +194,8 @@ def test_a_guarantee_uses_no_strong_convexity_but_the_stated(target: pp.GLM, fou
     measured = audit(pp.Problem(flat, flat.label_free()), epsilon=0.1, rng=0)
     assert measured.mu.low > 0
     convex = plan(measured, guaranteed=True, factors=[])
-    assert isinstance(convex.averaging, pp.Uniform)
-    assert isinstance(convex.stop, pp.Convex)
+    assert isinstance(convex.averaging, pp.averaging.Uniform)
+    assert isinstance(convex.stop, pp.stopping.Convex)
     assert convex.problem.objective is not flat
     assert "convexity alone" in convex.notes[0]
 

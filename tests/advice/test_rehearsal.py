@@ -55,7 +55,7 @@ def test_rehearsed_steps_come_true() -> None:
     target = pp.Quadratic(A, b=GRADIENT, noise=0.01 * math.sqrt(3))
     best = target.value(target.minimiser())
     found = rehearse(quadratic, [P], 1e-3)
-    averaging = pp.Uniform() if found.averaged else pp.Last()
+    averaging = pp.averaging.Uniform() if found.averaged else pp.averaging.Last()
     ends = [
         pp.minimize(
             pp.Problem(target, pp.Quadratic(P)), method=pp.ProxyProx(found.eta),

@@ -73,7 +73,7 @@ def test_rounds_are_predicted_within_a_factor(target: pp.GLM, found: RoundAudit)
     assert found.verdict is Verdict.USE
     assert 1 / 2.5 < found.rounds / bfgs_rounds(found.problem) < 2.5
     assert 1 / 2.5 < found.rounds_lbfgs / lbfgs_rounds(target) < 2.5
-    without = bfgs_rounds(pp.Problem(target, pp.Zero()))
+    without = bfgs_rounds(pp.Problem(target, pp.problems.Zero()))
     assert 1 / 2.5 < found.rounds_without / without < 2.5
 
 
@@ -129,7 +129,7 @@ def test_a_proxy_of_other_columns_will_not_pay(target: pp.GLM) -> None:
     assert found.verdict is Verdict.DO_NOT_USE
     assert found.sentence.startswith("Do not use it")
     planned = plan(found)
-    assert isinstance(planned.problem.proxy, pp.Zero)
+    assert isinstance(planned.problem.proxy, pp.problems.Zero)
     assert planned.steps == found.rounds_without
     assert planned.notes[0] == found.sentence
 

@@ -115,9 +115,9 @@ def test_a_proxy_that_is_nan_on_the_path_is_named(which: str) -> None:
 
 
 def test_nan_at_the_start_or_of_a_further_proxy_is_an_error() -> None:
-    with pytest.raises(pp.NonFiniteError, match="proxy's gradient"):
+    with pytest.raises(pp.inner.NonFiniteError, match="proxy's gradient"):
         audit(pp.Problem(TARGET, proxy_with_hole("gradient", 0.0)), np.zeros(4), rng=0)
-    with pytest.raises(pp.NonFiniteError, match=r"others\[0\]'s value"):
+    with pytest.raises(pp.inner.NonFiniteError, match=r"others\[0\]'s value"):
         audit(pp.Problem(TARGET, ROUND), np.zeros(4), others=[proxy_with_hole("value")], rng=0)
 
 
@@ -128,7 +128,7 @@ def test_a_target_that_curves_downwards_gets_no_numbers(curve: float) -> None:
     assert found.sentence.startswith("No verdict: the target curves downwards, or not at all")
     assert "check_grad" in found.sentence
     assert "e+" not in str(found)
-    assert isinstance(found.recommended.proxy, pp.Zero)
+    assert isinstance(found.recommended.proxy, pp.problems.Zero)
     with pytest.raises(ValueError, match="verdict"):
         plan(found)
 

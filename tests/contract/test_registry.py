@@ -15,7 +15,7 @@ from proxyprox.checkpoint import CheckpointError, rebuild
 
 PROTOCOLS = {
     "Answers", "Defaults", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
-    "Correction", "Averaging", "Criterion",
+    "Correction", "Averaging", "Criterion", "NonFiniteError", "Subproblem",
 }  # fmt: skip
 
 

@@ -7,23 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import (
-    ClosedForm,
-    FunctionProxy,
-    Newton,
-    NewtonCG,
-    NonFiniteError,
-    Quadratic,
-    QuasiNewton,
-    Residual,
-    Subproblem,
-    logistic_regression,
-    poisson_regression,
-)
+from proxyprox import FunctionProxy, Quadratic, logistic_regression, poisson_regression
 from proxyprox._util.arrays import factor_positive
+from proxyprox.inner import ClosedForm, Newton, NewtonCG, NonFiniteError, QuasiNewton, Subproblem
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.newton import add_secant, quasi_newton_direction
 from proxyprox.problems.combination import Tilted
+from proxyprox.stopping import Residual
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

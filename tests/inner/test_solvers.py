@@ -9,28 +9,27 @@ import scipy.sparse
 from proxyprox import (
     L1,
     LBFGS,
-    Auto,
-    ClosedForm,
     FunctionProxy,
-    GradientDescent,
-    Nesterov,
-    Newton,
-    NewtonCG,
-    NonConvex,
-    NonFiniteError,
-    ProximalGradient,
     Quadratic,
-    QuasiNewton,
-    Relative,
-    Residual,
-    Steps,
-    Subproblem,
-    Zero,
     logistic_regression,
     poisson_regression,
     softmax_regression,
 )
+from proxyprox.inner import (
+    Auto,
+    ClosedForm,
+    GradientDescent,
+    Nesterov,
+    Newton,
+    NewtonCG,
+    NonFiniteError,
+    ProximalGradient,
+    QuasiNewton,
+    Subproblem,
+)
 from proxyprox.inner.base import SolverPolicy, needs_of
+from proxyprox.problems import Zero
+from proxyprox.stopping import NonConvex, Relative, Residual, Steps
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]

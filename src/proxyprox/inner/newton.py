@@ -84,7 +84,8 @@ class Newton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Newton, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import Newton
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=Newton(), steps=20)
@@ -140,7 +141,8 @@ class NewtonCG(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, NewtonCG, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import NewtonCG
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=NewtonCG(), steps=20)
@@ -232,7 +234,8 @@ class QuasiNewton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, QuasiNewton, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import QuasiNewton
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=QuasiNewton(), steps=20)

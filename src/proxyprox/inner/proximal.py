@@ -45,7 +45,8 @@ class ProximalGradient(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, ProximalGradient, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import ProximalGradient
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=ProximalGradient(), steps=20)

@@ -223,7 +223,9 @@ class SPAM(CorrectedMethod):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import SPAM, NonConvex, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import SPAM
+    >>> from proxyprox.stopping import NonConvex
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]), noise=1.0)
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=SPAM(eta=0.25), stop=NonConvex(), steps=3000, rng=0).w.round(1)
@@ -278,7 +280,8 @@ class FedRed(CorrectedMethod):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import FedRed, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import FedRed
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=FedRed(eta=0.5, p=0.2), steps=60, rng=0).w.round(3)

@@ -92,7 +92,8 @@ class Momentum(Method):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Momentum, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import Momentum
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> minimize(Problem(target), method=Momentum(0.05, nesterov=True), steps=200).w.round(3)
     array([1., 1.])
@@ -200,7 +201,8 @@ class Adagrad(_Diagonal):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Adagrad, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import Adagrad
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> minimize(Problem(target), method=Adagrad(1.0), steps=100).w.round(3)
     array([1., 1.])

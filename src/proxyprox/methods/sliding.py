@@ -158,7 +158,8 @@ class StabilizedDANE(Method):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, StabilizedDANE, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import StabilizedDANE
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=StabilizedDANE(eta=0.5, mu=1.0), steps=60).w.round(4)

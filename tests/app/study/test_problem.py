@@ -457,7 +457,7 @@ def test_the_lines_hold_the_plan(planned: RunPlan) -> None:
 
 
 def test_sgd_on_all_rows_averaged(planned: RunPlan) -> None:
-    other = replace(planned, method=pp.SGD(0.5), averaging=pp.Uniform(), stop=None)
+    other = replace(planned, method=pp.SGD(0.5), averaging=pp.averaging.Uniform(), stop=None)
     assert tomllib.loads(problem.plan_toml(other, None) or "")["method"] == {
         "name": "sgd", "eta": 0.5, "batch_size": "all", "averaging": "uniform",
     }  # fmt: skip
