@@ -509,7 +509,8 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         paid["cost"] = 0.0
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
-        given = batch if exact else copy_tree(batch)
+        used = count is not None or cost is not None
+        given = copy_tree(batch) if used and not exact else batch
         samples = len(given) if hasattr(given, "__len__") else 1
         if count is not None:
             samples = int(count(given))

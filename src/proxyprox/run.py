@@ -606,7 +606,7 @@ class Run:
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
         record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
-        ledger, answer = copy.copy(self.ledger), partial(answer_of, parts, state)
+        ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:

@@ -243,8 +243,9 @@ def test_secants_are_the_newest_and_have_curvature():
     secants = ()
     for k in range(SolverPolicy.secants + 5):
         secants = add_secant(secants, np.full(2, 1.0 + k), np.ones(2))
-    assert len(secants) == SolverPolicy.secants
-    assert secants[-1][0][0] == SolverPolicy.secants + 5
+    S, changes = secants
+    assert S.shape == changes.shape == (SolverPolicy.secants, 2)
+    assert S[-1, 0] == SolverPolicy.secants + 5
 
 
 def test_an_inverse_that_has_gone_stale_is_rebuilt_early():

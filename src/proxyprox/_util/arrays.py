@@ -51,6 +51,8 @@ def norm(x: Vector) -> float:
     squared = float(x.dot(x) if type(x) is np.ndarray else x @ x)
     if LEAST_SQUARE <= squared < math.inf:
         return math.sqrt(squared)
+    if squared == 0 and not x.any():
+        return 0.0
     limits = namespace(x).finfo(x.dtype)
     if float(limits.tiny) / float(limits.eps) <= squared < math.inf:
         return math.sqrt(squared)
@@ -120,7 +122,7 @@ def _times_power(number: float, e: int) -> float:
 
 def zeros_like(x: Vector) -> Vector:
     """Return a vector of zeros with the shape, dtype and device of ``x``."""
-    return namespace(x).zeros_like(x)
+    return np.zeros(x.shape, x.dtype) if type(x) is np.ndarray else namespace(x).zeros_like(x)
 
 
 def copy_array(x: Vector) -> Vector:
@@ -278,14 +280,19 @@ def copy_tree(x: Any) -> Any:
 
 def _copy_record(x: Any) -> Any:
     """Copy a dataclass, without running code of it."""
-    twin = copy.copy(x) if not hasattr(x, "__dict__") else object.__new__(type(x))
-    names = dataclasses.fields(x) if not hasattr(x, "__dict__") else ()
-    for field in names:
-        object.__setattr__(twin, field.name, copy_tree(getattr(x, field.name)))
-    if not names:
-        twin.__dict__.update(
-            {name: y if type(y) in ATOMS else copy_tree(y) for name, y in x.__dict__.items()}
-        )
+    if not hasattr(x, "__dict__"):
+        twin = copy.copy(x)
+        for field in dataclasses.fields(x):
+            object.__setattr__(twin, field.name, copy_tree(getattr(x, field.name)))
+        return twin
+    twin = object.__new__(type(x))
+    content = twin.__dict__
+    for name, y in x.__dict__.items():
+        kind = type(y)
+        if kind in ATOMS:
+            content[name] = y
+        else:
+            content[name] = y.copy("K") if kind is np.ndarray else copy_tree(y)
     return twin
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -25,7 +25,7 @@ from proxyprox.inner.base import (
     descend,
     first_share,
 )
-from proxyprox.stopping import Criterion
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,20 @@ class ClosedForm(Solver):
     ) -> InnerResult:
         """Apply the shifted inverse to the gradient, and again if the residual asks for it."""
         w, gradient = start, phi.gradient(start)
-        progress = phi.progress(w, gradient, 0)
-        first = progress.start_residual
+        first = phi.residual(w, gradient)
+        progress: Progress | None = None
         # The zero proxy's inverse is a number: there is nothing to refine, and w − ηg stays SGD's.
         rounds = 1 if phi.proxy.smoothness == 0 else self.refinements
         for t in range(1, rounds + 1):
             refined = w - phi.proxy.solve_shifted(gradient, phi.eta)
             gradient = phi.gradient(refined)
             reached = phi.progress(refined, gradient, t, first)
-            if t > 1 and reached.residual >= progress.residual:
+            if progress is not None and reached.residual >= progress.residual:
                 break
             w, progress = refined, reached
             if stop(progress) or progress.residual == 0:
                 break
+        assert progress is not None
         return InnerResult(w, progress)
 
 
@@ -203,7 +204,7 @@ def conjugate_gradients(
     return x
 
 
-Secants = tuple[tuple[Vector, Vector], ...]
+Secants = tuple[()] | tuple[Matrix, Matrix]
 # A step, the change of the gradient along it, and their product.
 Pair = tuple[Vector, Vector, float]
 
@@ -334,28 +335,35 @@ class _Kept:
 
 def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
     """Return the newest secants with one more, if its curvature is more than rounding."""
-    least = float(arrays.namespace(s).finfo(s.dtype).tiny)
+    xp = arrays.namespace(s)
+    least = float(xp.finfo(s.dtype).tiny)
     if not dot(s, change) > max(1e-10 * norm(s) * norm(change), least):
         return secants
-    return (*secants[1 - SolverPolicy.secants :], (s, change))
+    if not secants:
+        return s[None, :], change[None, :]
+    S, C = (rows[1 - SolverPolicy.secants :] for rows in secants)
+    return xp.concat([S, s[None, :]]), xp.concat([C, change[None, :]])
 
 
 def quasi_newton_direction(
     factor: Matrix, secants: Secants, pull: float, gradient: Vector
 ) -> Vector:
     """Return ``−B∇φ``, B the factor's inverse after BFGS updates."""
-    changes = [(s, change + pull * s) for s, change in secants]
-    pairs = [(s, y, dot(s, y)) for s, y in changes]
-    return -inverse_product(partial(arrays.solve_factored, factor), pairs, gradient)
+    solve = partial(arrays.solve_factored, factor)
+    if not secants:
+        return -solve(gradient)
+    S, C = secants
+    return -inverse_product(solve, S, C + pull * S, gradient)
 
 
-def inverse_product(solve: Callable[[Vector], Vector], pairs: Sequence[Pair], q: Vector) -> Vector:
-    """Return ``B⁻¹ q`` of BFGS with these pairs on a base that ``solve`` inverts (two loops)."""
-    weights = []
-    for s, y, sy in reversed(pairs):
-        weights.append(dot(s, q) / sy)
-        q = q - weights[-1] * y
-    r = solve(q)
-    for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
-        r = r + (weight - dot(y, r) / sy) * s
-    return r
+def inverse_product(solve: Callable[[Vector], Vector], S: Matrix, Y: Matrix, q: Vector) -> Vector:
+    """Return ``B⁻¹ q`` of BFGS with the pairs in the rows of S and Y, the newest last.
+
+    The two loops over pairs, as two triangular systems: with R the upper triangle of ``S Yᵀ`` and D
+    its diagonal, ``α = R⁻¹ S q``, ``r = solve(q − Yᵀα)``, ``γ = R⁻ᵀ (D α − Y r)``, ``r + Sᵀγ``.
+    """
+    xp = arrays.namespace(q)
+    R = xp.triu(S @ Y.T)
+    alpha = xp.linalg.solve(R, S @ q)
+    r = solve(q - alpha @ Y)
+    return r + xp.linalg.solve(R.T, xp.linalg.diagonal(R) * alpha - Y @ r) @ S

@@ -603,7 +603,10 @@ class ProxyBFGS(Method):
             move = box_minimum(B, local.gradient, local.low, local.high)
         else:
             solve = curvature.solver(metric.scale, metric.shift)
-            move = -inverse_product(solve, pairs, local.gradient)
+            move = -solve(local.gradient)
+            if pairs:
+                S, Y = (np.array(rows) for rows in list(zip(*pairs, strict=True))[:2])
+                move = -inverse_product(solve, S, Y, local.gradient)
             if not float(local.gradient @ move) < 0:
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
