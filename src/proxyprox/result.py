@@ -196,7 +196,7 @@ class Status(Enum):
     RUNNING = "The run has not ended."
     STEPS_DONE = "All the requested outer steps were taken."
     BUDGET_SPENT = "The budget is spent: the next step would exceed it."
-    STOPPED_BY_CALLBACK = "The callback asked to stop."
+    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop."
     CONVERGED = "The gradient is below the tolerance, or at the level of rounding."
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "

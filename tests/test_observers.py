@@ -1,0 +1,168 @@
+"""Observers: what they see, how they end a run, and what minimize's own ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.observers import Ending, StepLimit, Watcher
+from proxyprox.oracle import OutOfBudget
+
+
+def problem(noise=0.1):
+    A = np.diag([1.0, 4.0, 2.0])
+    return pp.Problem(pp.Quadratic(A, b=np.ones(3), noise=noise), pp.Quadratic(A))
+
+
+def run(**options):
+    given = {"method": pp.ProxyProx(0.5), "steps": 6, "rng": 0, **options}
+    return pp.minimize(problem(), np.ones(3), **given)
+
+
+class Seen:
+    """Keeps what it is shown, and answers as it was told to."""
+
+    def __init__(self, *answers):
+        self.answers, self.states, self.steps, self.runs = list(answers), [], [], []
+
+    def begin(self, run):
+        self.runs.append(run)
+
+    def after_step(self, state, step):
+        self.states.append(state)
+        self.steps.append(step)
+        return self.answers.pop(0) if self.answers else None
+
+
+def test_an_observer_sees_every_step_and_changes_nothing():
+    seen = Seen()
+    watched, alone = run(observers=[seen]), run()
+    assert watched.w.tobytes() == alone.w.tobytes()
+    assert [step.record.k for step in seen.steps] == list(range(6))
+    assert [state.method.k for state in seen.states] == list(range(1, 7))
+    assert len(seen.runs) == 1
+    assert seen.steps[-1].answer.tobytes() == alone.w.tobytes()
+    assert [step.ledger.target_gradients for step in seen.steps] == list(range(1, 7))
+
+
+def test_what_an_observer_writes_into_a_step_is_its_own():
+    class Writes:
+        def after_step(self, state, step):
+            for array in (step.w, step.answer, *step.gradients, step.subproblem.linear):
+                array[:] = np.nan
+            step.ledger.target_gradients = 10**9
+
+    written, alone = run(observers=[Writes()]), run()
+    assert written.w.tobytes() == alone.w.tobytes()
+    assert written.ledger.target_gradients == 6
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "text"),
+    [
+        (True, pp.Status.STOPPED_BY_CALLBACK, ""),
+        ("Enough is known.", pp.Status.STOPPED_BY_CALLBACK, "Enough is known."),
+        (Ending(pp.Status.STALLED, "It stands."), pp.Status.STALLED, "It stands."),
+        (Ending(pp.Status.CONVERGED), pp.Status.CONVERGED, ""),
+    ],
+)
+def test_an_observer_ends_a_run(answer, status, text):
+    result = run(observers=[Seen(None, False, answer)])
+    assert (result.steps, result.status) == (3, status)
+    assert text in result.message
+
+
+def test_observers_are_asked_in_order_until_one_ends_the_run():
+    first, second = Seen(None, "first"), Seen()
+    result = run(observers=[first, second])
+    assert result.steps == 2
+    assert len(second.steps) == 1
+
+
+def test_a_run_may_end_before_its_first_step():
+    class Never(Watcher):
+        def look(self):
+            return Ending(pp.Status.STEPS_DONE, "Not today.")
+
+    result = run(observers=[Never()])
+    assert (result.steps, result.ledger.target_gradients) == (0, 0)
+    assert "Not today." in result.message
+    assert run(steps=None, budget=99, observers=[StepLimit(4)]).steps == 4
+
+
+def test_a_context_manager_is_entered_and_left():
+    events = []
+
+    class Opened(Seen):
+        def __enter__(self):
+            events.append("in")
+            return self
+
+        def __exit__(self, *error):
+            events.append("out")
+
+    run(observers=[Opened(None, True)])
+    assert events == ["in", "out"]
+
+
+@pytest.mark.parametrize("safeguard", [False, True])
+def test_an_observer_that_raises_loses_nothing(tmp_path, safeguard):
+    class Breaks:
+        def after_step(self, state, step):
+            if step.record.k == 2:
+                raise OSError("disk full")
+
+    options = {"checkpoint": tmp_path / "run", "safeguard": safeguard}
+    with pytest.raises(pp.OracleError, match="disk full") as caught:
+        run(observers=[Breaks()], **options)
+    assert caught.value.result.steps == 3
+    resumed, whole = run(**options), run(safeguard=safeguard)
+    assert resumed.w.tobytes() == whole.w.tobytes()
+    assert resumed.ledger.target_gradients == whole.ledger.target_gradients
+
+
+def test_a_resumed_run_shows_its_observers_the_rest(tmp_path):
+    run(observers=[Seen(None, True)], checkpoint=tmp_path / "run")
+    seen = Seen()
+    run(observers=[seen], checkpoint=tmp_path / "run")
+    assert [step.record.k for step in seen.steps] == [2, 3, 4, 5]
+
+
+def test_a_target_that_will_answer_no_more_ends_the_run():
+    target = problem().objective
+
+    def gradient(w, batch):
+        if gradient.calls == 3:
+            raise OutOfBudget("All three rollouts are used.")
+        gradient.calls += 1
+        return target.gradient(w, batch)
+
+    gradient.calls = 0
+    counted = pp.Problem(pp.FunctionObjective(gradient, sample=target.sample), problem().proxy)
+    result = pp.minimize(counted, np.ones(3), method=pp.ProxyProx(0.5), steps=9, rng=0)
+    assert (result.steps, result.status) == (3, pp.Status.BUDGET_SPENT)
+    assert "All three rollouts are used." in result.message
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Seen(), "observers must be a list"),
+        ([Seen], "Call the class"),
+        ([print], r"observers\[0\] must be an object with after_step"),
+        ([object()], r"observers\[0\]"),
+    ],
+)
+def test_what_is_no_observer_is_refused_before_anything_is_paid(given, words):
+    with pytest.raises(TypeError, match=words):
+        run(observers=given)
+
+
+def test_a_method_of_another_signature_is_refused():
+    class Short:
+        def after_step(self, step):
+            return None
+
+    with pytest.raises(TypeError, match="after_step"):
+        run(observers=[Short()])
