@@ -12,8 +12,9 @@ the two differ. What follows from them is judged in :mod:`proxyprox.advice.outco
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,14 +81,17 @@ class Answers(NamedTuple):
         return Answers(*np.array(self)[:, self.distance > 0])
 
 
+WIDTH = len(Answers._fields)
+
+
 @dataclass(frozen=True)
 class GradientPath:
     """The target's answers along a run.
 
-    ``exact`` tells whether every answer was a full gradient; ``rows`` has a tuple for each answer,
-    with the columns of :class:`Answers`. If values are told, ``start_value`` is the first of them,
-    ``best`` the point of the lowest; ``idle`` counts the rounds since the value or the gradient
-    last fell.
+    ``exact`` tells whether every answer was a full gradient; ``numbers`` has those of
+    :class:`Answers` for each answer, one answer after the other. If values are told,
+    ``start_value`` is the first of them, ``best`` the point of the lowest; ``idle`` counts the
+    rounds since the value or the gradient last fell.
     """
 
     start: Vector | None = None
@@ -95,7 +99,7 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    rows: Annotated[Growing, tuple[float, ...]] = field(default_factory=Growing)
+    numbers: Growing = field(default_factory=lambda: Growing(array("d")))
     start_value: float = math.nan
     value: float = math.nan
     best: Vector | None = None
@@ -121,7 +125,7 @@ class GradientPath:
         if start is None:
             start, start_gradient = point, gradient
         else:
-            before, way = Answers(*self.rows[-1]), point - start
+            before, way = self.last, point - start
             distance = norm(way)
             if distance > 0:
                 along_way = way / distance
@@ -135,7 +139,7 @@ class GradientPath:
         numbers = norm(gradient), distance, slope, start_slope, along, varied, added
         return changed(
             self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
-            exact=self.exact and exact, rows=self.rows.append(numbers), **valued,
+            exact=self.exact and exact, numbers=self.numbers.append(*numbers), **valued,
         )  # fmt: skip
 
     def begun_again(self, w0: Vector) -> GradientPath:
@@ -188,28 +192,35 @@ class GradientPath:
         """Return how far from zero a gradient may be that is within a tolerance of it."""
         return max(tol * _distance(self.start, self.start_gradient, penalty), atol)
 
+    def __len__(self) -> int:
+        return len(self.numbers) // WIDTH
+
+    @property
+    def last(self) -> Answers:
+        """The last answer."""
+        return Answers(*self.numbers.items[len(self.numbers) - WIDTH : len(self.numbers)])
+
     @property
     def first_norm(self) -> float:
         """The norm of the first answer; NaN if there is none."""
-        return float(self.rows[0][0]) if len(self.rows) else math.nan
+        return float(self.numbers[0]) if len(self) else math.nan
 
     def answers(self, begin: int, end: int) -> Answers:
         """Return the answers from one number up to another."""
-        rows = [self.rows[at] for at in range(max(0, begin), min(end, len(self.rows)))]
-        return Answers(*np.array(rows, dtype=float).reshape(-1, len(Answers._fields)).T)
+        first, last = WIDTH * max(0, begin), WIDTH * min(end, len(self))
+        return Answers(*np.array(self.numbers.items[first:last]).reshape(-1, WIDTH).T)
 
     def newest(self, count: int) -> Answers:
         """Return the last answers."""
-        return self.answers(len(self.rows) - count, len(self.rows))
+        return self.answers(len(self) - count, len(self))
 
     def require_valid(self, steps: int) -> None:
         """Refuse what is not a path of this many steps."""
         # A run that turned back from its first point has no answer from there.
-        if steps - len(self.rows) not in (0, 1):
+        floats = isinstance(self.numbers.items, array) and not len(self.numbers) % WIDTH
+        if not floats or steps - len(self) not in (0, 1):
             raise ValueError(f"the path is not one of {steps} steps")
-        if any(len(row) != len(Answers._fields) for row in self.rows):
-            raise ValueError("an answer of the path is not a row of numbers")
-        if len(self.rows) and any(x is None for x in (self.start, self.gradient, self.point)):
+        if len(self) and any(x is None for x in (self.start, self.gradient, self.point)):
             raise ValueError("the path has no start")
 
 

@@ -21,6 +21,7 @@ import os
 import re
 import struct
 import zlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -93,7 +94,9 @@ class _Encoder:
         if kind is Growing:
             before, self.prefixes[where] = self.written.get(where), item
             first = before.length if before is not None and item.continues(before) else 0
-            return {"$grown": [where, first, self.node(item.items[first : item.length], where)]}
+            added = item.items[first : item.length]
+            added = np.asarray(added) if isinstance(added, array) else added
+            return {"$grown": [where, first, self.node(added, where)]}
         if isinstance(item, np.generic):
             return {"$scalar": self._array(np.asarray(item), where)}
         if is_array_api_obj(item):
@@ -171,8 +174,10 @@ class _Decoder:
 
     def _growth(self, content: Any) -> Growing:
         where, first, added = content
-        known = self._grown.get(where, Growing()) if first else Growing()
-        if (type(first), type(added)) != (int, list) or first != len(known):
+        floats = isinstance(added, np.ndarray) and added.dtype == np.float64 and added.ndim == 1
+        fresh = Growing(array("d") if floats else ())
+        known = self._grown.get(where, fresh) if first else fresh
+        if type(first) is not int or not (floats or type(added) is list) or first != len(known):
             raise ValueError(f"{where} continues at {first}, after {len(known)}")
         self._grown[where] = known.append(*added)
         return self._grown[where]

@@ -7,6 +7,7 @@ import math
 import sys
 import types
 import typing
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -27,13 +28,13 @@ class Growing:
 
     It shares its list with those that it was made from. A branch, made when the list has gone on
     without it, gets a list of its own. A file gets what a sequence has in addition to an earlier
-    one of the same list.
+    one of the same list. Floats in an ``array("d")`` take eight bytes each.
     """
 
     __slots__ = ("items", "length")
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        self.items = list(items)
+        self.items: Any = items if isinstance(items, array) else list(items)
         self.length = len(self.items)
 
     def __len__(self) -> int:
@@ -98,7 +99,7 @@ def class_name(cls: Any) -> str:
     Examples
     --------
     >>> class_name(Growing)
-    'proxyprox.checkpoint:Growing'
+    'proxyprox._util.trees:Growing'
     """
     return f"{getattr(cls, '__module__', None)}:{getattr(cls, '__qualname__', cls.__name__)}"
 

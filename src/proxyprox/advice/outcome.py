@@ -110,10 +110,10 @@ def rounds_off(path: GradientPath, promise: float, *, stalled: bool) -> bool:
     blur = POLICY.blurred * precision(path.best)
     lost = blur * max(abs(path.best_value), abs(path.start_value))
     # By the third answer the method has seen what its own steps lead to.
-    began = len(path.rows) > 2 and path.start_value - path.best_value <= lost
+    began = len(path) > 2 and path.start_value - path.best_value <= lost
     if not promise <= lost or not (stalled or began):
         return False
-    norms = path.newest(len(path.rows)).norm
+    norms = path.newest(len(path)).norm
     return stalled or bool(norms.min() <= math.sqrt(blur) * norms.max())
 
 
@@ -134,9 +134,9 @@ class _End:
 
 def _end(path: GradientPath) -> _End | None:
     """Return the end of a path; None if it never left its start."""
-    if len(path.rows) < 2 or not path.rows[-1][1] > 0:
+    if len(path) < 2 or not path.last.distance > 0:
         return None
-    late = path.newest(max(POLICY.late, len(path.rows) // 4)).moved()
+    late = path.newest(max(POLICY.late, len(path) // 4)).moved()
     newest, norms = (path.newest(1) if path.exact else late), path.answers(0, POLICY.first).norm
     first = norms[0] if path.exact else min(np.median(norms), norms[:2].max())
     return _End(late, newest, float(first), float(np.median(newest.norm)))
@@ -186,7 +186,7 @@ def fell(path: GradientPath) -> bool:
     """Tell whether the last answers show, clearly, that the loss fell."""
     end, few = _end(path), path.newest(POLICY.late)
     clear = np.all((few.line < -POLICY.clear * few.parts) & (few.path < 0))
-    if end is None or len(path.rows) < POLICY.late:
+    if end is None or len(path) < POLICY.late:
         return False
     return bool(clear and np.median(few.norm) < end.first_size / 2)
 
