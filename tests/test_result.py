@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import checkpoint
+from proxyprox._util import codec
 
 A, B = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0])
 PROXY = pp.Quadratic(A + 0.1 * np.eye(3))
@@ -184,7 +184,7 @@ def test_seconds_inside_the_proxy_are_counted():
 
 
 def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
-    newer, names = {"value_calls", "proxy_seconds", "gradient"}, checkpoint.field_names
+    newer, names = {"value_calls", "proxy_seconds", "gradient"}, codec.field_names
 
     def as_before(cls):
         known = names(cls)
@@ -195,7 +195,7 @@ def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
     call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.stopping.SDane()}
     problem = pp.Problem(target, target.subsample(40, rng=0))
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "field_names", as_before)
+        patched.setattr(codec, "field_names", as_before)
         pp.minimize(problem, steps=4, checkpoint=tmp_path / "run", **call)
     resumed = pp.minimize(problem, steps=9, checkpoint=tmp_path / "run", **call)
     whole = pp.minimize(problem, steps=9, **call)
