@@ -13,19 +13,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from array_api_compat import is_array_api_obj, is_numpy_array
-from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Philox
 
 from proxyprox._util import codec
 from proxyprox._util.codec import read, refuse_damage
-from proxyprox._util.trees import CheckpointError, Growing, record_classes, require_form, walk
+from proxyprox._util.trees import CheckpointError, Growing, record_classes, walk
 from proxyprox._util.validation import file_path, message, positive, whole
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "name_file_in_errors",
     "other_run_error", "read", "read_answer", "rebuild", "refuse_damage", "require_kind",
-    "restore_rng", "resume", "save",
+    "resume", "save",
 ]  # fmt: skip
 
 
@@ -149,19 +147,6 @@ def other_run_error(differences: list[str]) -> CheckpointError:
         f"it belongs to another run: {'; '.join(differences)}. "
         "Give the same arguments to resume it, or another path to start again."
     )
-
-
-def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
-    """Return a generator in a saved state; of NumPy's kinds, or of the fresh one's."""
-    kinds: list[Any] = [type(fresh.bit_generator), PCG64, PCG64DXSM, MT19937, Philox, SFC64]
-    bits = {kind.__name__: kind for kind in kinds}[state["bit_generator"]]()
-    # NumPy trusts these positions: one outside of its buffer would read foreign memory.
-    for position, most in ((state["state"].get("pos", 0), 624), (state.get("buffer_pos", 0), 4)):
-        require_form("the generator's position", position, int, None)
-        if position > most:
-            raise ValueError(f"the generator's position is {position}")
-    bits.state = state
-    return np.random.Generator(bits)
 
 
 def read_answer(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:

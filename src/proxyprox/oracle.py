@@ -446,25 +446,6 @@ def copying(penalty: Any) -> Any:
     return penalty if known else CopyingPenalty(penalty)
 
 
-def step_record(
-    k: int,
-    eta: float,
-    solved: Solved | None,
-    ledger: Ledger,
-    value: float | None,
-    gradient: float,
-) -> StepRecord:
-    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
-    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
-    if solved is not None:
-        phi, progress, stop = solved
-        bound, held = stop.threshold(progress), stop.holds(progress)
-        threshold = math.nan if bound is None else bound
-        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
-    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
-    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
-
-
 def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:
     """Return an estimate of E‖g − ∇L‖², and samples of g − ∇L: half the gap of two halves.
 

@@ -22,7 +22,7 @@ from proxyprox._util.arrays import Vector, changed, dot, dtype_name, norm, same_
 from proxyprox._util.trees import Growing
 from proxyprox.oracle import copying
 from proxyprox.problems import Problem
-from proxyprox.result import count_words
+from proxyprox.result import Ledger, StepRecord, count_words
 
 Array = Any
 
@@ -222,6 +222,46 @@ class GradientPath:
             raise ValueError(f"the path is not one of {steps} steps")
         if len(self) and any(x is None for x in (self.start, self.gradient, self.point)):
             raise ValueError("the path has no start")
+
+
+def path_after(
+    parts: Any, state: Any, answers: Any, after: Any, finite: bool, policy: Any
+) -> GradientPath:
+    """Return the path with the answers that have led to a state of the method."""
+    path: GradientPath = state.path
+    query = state.question
+    nowhere = path.start is None and not state.starts
+    point, gradient, value = query.points[0], answers.gradients[0], answers.value
+    valued, w = value is None or math.isfinite(value), state.method.w
+    # A line search that has come back to its iterate is at its end.
+    again = parts.method.backtracks and same_point(path.point, w)
+    idle = policy.idle if again and same_point(point, w) else 1
+    # A trial point without an answer is no part of the path: the run stayed where it was.
+    if not finite or not (valued or nowhere or path.start is not None):
+        point, gradient, value, idle = path.point, path.gradient, path.value, 0
+    elif state.starts and path.start is not None and same_point(point, after.w):
+        # The run begins here: a first gradient elsewhere, however large, is no measure.
+        path = path.begun_again(parts.start)
+    if point is None:
+        return path
+    exact = query.batch is None or query.exact
+    return path.add(
+        point, gradient, parts.penalty, exact=exact, value=value, smaller=policy.smaller, idle=idle
+    )
+
+
+def step_record(
+    k: int, eta: float, solved: Any, ledger: Ledger, value: float | None, gradient: float
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        threshold = math.nan if bound is None else bound
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.codec import describe, differences, library, settings_of
 from proxyprox._util.names import explain_names
+from proxyprox._util.random import Randomness, restore_rng
 from proxyprox._util.trees import Growing, class_name, record_classes, require_form
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.advice import defaults
@@ -44,7 +45,7 @@ from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.path import Faults, GradientPath
+from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
 from proxyprox.problems.checks import require_problem, starting_point
@@ -115,26 +116,6 @@ class RunState:
     own_points: int = 0
     starts: bool = False
     answer: Told | None = None
-
-
-class Randomness:
-    """A generator that is brought to the states of runs; it knows in which one it is."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-        self._at: Mapping[str, Any] | None = None
-
-    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
-        """Return the generator in a state."""
-        if self._at is not state:
-            self.generator.bit_generator.state = state
-        self._at = None  # until it is asked where it is: whoever has it may draw
-        return self.generator
-
-    def now(self) -> Mapping[str, Any]:
-        """Return the state that it is in."""
-        self._at = state = self.generator.bit_generator.state
-        return state
 
 
 @dataclass(frozen=True)
@@ -226,10 +207,11 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         if solver.unsolved or not _rule_held(solved):
             faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
+    path = path_after(parts, state, answers, after, finite, POLICY)
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
-        anchors=anchors, path=_path_with(parts, state, answers, after, finite), faults=faults,
-        average=average, share=share, question=None, own_points=0, starts=False, answer=None,
+        anchors=anchors, path=path, faults=faults, average=average, share=share,
+        question=None, own_points=0, starts=False, answer=None,
     ), solved  # fmt: skip
 
 
@@ -295,32 +277,6 @@ def _require_state(method: Any, state: Any, k: int, like: Vector) -> None:
     if state.k != k + 1:
         raise ValueError(message(f"k in {name}", state.k, f"{k + 1}, one more than before"))
     oracle.as_gradient(f"w in {name}", state.w, like)
-
-
-def _path_with(
-    parts: Parts, state: RunState, answers: Answers, after: Any, finite: bool
-) -> GradientPath:
-    """Return the path with the answers that have led to a state of the method."""
-    path, query = state.path, state.question
-    assert query is not None
-    nowhere = path.start is None and not state.starts
-    point, gradient, value = query.points[0], answers.gradients[0], answers.value
-    valued, w = value is None or math.isfinite(value), state.method.w
-    # A line search that has come back to its iterate is at its end.
-    again = parts.method.backtracks and same_point(path.point, w)
-    idle = POLICY.idle if again and same_point(point, w) else 1
-    # A trial point without an answer is no part of the path: the run stayed where it was.
-    if not finite or not (valued or nowhere or path.start is not None):
-        point, gradient, value, idle = path.point, path.gradient, path.value, 0
-    elif state.starts and path.start is not None and same_point(point, after.w):
-        # The run begins here: a first gradient elsewhere, however large, is no measure.
-        path = path.begun_again(parts.start)
-    if point is None:
-        return path
-    exact = query.batch is None or query.exact
-    return path.add(
-        point, gradient, parts.penalty, exact=exact, value=value, smaller=POLICY.smaller, idle=idle
-    )
 
 
 def _add_to_average(
@@ -483,7 +439,7 @@ class Run:
     @property
     def rng(self) -> np.random.Generator:
         """The generator of batches and solvers as it is now, a copy."""
-        return checkpoint.restore_rng(self.state.rng, self.parts.random.generator)
+        return restore_rng(self.state.rng, self.parts.random.generator)
 
     @property
     def start(self) -> Vector:
@@ -604,7 +560,7 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = oracle.step_record(k, eta, solved, self.ledger, value, size)
+        record = step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
         ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
@@ -845,7 +801,7 @@ class Run:
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
-            random = checkpoint.restore_rng(state.rng, self.parts.random.generator)
+            random = restore_rng(state.rng, self.parts.random.generator)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self._why["stop"] = " (the rule that the run began with)"
