@@ -25,6 +25,7 @@ import numpy as np
 
 import proxyprox.oracle as oracle
 from proxyprox import checkpoint
+from proxyprox._util import trees
 from proxyprox._util.arrays import (
     Vector,
     all_finite,
@@ -36,8 +37,7 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.codec import describe, differences, library, settings_of
 from proxyprox._util.names import explain_names
-from proxyprox._util.random import Randomness, restore_rng
-from proxyprox._util.trees import Growing, class_name, record_classes, require_form
+from proxyprox._util.trees import Growing, Randomness, require_form
 from proxyprox._util.validation import file_path, generator, has, message
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
@@ -439,7 +439,7 @@ class Run:
     @property
     def rng(self) -> np.random.Generator:
         """The generator of batches and solvers as it is now, a copy."""
-        return restore_rng(self.state.rng, self.parts.random.generator)
+        return trees.restore_rng(self.state.rng, self.parts.random.generator)
 
     @property
     def start(self) -> Vector:
@@ -801,7 +801,7 @@ class Run:
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
-            random = restore_rng(state.rng, self.parts.random.generator)
+            random = trees.restore_rng(state.rng, self.parts.random.generator)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self._why["stop"] = " (the rule that the run began with)"
@@ -885,7 +885,7 @@ class Run:
     @property
     def state_classes(self) -> list[type]:
         """The dataclasses in the states of the method and of the step size."""
-        return record_classes(self.state)
+        return trees.record_classes(self.state)
 
     # -- internals --------------------------------------------------------------------------
 
@@ -909,7 +909,9 @@ class Run:
     def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
         saved, own = tree["config"]["stop"], self.stop
-        both = isinstance(own, PLANNED) and settings_of(saved)[0] in [*map(class_name, PLANNED)]
+        both = isinstance(own, PLANNED) and settings_of(saved)[0] in [
+            *map(trees.class_name, PLANNED)
+        ]
         return checkpoint.rebuild(saved) if self._why["stop"] and both else own
 
     def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
