@@ -9,18 +9,17 @@ from typing import Any
 
 from proxyprox import theory
 from proxyprox._util.validation import as_list, flag, has, instance, message, positive
-from proxyprox.advice.rehearsal import STEPS, rehearse
-from proxyprox.advice.report import (
+from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
+from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.diagnostics.rehearsal import STEPS, rehearse
+from proxyprox.diagnostics.report import (
     Audit,
-    AuditPolicy,
     Report,
     RoundAudit,
-    RoundPolicy,
     Verdict,
     step_words,
 )
-from proxyprox.advice.rounds import rehearse_rounds
-from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.diagnostics.rounds import rehearse_rounds
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized

@@ -16,12 +16,12 @@ import numpy as np
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.advice import curvature
-from proxyprox.advice.curvature import Evidence, HessianProbe, Visit
-from proxyprox.advice.rehearsal import rehearse
-from proxyprox.advice.report import (
+from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.diagnostics import curvature
+from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
+from proxyprox.diagnostics.rehearsal import rehearse
+from proxyprox.diagnostics.report import (
     Audit,
-    AuditPolicy,
     CostRatio,
     Matrix,
     PointAudit,
@@ -32,8 +32,8 @@ from proxyprox.advice.report import (
     decide,
     ratio,
 )
-from proxyprox.advice.rounds import audit_rounds
-from proxyprox.advice.sampling import MeteredTarget, noise_level, proxy_noise, stack_rows
+from proxyprox.diagnostics.rounds import audit_rounds
+from proxyprox.diagnostics.sampling import MeteredTarget, noise_level, proxy_noise, stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
@@ -70,7 +70,7 @@ def audit(
 
     If every gradient of the target is exact, rounds are what counts: three of them are taken,
     and rounds of ProxyBFGS are compared with those of L-BFGS
-    (:mod:`proxyprox.advice.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
+    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
     proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
     all the same.
 

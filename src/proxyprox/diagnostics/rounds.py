@@ -39,16 +39,15 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import message
-from proxyprox.advice.curvature import lanczos, proxy_hessian, proxy_product
-from proxyprox.advice.report import (
-    AuditPolicy,
+from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
+from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product
+from proxyprox.diagnostics.report import (
     Matrix,
     RoundAudit,
-    RoundPolicy,
     Verdict,
     decide,
 )
-from proxyprox.advice.sampling import stack_rows
+from proxyprox.diagnostics.sampling import stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair

@@ -13,7 +13,7 @@ from scipy.special import chdtri, stdtrit
 
 from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.advice.report import BatchPrice, Matrix
+from proxyprox.diagnostics.report import BatchPrice, Matrix
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, Query, as_gradient, price

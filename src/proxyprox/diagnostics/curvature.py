@@ -15,9 +15,10 @@ from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.advice.rehearsal import QuadraticModel
-from proxyprox.advice.report import AuditPolicy, Matrix
-from proxyprox.advice.sampling import MeteredTarget, stack_rows, tail_weight
+from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.diagnostics.rehearsal import QuadraticModel
+from proxyprox.diagnostics.report import Matrix
+from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
 

@@ -11,9 +11,9 @@ import pytest
 from sklearn.datasets import make_classification
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
-from proxyprox.advice.report import Audit, Rehearsal, Verdict, decide
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.report import Audit, Rehearsal, Verdict, decide
 from proxyprox.problems import ScaledProxy
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.report import Verdict
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.report import Verdict
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy, ScaledProxy
 
