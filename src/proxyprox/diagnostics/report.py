@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -13,10 +13,11 @@ from proxyprox._util.arrays import Vector
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
 from proxyprox.intervals import Interval
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
-from proxyprox.result import Ledger, count_words
+from proxyprox.result import Budget, Ledger, count_words
 
 __all__ = [
     "Audit",
+    "Bill",
     "CostRatio",
     "Interval",
     "PointAudit",
@@ -68,14 +69,13 @@ def decide(
     own: float,
     scaled: float = math.inf,
     shares: tuple[float, float] = (0.0, 0.0),
-    policy: AuditPolicy = AuditPolicy(),  # noqa: B008
 ) -> Verdict:
     """Return the verdict from the target gradients that were rehearsed.
 
     A proxy pays if it needs no more target gradients than the best method without it. Unless it is
-    similar (``policy.similar``), it must save ``policy.gain`` times. ``policy.few`` steps are added
-    to every number. A scale must pay, and save something against both; if the proxy pays as it is,
-    the scale must save ``policy.gain`` times against that.
+    similar, it must save ``gain`` times. ``few`` steps are added to every number. A scale must pay,
+    and save something against both; if the proxy pays as it is, the scale must save ``gain`` times
+    against that. :class:`~proxyprox.advice.audit_policy.AuditPolicy` has the thresholds.
 
     Parameters
     ----------
@@ -83,8 +83,6 @@ def decide(
         Target gradients without a proxy, with the proxy as it is, and with the scaled proxy.
     shares : pair of float
         δ/H of the proxy as it is, and scaled.
-    policy : AuditPolicy
-        The thresholds.
 
     Examples
     --------
@@ -93,6 +91,7 @@ def decide(
     >>> decide(1000.0, 900.0, 10.0, (1.0, 0.0)).name
     'USE_SCALED'
     """
+    policy = AuditPolicy
 
     def pays(steps: float, share: float) -> bool:
         needed = 1.0 if share <= policy.similar else policy.gain
@@ -133,8 +132,6 @@ class Prediction:
 
     Attributes
     ----------
-    epsilon : float
-        Wanted suboptimality.
     regime : str
         ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
     sgd, accelerated, proxyprox : float
@@ -146,7 +143,6 @@ class Prediction:
         ``rehearsed_proxyprox`` when nothing is.
     """
 
-    epsilon: float
     regime: str
     sgd: float
     accelerated: float
@@ -166,7 +162,7 @@ class Prediction:
         Examples
         --------
         >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
-        >>> Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
+        >>> Prediction("convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
         'SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
         """
         gain = self.saved
@@ -239,43 +235,51 @@ class Suggestion(NamedTuple):
     helps: bool
 
 
-class BatchPrice(NamedTuple):
-    """What one stochastic gradient of the target costs.
+@dataclass(frozen=True)
+class Bill:
+    """What a run is expected to cost.
 
     Attributes
     ----------
-    samples : float
-        Samples in a batch.
+    target_gradients, target_samples : float
+        Accesses to the target, and samples in their batches.
     cost : float or None
         In the objective's own unit, if it names one.
+    proxy_gradients : float
+        Passes over the proxy, Hessian products counted as one each.
     seconds : float
-        As measured.
+        Time, at the speed seen in the audit.
     """
 
-    samples: float
+    target_gradients: float
+    target_samples: float
     cost: float | None
+    proxy_gradients: float
     seconds: float
+
+    def times(self, steps: int) -> Bill:
+        """Return the bill of several steps."""
+        return Bill(*(each and each * steps for each in astuple(self)))
+
+    def affordable(self, limits: Budget | None) -> float:
+        """Return the steps that every limit allows; infinitely many without limits."""
+        pairs = [(getattr(limits, name, None), each) for name, each in vars(self).items()]
+        return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
 
 
 class CostRatio(NamedTuple):
-    """What a target gradient costs against a proxy gradient, in one unit.
+    """What a target gradient costs against a proxy gradient.
 
     Attributes
     ----------
-    target, proxy : float
-        Cost of one gradient of each.
+    ratio : float
+        Target over proxy.
     unit : str
         ``"seconds"``, measured, or ``"given"``.
     """
 
-    target: float
-    proxy: float
+    ratio: float
     unit: str
-
-    @property
-    def ratio(self) -> float:
-        """Target over proxy."""
-        return self.target / self.proxy if self.proxy > 0 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,7 +397,7 @@ class Audit(Report):
         ``"given"`` or ``"estimated"``.
     confidence : float
         Confidence of the intervals.
-    batch : BatchPrice
+    batch : Bill
         What one stochastic gradient of the target costs.
     model, proxy_matrices, start_gradient
         What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
@@ -411,7 +415,7 @@ class Audit(Report):
     B: float
     B_source: str
     confidence: float
-    batch: BatchPrice
+    batch: Bill
     model: Any = field(repr=False)
     proxy_matrices: tuple[Matrix, ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)
