@@ -30,7 +30,7 @@ def steps(count: float) -> Rehearsal:
         (1000, 900, 10, (0.999, 0.0), Verdict.USE_SCALED),
         (1000, math.inf, 10, (999.0, 0.0), Verdict.USE_SCALED),
         (1000, 100, 99, (0.3, 0.29), Verdict.USE),
-        (1000, 12, 10, (9.0, 0.0), Verdict.USE),
+        (1000, 12, 10, (9.0, 0.0), Verdict.USE_SCALED),
         (1000, 100, 10, (9.0, 0.0), Verdict.USE_SCALED),
         (1000, 10, 100, (9.0, 0.0), Verdict.USE),
         (1000, 1000, None, (0.1, 1.0), Verdict.USE),

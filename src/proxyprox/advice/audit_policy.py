@@ -19,6 +19,9 @@ class AuditPolicy:
         How many times fewer target gradients a proxy must need to be worth its trouble.
     similar : float
         δ/H up to which a proxy must only not be worse: the theorems speak for it at every ε.
+    closer : float
+        Share of δ at which a scale is preferred as soon as it saves anything. Without this rule
+        scales that the runs need, such as that of mushrooms without labels × 10, are not offered.
     few : float
         Added to every number of steps: two steps instead of three are no gain of a half.
     unexplained : float
@@ -56,6 +59,7 @@ class AuditPolicy:
 
     gain: float = 1.3
     similar: float = 0.25
+    closer: float = 0.5
     few: float = 2.0
     unexplained: float = 0.5
     downwards: float = 0.05

@@ -74,8 +74,9 @@ def decide(
 
     A proxy pays if it needs no more target gradients than the best method without it. Unless it is
     similar, it must save ``gain`` times. ``few`` steps are added to every number. A scale must pay,
-    and save something against both; if the proxy pays as it is, the scale must save ``gain`` times
-    against that. :class:`~proxyprox.advice.audit_policy.AuditPolicy` has the thresholds.
+    and save something against no proxy. If the proxy pays as it is, the scale must save ``gain``
+    times against that, or bring δ down to the share ``closer`` and save anything.
+    :class:`~proxyprox.advice.audit_policy.AuditPolicy` has the thresholds.
 
     Parameters
     ----------
@@ -98,8 +99,9 @@ def decide(
         return ratio(without, steps, policy.few) >= needed
 
     usable = pays(own, shares[0])
-    saves = not usable or ratio(own, scaled, policy.few) >= policy.gain
-    if saves and scaled < min(without, own) and pays(scaled, shares[1]):
+    closer = shares[1] <= policy.closer * shares[0] and scaled < own
+    saves = not usable or closer or ratio(own, scaled, policy.few) >= policy.gain
+    if saves and scaled < without and pays(scaled, shares[1]):
         return Verdict.USE_SCALED
     return Verdict.USE if usable else Verdict.DO_NOT_USE
 
