@@ -22,8 +22,8 @@ from proxyprox import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.advice.audit import audit
-from proxyprox.advice.report import Audit
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.report import Audit
 
 
 def quadratic(rng: np.random.Generator, d: int) -> Problem:

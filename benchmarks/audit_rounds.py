@@ -14,8 +14,8 @@ import numpy as np
 
 from experiments import datasets
 from proxyprox import FunctionProxy, Problem, ProxyBFGS, audit, logistic_regression, minimize
-from proxyprox.advice.report import Verdict
-from proxyprox.advice.rounds import RoundAudit, count_lbfgs
+from proxyprox.diagnostics.report import Verdict
+from proxyprox.diagnostics.rounds import RoundAudit, count_lbfgs
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy, Zero
 

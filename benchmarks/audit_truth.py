@@ -23,7 +23,7 @@ import numpy as np
 
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, minimize
-from proxyprox.advice.curvature import best_weights
+from proxyprox.diagnostics.curvature import best_weights
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 from proxyprox.stopping import Relative, Residual, Steps

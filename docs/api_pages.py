@@ -35,7 +35,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "Measure a proxy before anything is spent, and the theorems as functions.",
         {
             "Audit and plan": "audit plan",
-            "What they return": "proxyprox.advice.report",
+            "What they return": "proxyprox.diagnostics.report",
             "The theorems": "proxyprox.theory",
         },
     ),

@@ -38,7 +38,7 @@ LAYERS = [
     ["observers"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "advice.audit", "torch", "dask"],
+    ["sklearn", "diagnostics", "torch", "dask"],
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
@@ -47,8 +47,6 @@ LAYERS = [
     ["proxyprox_app.cli"],
     ["__main__"],
 ]
-# Audits and plans make runs; the rest of the advice is what runs ask.
-AUDIT = {"audit", "curvature", "plan", "rehearsal", "report", "rounds", "sampling"}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Side by side in one layer, and yet to be kept apart.
 APART = [
@@ -59,8 +57,9 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.advice.audit", "proxyprox_app.report.page", "proxyprox.sklearn",
-    "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
+    "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.report.page",
+    "proxyprox.sklearn", "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops",
+    "openpyxl",
 }  # fmt: skip
 
 
@@ -74,9 +73,7 @@ def part_of(path):
 def own_part(module):
     """Return the part that a dotted name is in, or None if it is not ours."""
     package, _, inside = module.partition(".")
-    part, _, rest = inside.partition(".")
-    if part == "advice" and rest.partition(".")[0] in AUDIT:
-        part = "advice.audit"
+    part = inside.partition(".")[0]
     return {"proxyprox": part, "proxyprox_app": f"proxyprox_app.{part}"}.get(package)
 
 
@@ -205,7 +202,7 @@ def test_importing_the_package_imports_no_library():
 def test_public_names_need_only_the_array_libraries():
     libraries = "import numpy, scipy.sparse, scipy.special, array_api_compat"
     found = slow_modules_after("import proxyprox\nproxyprox.minimize")
-    own = {"proxyprox._public", "proxyprox.advice.audit"}
+    own = {"proxyprox._public", "proxyprox.diagnostics.audit"}
     assert found - own == slow_modules_after(libraries)
 
 

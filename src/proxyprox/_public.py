@@ -1,8 +1,8 @@
 """The public names, loaded together when the first of them is used."""
 
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
 from proxyprox.checkpoint import Checkpoint, CheckpointError
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
 from proxyprox.inner import LBFGS
 from proxyprox.methods import DANE, SGD, SVRP, Adam, Method, ProxyBFGS, ProxyProx, Request
 from proxyprox.minimization import OracleError, minimize

@@ -1,1 +1,1 @@
-"""Judgements: audits and plans, which parts are chosen, how a run went, when to drop a proxy."""
+"""Judgements: which parts are chosen, how a run went, when to drop a proxy; all thresholds."""

@@ -18,8 +18,8 @@ from typing import Any
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
-from proxyprox.advice.plan import RunPlan
-from proxyprox.advice.report import Audit, RoundAudit
+from proxyprox.diagnostics.plan import RunPlan
+from proxyprox.diagnostics.report import Audit, RoundAudit
 from proxyprox_app.report.figures import COSTS, ROUNDING, Style, field_label, in_order, styles
 from proxyprox_app.report.records import flat, machine, versions, without_home
 from proxyprox_app.report.summary import LIMITS, QUARTILES, joint_confidence, last_rows

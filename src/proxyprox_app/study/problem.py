@@ -22,7 +22,7 @@ import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.validation import one_of, short
-from proxyprox.advice.plan import RunPlan
+from proxyprox.diagnostics.plan import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.stepsizes import as_step_size

@@ -14,9 +14,9 @@ import pytest
 
 import proxyprox as pp
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
-from proxyprox.advice.report import Audit
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.report import Audit
 from proxyprox_app.report import svg
 from proxyprox_app.report.page import audit_values, write_audit_page, write_report
 from proxyprox_app.report.summary import last_rows, summarise

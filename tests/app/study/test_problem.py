@@ -15,8 +15,8 @@ import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import RunPlan, plan
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import RunPlan, plan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox_app.study import problem
 from proxyprox_app.study.compare import Experiment, Job, compare

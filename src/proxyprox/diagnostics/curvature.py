@@ -15,9 +15,10 @@ from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.advice.rehearsal import QuadraticModel
-from proxyprox.advice.report import AuditPolicy, Matrix
-from proxyprox.advice.sampling import MeteredTarget, stack_rows, tail_weight
+from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.diagnostics.rehearsal import QuadraticModel
+from proxyprox.diagnostics.report import Matrix
+from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
 
@@ -194,11 +195,6 @@ def proxy_product(proxy: MeteredProxy, w: Vector) -> Product:
     """Return products with a proxy's Hessian at w, which cost the target nothing."""
     own = proxy.hvp if proxy.exact_curvature else None
     return secant_product(proxy.gradient, w) if own is None else lambda v: own(w, v)
-
-
-def mean_product(parts: Sequence[Product]) -> Product:
-    """Return the mean of several operators' products."""
-    return lambda v: reduce(operator.add, (part(v) for part in parts)) / len(parts)
 
 
 def inflation(size: int, failure: float) -> float:
@@ -410,19 +406,23 @@ class HessianProbe:
         # Krylov spaces of target, difference, direction, noise, and the secants' error.
         affordable = share // len(self.batches) - 1 if self.batches else share
         steps = max(AuditPolicy.least_steps, affordable // (4 + self.noisy))
-        product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
-        own = self._random_space(product, w, steps)
+        shadow = proxy_product(first, w)
         images: list[Vector] = []
+
+        def product(v: Vector) -> Vector:
+            return reduce(operator.add, (half(v) for half in halves)) / len(halves)
 
         def apart(v: Vector) -> Vector:
             images.append(product(v))
             return images[-1] - shadow(v)
 
-        between, target = self._random_space(apart, w, steps), own.spectrum(failure)
+        own, between = (lanczos(f, random_direction(w, self.rng), steps) for f in (product, apart))
+        target = own.spectrum(failure)
         error, slack = error * target.above, rounding(w, exact=proxy_exact) * target.above
         if self.noisy:
             one, two = halves
-            split = self._random_space(lambda v: (one(v) - two(v)) / 2, w, steps)
+            way = random_direction(w, self.rng)
+            split = lanczos(lambda v: (one(v) - two(v)) / 2, way, steps)
             error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
         spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
         vectors = [*(v for space in spaces for v in space.basis), *between.basis]
@@ -463,9 +463,6 @@ class HessianProbe:
             return lambda w: reduce(operator.add, self.target.gradients(w, part)) / len(part)
 
         return [secant_product(mean_gradient(part), w) for part in parts]
-
-    def _random_space(self, product: Product, w: Vector, steps: int) -> Krylov:
-        return lanczos(product, random_direction(w, self.rng), steps)
 
 
 @dataclass(frozen=True)

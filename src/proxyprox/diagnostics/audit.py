@@ -16,12 +16,12 @@ import numpy as np
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
-from proxyprox.advice import curvature
-from proxyprox.advice.curvature import Evidence, HessianProbe, Visit
-from proxyprox.advice.rehearsal import rehearse
-from proxyprox.advice.report import (
+from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.diagnostics import curvature
+from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
+from proxyprox.diagnostics.rehearsal import rehearse
+from proxyprox.diagnostics.report import (
     Audit,
-    AuditPolicy,
     CostRatio,
     Matrix,
     PointAudit,
@@ -32,8 +32,14 @@ from proxyprox.advice.report import (
     decide,
     ratio,
 )
-from proxyprox.advice.rounds import audit_rounds
-from proxyprox.advice.sampling import MeteredTarget, noise_level, proxy_noise, stack_rows
+from proxyprox.diagnostics.rounds import audit_rounds
+from proxyprox.diagnostics.sampling import (
+    MeteredTarget,
+    noise_level,
+    proxy_noise,
+    rows_at_hand,
+    stack_rows,
+)
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
@@ -70,7 +76,7 @@ def audit(
 
     If every gradient of the target is exact, rounds are what counts: three of them are taken,
     and rounds of ProxyBFGS are compared with those of L-BFGS
-    (:mod:`proxyprox.advice.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
+    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
     proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
     all the same.
 
@@ -326,14 +332,18 @@ def conclude(
     probe, visits, alarm, model = evidence.probe, evidence.visits, evidence.alarm, evidence.model()
     target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
     points = point_estimates(problem, evidence)
-    delta, H, sigma2 = (over(points, name, max) for name in ("delta", "H", "sigma2"))
-    mu = over(points, "mu", min)
+    picks = {"delta": max, "H": max, "mu": min, "sigma2": max}
+    limits: dict[str, Any] = {name: over(points, name, pick) for name, pick in picks.items()}
+    delta, H, mu, sigma2 = limits.values()
     excess = model.start_excess
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     scatter = sigma2.estimate / (2 * max(H.estimate, 1e-300))
     excess = max(excess if excess > 1e-6 * scatter else scatter, 1e-300)
     epsilon = asked["epsilon"] or AuditPolicy.accuracy * excess
     B = asked["B"] or max(model.start_distance, 1e-300)
+    sources: dict[str, Any] = {
+        f"{x}_source": "given" if asked[x] else "estimated" for x in ("epsilon", "B")
+    }
 
     # The proxy as it is, at its best scale, and mixed with the others.
     sizes = [1, len(end.P)] if others else [1]
@@ -365,28 +375,24 @@ def conclude(
     orders = sgd_steps(H=smooth, **known), lower_bound(H=smooth, **known)
     own_order = proxyprox_steps(delta=delta.estimate, **known)
     regime = "strongly convex" if known["mu"] > 0 else "convex"
-    batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"] or 0.0, 1.0, "given")
+    batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"], "given")
     if asked["cost_ratio"] is None:
         # A fresh array each time: the meter remembers gradients by identity.
         seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
-        cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
+        cost = CostRatio(batch.seconds / max(statistics.median(seconds), 1e-300), "seconds")
     found = Audit(
         verdict=Verdict.UNSURE if unsure else leaning,
         leaning=leaning,
-        delta=delta,
-        H=H,
-        mu=mu,
-        sigma2=sigma2,
+        **limits,
         rho2=proxy_noise(proxy, start.w, max(8, len(target.batches)), probe.confidence, probe.rng),
         points=points,
         scale=scale,
         mixture=mixture,
-        prediction=Prediction(epsilon, regime, *orders, own_order, sgd, runs[0], runs[chosen]),
+        prediction=Prediction(regime, *orders, own_order, sgd, runs[0], runs[chosen]),
         cost=cost,
         epsilon=epsilon,
         B=B,
-        epsilon_source="given" if asked["epsilon"] else "estimated",
-        B_source="given" if asked["B"] else "estimated",
+        **sources,
         confidence=probe.confidence,
         batch=batch,
         ledger=target.ledger,
@@ -492,7 +498,7 @@ def mismatch(change: Matrix, predicted: Matrix, ends: Any, blur: float = 0.0) ->
 
 def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units if it is unsure."""
-    points, end, objective = found.points, visits[-1], found.problem.objective
+    points, end = found.points, visits[-1]
     between = ["on the way"] * (len(points) - 2)
     places = ["at the start", *between, "at the end of the path"][: len(points)]
     worst = max(range(len(points)), key=lambda j: points[j].share)
@@ -519,8 +525,7 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
         reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
     if found.problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
-    countable = has(objective, "everything") and has(objective, "samples")
-    if countable and objective.samples(objective.everything()) > 1:
+    if rows_at_hand(found.problem):
         reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
     return reasons
 

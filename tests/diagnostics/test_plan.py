@@ -6,9 +6,9 @@ import scipy.sparse
 from sklearn.datasets import load_iris
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
-from proxyprox.advice.report import Audit, Verdict
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.report import Audit, Verdict
 from proxyprox.problems import ScaledProxy
 
 

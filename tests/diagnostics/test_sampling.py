@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox.advice.sampling import noise_level
+from proxyprox.diagnostics.sampling import noise_level
 from proxyprox.intervals import Interval
 
 

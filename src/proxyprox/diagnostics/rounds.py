@@ -39,16 +39,15 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import message
-from proxyprox.advice.curvature import lanczos, proxy_hessian, proxy_product
-from proxyprox.advice.report import (
-    AuditPolicy,
+from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
+from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product
+from proxyprox.diagnostics.report import (
     Matrix,
     RoundAudit,
-    RoundPolicy,
     Verdict,
     decide,
 )
-from proxyprox.advice.sampling import stack_rows
+from proxyprox.diagnostics.sampling import stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair
@@ -292,13 +291,8 @@ def fit_metric(P: Matrix, pairs: list[Pair]) -> tuple[float, Matrix, list[float]
     misfits = np.log(along * (changes**2 @ (1 / lengths).T)) - 2 * np.log(products)[:, None]
     best = int(np.argmin(misfits.mean(axis=0)))
     # Where λ is large, the scale of P + λI says nothing of P's.
-    scale, own = (geometric_mean(products / size) for size in (along[:, best], along[:, 0]))
+    scale, own = np.exp(np.log(products[:, None] / along[:, [best, 0]]).mean(axis=0)).tolist()
     return own, (vectors * (scale * lengths[best])) @ vectors.T, misfits[:, best].tolist()
-
-
-def geometric_mean(ratios: Matrix) -> float:
-    """Return the geometric mean of positive numbers."""
-    return float(np.exp(np.log(ratios).mean()))
 
 
 def rival_rounds(

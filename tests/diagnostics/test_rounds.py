@@ -12,9 +12,9 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
-from proxyprox.advice.report import RoundAudit, Verdict
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.report import RoundAudit, Verdict
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 from proxyprox_app.report.page import audit_values, write_audit_page

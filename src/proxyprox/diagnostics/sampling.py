@@ -13,10 +13,11 @@ from scipy.special import chdtri, stdtrit
 
 from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.advice.report import BatchPrice, Matrix
+from proxyprox.diagnostics.report import Bill, Matrix
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
+from proxyprox.problems import Problem
 from proxyprox.result import Ledger
 
 
@@ -94,6 +95,15 @@ def tail_weight(rows: Matrix) -> float:
     return float(squares.var(ddof=1)) / (2 * apart) if apart > 0 else 0.0
 
 
+def rows_at_hand(problem: Problem) -> int:
+    """Return how many rows a gradient of everything passes over; 0 if nobody can count them."""
+    objective = problem.objective
+    countable = has(objective, "everything") and has(objective, "samples")
+    rows = objective.samples(objective.everything()) if countable else 0
+    # Drawn from a distribution, a gradient of everything counts as one sample.
+    return rows if rows > 1 else 0
+
+
 def stack_rows(vectors: Iterable[Vector]) -> Matrix:
     """Return vectors of any library as the rows of a float64 NumPy matrix."""
     return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
@@ -140,11 +150,11 @@ class MeteredTarget:
         everything = self.objective.everything() if has(self.objective, "everything") else None
         return self._ask("hvp", Query(everything, (w,), exact=True), copy_array(v))
 
-    def batch_price(self, w: Vector) -> BatchPrice:
+    def batch_price(self, w: Vector) -> Bill:
         """Return what the gradient of a batch costs."""
         paid = price(self.objective, Ledger(), [Query(self.batches[0], (w,)).purchase])
         seconds = statistics.median(self.seconds[: len(self.batches)])
-        return BatchPrice(float(paid["target_samples"]), paid.get("cost"), seconds)
+        return Bill(1.0, float(paid["target_samples"]), paid.get("cost"), 0.0, seconds)
 
     def _ask(self, name: str, query: Query, argument: Any) -> Vector:
         for item, amount in price(self.objective, self.ledger, [query.purchase]).items():

@@ -7,8 +7,8 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.advice.curvature import best_weights
-from proxyprox.advice.rehearsal import STEPS, ErrorCurve, QuadraticModel, rehearse
+from proxyprox.diagnostics.curvature import best_weights
+from proxyprox.diagnostics.rehearsal import STEPS, ErrorCurve, QuadraticModel, rehearse
 
 A = np.diag([1.0, 0.3, 0.01])
 P = np.diag([0.8, 0.35, 0.0])

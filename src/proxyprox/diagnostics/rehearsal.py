@@ -47,7 +47,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox.advice.report import AuditPolicy, Matrix, Rehearsal
+from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.diagnostics.report import Matrix, Rehearsal
 
 # Numbers of steps considered: 9 % apart, from 1 to ten million.
 STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxyprox import theory
-from proxyprox._util.validation import as_list, flag, has, instance, message, positive
-from proxyprox.advice.rehearsal import STEPS, rehearse
-from proxyprox.advice.report import (
+from proxyprox._util.validation import as_list, flag, instance, message, positive
+from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
+from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.diagnostics.rehearsal import STEPS, rehearse
+from proxyprox.diagnostics.report import (
     Audit,
-    AuditPolicy,
+    Bill,
     Report,
     RoundAudit,
-    RoundPolicy,
     Verdict,
     step_words,
 )
-from proxyprox.advice.rounds import rehearse_rounds
-from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.diagnostics.rounds import rehearse_rounds
+from proxyprox.diagnostics.sampling import rows_at_hand
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized
@@ -28,39 +29,7 @@ from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, Residual, StronglyConvex
 
-__all__ = ["Bill", "RunPlan", "WhatIf"]
-
-
-@dataclass(frozen=True)
-class Bill:
-    """What a run is expected to cost.
-
-    Attributes
-    ----------
-    target_gradients, target_samples : float
-        Accesses to the target, and samples in their batches.
-    cost : float or None
-        In the objective's own unit, if it names one.
-    proxy_gradients : float
-        Passes over the proxy, Hessian products counted as one each.
-    seconds : float
-        Time, at the speed seen in the audit.
-    """
-
-    target_gradients: float
-    target_samples: float
-    cost: float | None
-    proxy_gradients: float
-    seconds: float
-
-    def times(self, steps: int) -> Bill:
-        """Return the bill of several steps."""
-        return Bill(*(each and each * steps for each in astuple(self)))
-
-    def affordable(self, limits: Budget | None) -> float:
-        """Return the steps that every limit allows; infinitely many without limits."""
-        pairs = [(getattr(limits, name, None), each) for name, each in vars(self).items()]
-        return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
+__all__ = ["RunPlan", "WhatIf"]
 
 
 @dataclass(frozen=True)
@@ -392,7 +361,7 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
     the inner solver's work comes near its own count.
     """
-    batch, used = audit.batch, Ledger()
+    used = Ledger()
     if settings["stop"] is not None:
         method, stop = settings["method"], settings["stop"]
         run = Run(settings["problem"], audit.w0, method=method, stop=stop, rng=0)
@@ -400,24 +369,22 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
         run.tell(audit.start_gradient)
         used = run.ledger
     work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
-    return Bill(1.0, batch.samples, batch.cost, float(work), batch.seconds + used.seconds)
+    seconds = audit.batch.seconds + used.seconds
+    return replace(audit.batch, proxy_gradients=float(work), seconds=seconds)
 
 
 def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
     """Return the factors of batches with at least one sample and at most all."""
-    objective, size = audit.problem.objective, audit.batch.samples
+    size = audit.batch.target_samples
     # Exact gradients tell nothing of the noise that smaller batches have.
     if audit.sigma2.high == 0:
         return []
-    countable = has(objective, "everything") and has(objective, "samples")
-    # Drawn from a distribution, a gradient of everything counts as one sample.
-    rows = objective.samples(objective.everything()) if countable else 1
-    return [f for f in factors if 1 <= size * f <= (rows if rows > 1 else math.inf)]
+    return [f for f in factors if 1 <= size * f <= (rows_at_hand(audit.problem) or math.inf)]
 
 
 def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
-    size, sigma2 = audit.batch.samples * factor, audit.sigma2.estimate / factor
+    size, sigma2 = audit.batch.target_samples * factor, audit.sigma2.estimate / factor
     P = None if audit.refused else audit.proxy_matrices
     found = rehearse(audit.model.with_noise_divided_by(factor), P, epsilon)
     return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
+from proxyprox.diagnostics.audit import audit
 
 CASES = 10
 

@@ -11,9 +11,9 @@ import pytest
 from sklearn.datasets import make_classification
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.plan import plan
-from proxyprox.advice.report import Audit, Rehearsal, Verdict, decide
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.report import Audit, Rehearsal, Verdict, decide
 from proxyprox.problems import ScaledProxy
 
 
@@ -30,7 +30,7 @@ def steps(count: float) -> Rehearsal:
         (1000, 900, 10, (0.999, 0.0), Verdict.USE_SCALED),
         (1000, math.inf, 10, (999.0, 0.0), Verdict.USE_SCALED),
         (1000, 100, 99, (0.3, 0.29), Verdict.USE),
-        (1000, 12, 10, (9.0, 0.0), Verdict.USE),
+        (1000, 12, 10, (9.0, 0.0), Verdict.USE_SCALED),
         (1000, 100, 10, (9.0, 0.0), Verdict.USE_SCALED),
         (1000, 10, 100, (9.0, 0.0), Verdict.USE),
         (1000, 1000, None, (0.1, 1.0), Verdict.USE),

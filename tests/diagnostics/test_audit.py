@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.advice.audit import audit
-from proxyprox.advice.report import Verdict
+from proxyprox.diagnostics.audit import audit
+from proxyprox.diagnostics.report import Verdict
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy, ScaledProxy
 
@@ -188,7 +188,7 @@ def test_sources_of_epsilon_and_b_are_said(target: pp.GLM) -> None:
     guessed, given = audit(problem, rng=0), audit(problem, epsilon=1e-3, B=2.0, rng=0)
     assert (guessed.epsilon_source, guessed.B_source) == ("estimated", "estimated")
     assert (given.epsilon_source, given.B_source) == ("given", "given")
-    assert given.prediction.epsilon == 1e-3
+    assert given.epsilon == 1e-3
     assert "SGD" in str(given)
 
 

@@ -1,22 +1,23 @@
-"""What audits and plans say: one family of reports, one verdict rule, the thresholds of both."""
+"""What audits and plans say: one family of reports, one verdict rule."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.arrays import Vector
+from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
 from proxyprox.intervals import Interval
 from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
-from proxyprox.result import Ledger, count_words
+from proxyprox.result import Budget, Ledger, count_words
 
 __all__ = [
     "Audit",
-    "AuditPolicy",
+    "Bill",
     "CostRatio",
     "Interval",
     "PointAudit",
@@ -24,7 +25,6 @@ __all__ = [
     "Rehearsal",
     "Report",
     "RoundAudit",
-    "RoundPolicy",
     "Suggestion",
     "Verdict",
 ]
@@ -39,103 +39,6 @@ MEANINGS = {
     "sigma2": ("noise σ²", "how far one batch's gradient is off, squared"),
     "rho2": ("proxy noise ρ²", "the same for a proxy that is sampled"),
 }
-
-
-@dataclass(frozen=True)
-class AuditPolicy:
-    """Thresholds of audits and plans.
-
-    The record is ``docs/results/audit``. ``benchmarks/audit_verdicts.py`` set the numbers of the
-    verdict, ``benchmarks/audit_functions.py`` those of the doubts and of the path, and
-    ``benchmarks/plan_cases.py`` those of the model and of rough plans.
-
-    Attributes
-    ----------
-    gain : float
-        How many times fewer target gradients a proxy must need to be worth its trouble.
-    similar : float
-        δ/H up to which a proxy must only not be worse: the theorems speak for it at every ε.
-    few : float
-        Added to every number of steps: two steps instead of three are no gain of a half.
-    unexplained : float
-        Share of a gradient's change along the path beyond which curvature has not explained it.
-        Smooth losses whose curvature halves on the way stay below 0.3, kinked ones do not.
-    downwards : float
-        Share of H by which a target may curve downwards and still be rehearsed as a convex one.
-    other_units : float
-        Factor in curvature beyond which other units are suspected.
-    accuracy : float
-        The default ε, as a share of the start's suboptimality.
-    damping : float
-        Share of H added to the curvature of a step, so that flat and noisy directions stay short.
-    steep : float
-        Share of the first slope that is still steep after a step.
-    certain : float
-        Standard errors by which the first slope must differ from zero on the batches of a probe.
-    least_points : int
-        Points that the search for a step's length can probe at least.
-    farther : float
-        Most times that a step is lengthened at once.
-    tries, more : int
-        Target gradients kept for the length of each step, and further ones if the budget allows.
-    least_steps : int
-        Lanczos steps below which the upper limit says next to nothing.
-    bend : float
-        Factor of the suboptimality that a bent loss adds to the mean of scattered iterates.
-    bent : float
-        Share by which H may change between start and end before a plan is rough.
-    heavy : float
-        How many times as much as Gaussian noise that of batches may vary before a plan is rough.
-    longest : int
-        The longest run that is planned with a guarantee.
-    """
-
-    gain: float = 1.3
-    similar: float = 0.25
-    few: float = 2.0
-    unexplained: float = 0.5
-    downwards: float = 0.05
-    other_units: float = 10.0
-    accuracy: float = 1e-2
-    damping: float = 1e-2
-    steep: float = 0.5
-    certain: float = 3.0
-    least_points: int = 5
-    farther: float = 4.0
-    tries: int = 3
-    more: int = 21
-    least_steps: int = 6
-    bend: float = 4.0
-    bent: float = 0.4
-    heavy: float = 2.5
-    longest: int = 10**9
-
-
-@dataclass(frozen=True)
-class RoundPolicy:
-    """Thresholds of audits of exact gradients.
-
-    The record is ``docs/is_my_proxy_any_good.md``, made by ``benchmarks/audit_rounds.py``.
-
-    Attributes
-    ----------
-    rounds : int
-        Rounds that the audit takes.
-    margin : float
-        A metric's misfit must be below that of the identity by more than this.
-    dimensions : int
-        Parameters up to which the proxy's Hessian is formed; beyond, Krylov vectors.
-    most : int
-        Rounds after which a rehearsal is given up.
-    accuracy : float
-        The default ε, as a share of the start's suboptimality.
-    """
-
-    rounds: int = 3
-    margin: float = 0.05
-    dimensions: int = 200
-    most: int = 1000
-    accuracy: float = 1e-6
 
 
 class Verdict(Enum):
@@ -166,14 +69,14 @@ def decide(
     own: float,
     scaled: float = math.inf,
     shares: tuple[float, float] = (0.0, 0.0),
-    policy: AuditPolicy = AuditPolicy(),  # noqa: B008
 ) -> Verdict:
     """Return the verdict from the target gradients that were rehearsed.
 
     A proxy pays if it needs no more target gradients than the best method without it. Unless it is
-    similar (``policy.similar``), it must save ``policy.gain`` times. ``policy.few`` steps are added
-    to every number. A scale must pay, and save something against both; if the proxy pays as it is,
-    the scale must save ``policy.gain`` times against that.
+    similar, it must save ``gain`` times. ``few`` steps are added to every number. A scale must pay,
+    and save something against no proxy. If the proxy pays as it is, the scale must save ``gain``
+    times against that, or bring δ down to the share ``closer`` and save anything.
+    :class:`~proxyprox.advice.audit_policy.AuditPolicy` has the thresholds.
 
     Parameters
     ----------
@@ -181,8 +84,6 @@ def decide(
         Target gradients without a proxy, with the proxy as it is, and with the scaled proxy.
     shares : pair of float
         δ/H of the proxy as it is, and scaled.
-    policy : AuditPolicy
-        The thresholds.
 
     Examples
     --------
@@ -191,14 +92,16 @@ def decide(
     >>> decide(1000.0, 900.0, 10.0, (1.0, 0.0)).name
     'USE_SCALED'
     """
+    policy = AuditPolicy
 
     def pays(steps: float, share: float) -> bool:
         needed = 1.0 if share <= policy.similar else policy.gain
         return ratio(without, steps, policy.few) >= needed
 
     usable = pays(own, shares[0])
-    saves = not usable or ratio(own, scaled, policy.few) >= policy.gain
-    if saves and scaled < min(without, own) and pays(scaled, shares[1]):
+    closer = shares[1] <= policy.closer * shares[0] and scaled < own
+    saves = not usable or closer or ratio(own, scaled, policy.few) >= policy.gain
+    if saves and scaled < without and pays(scaled, shares[1]):
         return Verdict.USE_SCALED
     return Verdict.USE if usable else Verdict.DO_NOT_USE
 
@@ -231,8 +134,6 @@ class Prediction:
 
     Attributes
     ----------
-    epsilon : float
-        Wanted suboptimality.
     regime : str
         ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
     sgd, accelerated, proxyprox : float
@@ -244,7 +145,6 @@ class Prediction:
         ``rehearsed_proxyprox`` when nothing is.
     """
 
-    epsilon: float
     regime: str
     sgd: float
     accelerated: float
@@ -264,7 +164,7 @@ class Prediction:
         Examples
         --------
         >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
-        >>> Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
+        >>> Prediction("convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
         'SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
         """
         gain = self.saved
@@ -337,43 +237,51 @@ class Suggestion(NamedTuple):
     helps: bool
 
 
-class BatchPrice(NamedTuple):
-    """What one stochastic gradient of the target costs.
+@dataclass(frozen=True)
+class Bill:
+    """What a run is expected to cost.
 
     Attributes
     ----------
-    samples : float
-        Samples in a batch.
+    target_gradients, target_samples : float
+        Accesses to the target, and samples in their batches.
     cost : float or None
         In the objective's own unit, if it names one.
+    proxy_gradients : float
+        Passes over the proxy, Hessian products counted as one each.
     seconds : float
-        As measured.
+        Time, at the speed seen in the audit.
     """
 
-    samples: float
+    target_gradients: float
+    target_samples: float
     cost: float | None
+    proxy_gradients: float
     seconds: float
+
+    def times(self, steps: int) -> Bill:
+        """Return the bill of several steps."""
+        return Bill(*(each and each * steps for each in astuple(self)))
+
+    def affordable(self, limits: Budget | None) -> float:
+        """Return the steps that every limit allows; infinitely many without limits."""
+        pairs = [(getattr(limits, name, None), each) for name, each in vars(self).items()]
+        return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
 
 
 class CostRatio(NamedTuple):
-    """What a target gradient costs against a proxy gradient, in one unit.
+    """What a target gradient costs against a proxy gradient.
 
     Attributes
     ----------
-    target, proxy : float
-        Cost of one gradient of each.
+    ratio : float
+        Target over proxy.
     unit : str
         ``"seconds"``, measured, or ``"given"``.
     """
 
-    target: float
-    proxy: float
+    ratio: float
     unit: str
-
-    @property
-    def ratio(self) -> float:
-        """Target over proxy."""
-        return self.target / self.proxy if self.proxy > 0 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,7 +399,7 @@ class Audit(Report):
         ``"given"`` or ``"estimated"``.
     confidence : float
         Confidence of the intervals.
-    batch : BatchPrice
+    batch : Bill
         What one stochastic gradient of the target costs.
     model, proxy_matrices, start_gradient
         What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
@@ -509,7 +417,7 @@ class Audit(Report):
     B: float
     B_source: str
     confidence: float
-    batch: BatchPrice
+    batch: Bill
     model: Any = field(repr=False)
     proxy_matrices: tuple[Matrix, ...] = field(repr=False)
     start_gradient: Vector = field(repr=False)

@@ -1,0 +1,1 @@
+"""Audits of proxies and plans of runs, built on runs."""
