@@ -345,7 +345,7 @@ ELSEWHERE = {
     "Trajectory", "Tuned", "tune", "GymnasiumRobot", "gymnasium_resets", "MuJoCoSystem",
     "Averaging", "Correction", "Criterion", "Progress", "AllOf", "AnyOf", "InnerResult",
     "InnerSolver", "State", "FAMILIES", "Batch", "CanonicalFamily", "Family", "LogLink",
-    "Observation", "Restart", "as_step_size", "Defaults",
+    "Facts", "Observation", "Restart", "as_step_size", "Defaults",
 }  # fmt: skip
 PARTS = (
     pp, pp.averaging, pp.corrections, pp.inner, pp.methods, pp.oracle, pp.penalties, pp.result,

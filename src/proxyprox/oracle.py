@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from proxyprox._util.arrays import (
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
+from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -38,13 +39,6 @@ KEPT = 3
 # Points and the proxy's gradients there, the newest last.
 Remembered = tuple[tuple[Vector, Vector], ...]
 VALUE = "the target's value"
-
-
-# What a proxy may say of itself, and what holds if it does not.
-PROXY_DEFAULTS = {
-    "strong_convexity": None, "convex": True, "work": None, "empirical": False,
-    "exact_curvature": True,
-}  # fmt: skip
 
 
 class MeteredProxy:
@@ -58,14 +52,15 @@ class MeteredProxy:
 
     def __init__(self, proxy: Any, ledger: Ledger) -> None:
         self.proxy, self.ledger = proxy, ledger
-        for name, default in PROXY_DEFAULTS.items():
-            setattr(self, name, getattr(proxy, name, default))
+        self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
-        self.hessian, self.sampled_hessian = (
-            partial(self._checked_hessian, name) if has(proxy, name) else None
-            for name in ("hessian", "sampled_hessian")
-        )
+        self.facts, self.hessian = facts_of(proxy), None
+        if has(proxy, "hessian"):
+            self.hessian = partial(self._checked_hessian, proxy.hessian)
+        if (sampled := self.facts.sampled_hessian) is not None:
+            metered = partial(self._checked_hessian, sampled)
+            self.facts = replace(self.facts, sampled_hessian=metered)
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
@@ -129,9 +124,9 @@ class MeteredProxy:
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
-    def _checked_hessian(self, name: str, w: Vector, *share: float) -> Matrix:
+    def _checked_hessian(self, function: Any, w: Vector, *share: float) -> Matrix:
         self.ledger.proxy_hessians += 1
-        hessian = self._timed(getattr(self.proxy, name), copy_array(w), *share)
+        hessian = self._timed(function, copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")
@@ -150,8 +145,7 @@ class MeteredProxy:
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
-    convex = exact_curvature = True
-    work, empirical, sample, sampled_hessian = None, False, None, None
+    sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
 
@@ -366,26 +360,26 @@ def accounted(objective: Any) -> bool:
 
 def check_answers(
     objective: Any, query: Query, gradients: Any, observations: Any
-) -> tuple[Vector, ...]:
-    """Return the gradients told for a query, checked; observations are turned into gradients."""
+) -> tuple[tuple[Vector, ...], float | None]:
+    """Return the gradients told for a query, checked, and the loss if observations tell it."""
+    value = None
     if (gradients is None) == (observations is None):
         raise TypeError("tell needs either gradients or observations, and not both.")
     if observations is not None:
-        turn = getattr(objective, "gradient_from", None)
-        if turn is None:
+        if not has(objective, "gradient_from"):
             name = type(objective).__name__
             raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
-        gradients = [
-            _copied(turn(copy_array(w), query.batch_for_user(query.batch), observations))
-            for w in query.points
-        ]
+        pairs = [_from_observations(objective, query, w, observations) for w in query.points]
+        gradients = [gradient for _, gradient in pairs]
+        value = pairs[0][0] if query.value else None
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
         allowed = f"one for each of the {len(query.points)} points asked about"
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
-    return tuple(map(copy_array, check_gradients(query, gradients)))
+    checked = tuple(map(copy_array, check_gradients(query, gradients)))
+    return checked, None if value is None else scalar(VALUE, value)
 
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
@@ -394,12 +388,12 @@ def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...
     return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
 
 
-def observed_value(objective: Any, query: Query, observations: Any) -> float | None:
-    """Return the loss at the first point by what was observed, if the objective can tell it."""
-    if not (query.value and has(objective, "value_from")):
-        return None
+def _from_observations(objective: Any, query: Query, w: Vector, observations: Any) -> Any:
+    """Return the loss, None if it is not told, and the gradient at a point."""
     batch = query.batch_for_user(query.batch)
-    return scalar(VALUE, objective.value_from(copy_array(query.points[0]), batch, observations))
+    told = objective.gradient_from(copy_array(w), batch, observations)
+    value, gradient = told if isinstance(told, tuple) else (None, told)
+    return value, _copied(gradient)
 
 
 def check_value(value: Any, *, finite: bool) -> float | None:
@@ -520,10 +514,11 @@ def known_curvature(objective: Any, w: Vector) -> Matrix | None:
 def describe_gradients(problem: Problem) -> str:
     """Return where the gradients come from that are not the user's own."""
     parts = {"target": problem.objective, "proxy": problem.proxy}
-    known = {role: getattr(part, "gradient_source", None) for role, part in parts.items()}
+    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
     return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
 
 
 def target_state(objective: Any) -> dict[str, Any]:
     """Return what the objective's answers depend on besides the point; mostly nothing."""
-    return dict(objective.state_dict()) if has(objective, "state_dict") else {}
+    memory = facts_of(objective).memory
+    return {} if memory is None else dict(memory.state_dict())

@@ -49,6 +49,7 @@ from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
 from proxyprox.problems.checks import require_problem, starting_point
+from proxyprox.problems.protocols import facts_of, halves_of
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
@@ -161,10 +162,9 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     elif not batch:
         batch = (objective.sample(parts.random.at(rng)),)
         rng = parts.random.now()
-    # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
+    # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    split = getattr(objective, "halves", None) if parts.step_size.measures else None
-    halves = None if split is None else copy_tree(split(drawn if exact else copy_tree(drawn)))
+    halves = copy_tree(halves_of(objective, drawn)) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
     question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
     own, starts = len(request.points), request.start
@@ -511,7 +511,7 @@ class Run:
         value : float, optional
             The loss at the query's first point, without the penalty, where it is known: methods
             that ask for it (``query.value``) reject bad steps by it. Of observations it is the
-            objective's ``value_from``, where it has one.
+            objective's ``gradient_from``, if that returns it, too.
 
         Returns
         -------
@@ -538,9 +538,8 @@ class Run:
             given, halves, value = known.gradients, known.halves, known.value
         else:
             known = None
-            given = oracle.check_answers(objective, query, gradients, observations)
-            if value is None and observations is not None:
-                value = oracle.observed_value(objective, query, observations)
+            given, seen = oracle.check_answers(objective, query, gradients, observations)
+            value = seen if value is None else value
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
         if known is None:
@@ -703,7 +702,7 @@ class Run:
             doubt=finding(path, w, last, trace["displacement"]), fell=fell(path),
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
-            biased=bool(getattr(self.problem.objective, "biased", False)),
+            biased=facts_of(self.problem.objective).biased,
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
@@ -797,7 +796,7 @@ class Run:
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
-            keeps = hasattr(self.problem.objective, "load_state_dict")
+            keeps = facts_of(self.problem.objective).memory is not None
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
@@ -812,7 +811,7 @@ class Run:
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
         if target:
-            self.problem.objective.load_state_dict(copy_tree(target))
+            facts_of(self.problem.objective).memory.load_state_dict(copy_tree(target))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.

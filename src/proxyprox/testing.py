@@ -38,6 +38,7 @@ from proxyprox.methods import Method
 from proxyprox.oracle import answer_query
 from proxyprox.penalties import L1
 from proxyprox.problems import Problem, Quadratic, logistic_regression
+from proxyprox.problems.protocols import facts_of, halves_of
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
 
@@ -344,11 +345,11 @@ def check_objective(
         return lambda point: objective.gradient(point, copy_tree(batch))
 
     gradient = _check_gradient(name, gradient_of(batch), w, repeatable)
-    halves = objective.halves(copy_tree(batch)) if has(objective, "halves") else None
+    halves = copy_tree(halves_of(objective, batch))
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
         right = norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300)
-        _require(right, f"{name}.halves: the mean of their gradients is not the batch's gradient.")
+        _require(right, f"{name}: it is divisible, but halves do not have the batch's gradient.")
     for count in ("samples", "cost"):
         if has(objective, count):
             number = getattr(objective, count)(copy_tree(batch))
@@ -465,7 +466,7 @@ def _check_derivatives(
         products = {"hvp": loss.hvp(copy_array(w), copy_array(v))} if has(loss, "hvp") else {}
         if hessian is not None:
             products["hessian"] = hessian @ v
-        if not getattr(loss, "exact_curvature", True):
+        if not facts_of(loss).exact_curvature:
             products = {}
         for what, product in products.items():
             size, error = max(norm(curved), norm(product)), norm(product - curved)

@@ -10,6 +10,7 @@ import pytest
 
 import proxyprox as pp
 from own_methods import HeavyBall, HeavyBallState, SagaProxyProx, SvrgProxyProx, WindowMean
+from proxyprox.problems.protocols import Facts
 from proxyprox.testing import (
     ContractError,
     check_inner_solver,
@@ -250,7 +251,13 @@ def test_a_broken_loss_is_named(words):
     [
         ("biased", {"sample": lambda self, rng: rng.integers(3, size=2)}),
         ("two answers", {"gradient": lambda self, w, b=None: w + np.random.default_rng().random()}),
-        ("halves", {"halves": lambda self, batch: (batch[:1], batch[:1])}),
+        (
+            "divisible",
+            {
+                "facts": Facts(divisible=True),
+                "gradient": lambda self, w, b=None: Loss.gradient(self, w, b) * np.size(b),
+            },
+        ),
         ("samples", {"samples": lambda self, batch: "two"}),
         ("exact is True", {"exact": True}),
         ("its gradient is not", {"value_and_gradient": lambda self, w, batch: (0.0, w)}),

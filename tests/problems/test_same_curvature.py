@@ -9,6 +9,7 @@ import scipy.sparse
 import proxyprox as pp
 from proxyprox.problems import MixedProxy, ScaledProxy
 from proxyprox.problems.combination import PairedLoss, Tilted
+from proxyprox.problems.protocols import Facts, HessianOf, halves_of
 
 torch = pytest.importorskip("torch")
 
@@ -143,6 +144,10 @@ def test_a_user_s_own_loss_may_say_so():
         def __init__(self, P):
             self.P = P
 
+        @property
+        def facts(self):
+            return Facts(hessian_terms=((1.0, HessianOf(self)),))
+
         def same_curvature(self, other):
             return isinstance(other, Own) and np.array_equal(other.P, self.P)
 
@@ -191,7 +196,7 @@ def test_combinations_offer_what_survives():
     loss = pp.logistic_regression(X, Y == 1, l2=0.1, batch_size=6)
     batch = loss.sample(np.random.default_rng(0))
     for made in (Tilted(loss, LINE), ScaledProxy(loss, 2.0), PairedLoss(loss, loss, loss)):
-        assert made.halves(batch) is not None
+        assert halves_of(made, batch) is not None
         assert made.samples(batch) == 6
         assert made.repeatable
         assert made.gradient_from(LINE, batch, (Y == 1)[batch]) == pytest.approx(

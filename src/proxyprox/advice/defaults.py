@@ -28,6 +28,7 @@ from proxyprox.problems.checks import (
     require_problem,
     starting_point,
 )
+from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Budget, Ledger, count_words
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
@@ -235,8 +236,8 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
 
 
 def _is_zero(proxy: Any) -> bool:
-    """Tell whether a proxy says that it is zero, so that it costs and knows nothing."""
-    return bool(getattr(proxy, "is_zero", False))
+    """Tell whether a proxy is the zero one, which costs and knows nothing."""
+    return isinstance(proxy, Zero)
 
 
 def _check_method(method: Any, problem: Problem) -> None:
@@ -257,7 +258,7 @@ def _check_method(method: Any, problem: Problem) -> None:
         # Whatever it draws is all of the data.
         needs = tuple(need for need in needs if need != "everything")
     instead = "Use ProxyProx, which needs sampled gradients only."
-    options = getattr(objective, "options", {})
+    options = facts_of(objective).options
     lacking = [options[need] for need in needs if need in options and not has(objective, need)]
     instead += "".join(f" Or give {type(objective).__name__} {option}." for option in lacking)
     require(f"method={name}", "objective", objective, needs, instead)

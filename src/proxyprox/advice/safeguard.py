@@ -43,7 +43,6 @@ import scipy
 
 from proxyprox._util.arrays import Vector, copy_tree, dot, norm
 from proxyprox._util.trees import CheckpointError, Growing, require_form
-from proxyprox._util.validation import has
 from proxyprox.advice.outcome import POLICY as OUTCOME
 from proxyprox.checkpoint import refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
@@ -51,6 +50,7 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
 from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, copying, price
 from proxyprox.path import rounding
+from proxyprox.problems.protocols import facts_of, halves_of
 from proxyprox.result import Budget, Result, Status, count_words
 
 if TYPE_CHECKING:
@@ -195,7 +195,9 @@ class Evidence:
 
 def has_rows(objective: Any, batch: Any) -> bool:
     """Tell whether a batch names rows that the loss can be fitted on."""
-    return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
+    return (
+        isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and bool(facts_of(objective).rows)
+    )
 
 
 @dataclass(frozen=True)
@@ -627,9 +629,8 @@ class _Arms:
         if not batches or not all(has_rows(objective, batch) for batch in batches):
             return None
         seen, counts = np.unique(np.concatenate(batches), return_counts=True)
-        weights = getattr(objective, "sample_weight", None)
-        counts = counts if weights is None else counts * weights[seen]
-        loss, penalty = objective.rows(seen, sample_weight=counts), self.problem.penalty
+        rows: Any = facts_of(objective).rows
+        loss, penalty = rows(seen, counts), self.problem.penalty
         try:
             return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
         except (NonFiniteError, ValueError):
@@ -660,11 +661,10 @@ class _Arms:
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
         """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
         objective, gaps = self.problem.objective, []
-        split = getattr(objective, "halves", None)
         # The Gauss–Legendre nodes on [0, 1]; both weigh one half.
         nodes = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
         for number, batch in enumerate(batches):
-            halves = None if split is None or batch is None else copy_tree(split(copy_tree(batch)))
+            halves = copy_tree(halves_of(objective, batch))
             at_nodes = []
             for t in nodes if self._repeatable else (nodes[number % 2],):
                 query = Query(batch, (b + t * (a - b),), halves)

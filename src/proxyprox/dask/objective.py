@@ -40,7 +40,7 @@ from proxyprox.dask.policy import CLUSTER
 from proxyprox.problems import families
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM, Design, Encoded, as_targets
-from proxyprox.problems.protocols import Batch, Work
+from proxyprox.problems.protocols import Batch, Facts, Work
 
 Array = Any
 
@@ -567,6 +567,15 @@ class PartitionedGLM:
         size = f"{count} partitions, {work.rows:,} rows, {np.median(times):.3g} s each"
         return f"a pass returns {which} steps ({why}); {len(times)} passes ({size})"
 
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        source = self.gradient_source
+        return Facts(
+            gradient_source=source, work=self.work, divisible=True, start=self.zeros(),
+            settings={"l2": self.l2},
+        )  # fmt: skip
+
     # -- the loss ---------------------------------------------------------------------------
 
     def value(self, w: Vector) -> float:
@@ -656,7 +665,7 @@ class PartitionedGLM:
         """Whether every gradient is of all rows."""
         return self.partitions_per_batch is None
 
-    everything, halves = GLM.everything, GLM.halves
+    everything = GLM.everything
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw partitions with replacement, in proportion to their weights (None: all)."""

@@ -52,6 +52,7 @@ from proxyprox.problems.checks import (
     require_problem,
     starting_point,
 )
+from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Ledger
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 
@@ -177,7 +178,7 @@ def secant_batches(
     """Return the batches to take secants on; none if the target's own products are used."""
     objective, batches = target.objective, target.batches
     # Products with private data would escape the privacy account, gradients do not.
-    own = has(objective, "hvp") and getattr(objective, "exact_curvature", True)
+    own = has(objective, "hvp") and facts_of(objective).exact_curvature
     if kind != "secants" and own and not has(objective, "epsilon"):
         return []
     if kind == "hvp":

@@ -21,6 +21,7 @@ from proxyprox.diagnostics.report import Matrix
 from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
+from proxyprox.problems.protocols import facts_of
 
 Product = Callable[[Vector], Vector]
 
@@ -193,7 +194,7 @@ def secant_product(gradient: Product, w: Vector) -> Product:
 
 def proxy_product(proxy: MeteredProxy, w: Vector) -> Product:
     """Return products with a proxy's Hessian at w, which cost the target nothing."""
-    own = proxy.hvp if proxy.exact_curvature else None
+    own = proxy.hvp if facts_of(proxy).exact_curvature else None
     return secant_product(proxy.gradient, w) if own is None else lambda v: own(w, v)
 
 
@@ -221,7 +222,7 @@ def symmetric_matrix(product: Product, w: Vector, basis: Matrix | None = None) -
 
 def proxy_hessian(proxy: MeteredProxy, w: Vector, basis: Matrix | None = None) -> Matrix:
     """Return a proxy's Hessian at w, or its projection on a basis."""
-    if basis is None and proxy.hessian is not None and proxy.exact_curvature:
+    if basis is None and proxy.hessian is not None and facts_of(proxy).exact_curvature:
         P = to_numpy(proxy.hessian(w)).astype(np.float64)
         return np.asarray((P + P.T) / 2)
     return symmetric_matrix(proxy_product(proxy, w), w, basis)
@@ -393,7 +394,9 @@ class HessianProbe:
         size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
         factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
         first = self.proxies[0]
-        proxy_exact = first.exact_curvature and (has(first, "hvp") or has(first, "hessian"))
+        proxy_exact = facts_of(first).exact_curvature and (
+            has(first, "hvp") or has(first, "hessian")
+        )
         if self.price(size) <= share:
             parts = [symmetric_matrix(half, w) for half in halves]
             A = (parts[0] + parts[-1]) / 2

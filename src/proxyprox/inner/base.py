@@ -20,7 +20,7 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.validation import has, whole
-from proxyprox.problems.protocols import Penalty, Work
+from proxyprox.problems.protocols import Penalty, Work, facts_of
 from proxyprox.stopping import Criterion, Progress
 
 
@@ -101,7 +101,7 @@ class Subproblem:
     @property
     def convex(self) -> bool:
         """Whether the proxy is not known to be anything else."""
-        return bool(getattr(self.proxy, "convex", True))
+        return facts_of(self.proxy).convex
 
     @property
     def strong_convexity(self) -> float:
@@ -257,7 +257,7 @@ class Auto:
             return Choice(inner.ProximalGradient(), "the problem has a non-smooth penalty")
         if has(proxy, "solve_shifted"):
             return Choice(inner.ClosedForm(), "the proxy is quadratic and solves in closed form")
-        worth, why = worth_keeping(getattr(proxy, "work", None), size)
+        worth, why = worth_keeping(facts_of(proxy).work, size)
         if has(proxy, "hessian") and worth:
             reason = f"the proxy has a Hessian and {size} parameters{why}"
             return Choice(inner.QuasiNewton(), reason)

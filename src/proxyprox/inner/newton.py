@@ -12,7 +12,6 @@ from numpy.random import Generator
 
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
-from proxyprox._util.validation import has
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -25,6 +24,7 @@ from proxyprox.inner.base import (
     descend,
     first_share,
 )
+from proxyprox.problems.protocols import facts_of
 from proxyprox.stopping import Criterion, Progress
 
 
@@ -283,8 +283,9 @@ class _Kept:
         self.phi, self.memory = phi, memory
         if memory and memory["hessian"].shape != (size, size):
             memory.clear()
-        work, sampled = getattr(phi.proxy, "work", None), has(phi.proxy, "sampled_hessian")
-        self._share = first_share(work, size) if work and sampled else 1.0
+        facts = facts_of(phi.proxy)
+        work, self._sampled = facts.work, facts.sampled_hessian
+        self._share = first_share(work, size) if work and self._sampled else 1.0
         # In units of a gradient.
         self._cost = work.hessian / work.gradient if work else None
         in_all = self.patience if work else 20.0
@@ -300,8 +301,8 @@ class _Kept:
     def build(self, point: Point) -> None:
         """Evaluate the Hessian at a point."""
         proxy, share = self.phi.proxy, self._share
-        if share < 1:
-            self._factorise(proxy.sampled_hessian(point.w, share))
+        if share < 1 and self._sampled is not None:
+            self._factorise(self._sampled(point.w, share))
         else:
             self._factorise(proxy.hessian(point.w))
         # If that does not do for this subproblem, more rows may.

@@ -57,6 +57,7 @@ from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
+from proxyprox.problems.protocols import facts_of
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
 
@@ -516,7 +517,7 @@ class ProxyBFGS(Method):
 
     def _gain(self, value: float, lowest: float, proxy: Any) -> float:
         """Return the largest decrease to expect from the first step."""
-        if proxy.empirical and value > lowest:
+        if facts_of(proxy).empirical and value > lowest:
             return (value - lowest) / 2
         return value if min(value, lowest) > 0 else math.inf
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.problems.protocols import facts_of
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 
@@ -347,7 +348,7 @@ class SAGA(Method):
 
     def init(self, w0: Vector, problem: Any) -> SAGAState:
         """Start at w0 with a table of zeros."""
-        _require_one_row(getattr(problem.objective, "batch_size", 1))
+        _require_one_row(facts_of(problem.objective).settings.get("batch_size", 1))
         return SAGAState(w0, [0 * w0] * count_samples(problem.objective, "objective"), 0 * w0)
 
     def tell(self, state: SAGAState, answers: Answers, step: OuterStep) -> SAGAState:

@@ -44,6 +44,7 @@ from proxyprox.private.reading import (
 )
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM
+from proxyprox.problems.protocols import Facts
 
 Array = Any
 
@@ -398,7 +399,7 @@ class Private:
 
     exact: ClassVar[bool] = False
     repeatable: ClassVar[bool] = False
-    refuses: ClassVar[dict[str, str]] = {
+    _refuses: ClassVar[dict[str, str]] = {
         "measured step sizes": f'eta="auto" compares gradients at two points: {REASON}',
         "safeguard": f"it holds samples out and runs rivals on them: {REASON}",
         "audit": f"it asks for gradients to measure δ, σ and H: {REASON}",
@@ -611,9 +612,12 @@ class Private:
         return self.dim * (self.sigma * self.clip / size) ** 2
 
     @property
-    def most_gradients(self) -> int:
-        """How many gradients are planned."""
-        return self.releases
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        return Facts(
+            gradient_source=self.gradient_source, most_gradients=self.releases,
+            refuses=self._refuses, start=self.zeros(), settings={"l2": self.l2}, memory=self,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Private({type(self._rows).__name__}, {self.gradient_source})"

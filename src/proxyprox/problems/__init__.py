@@ -14,7 +14,7 @@ from proxyprox.problems.glm import (
 )
 from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.problem import Problem
-from proxyprox.problems.protocols import Batch, Objective, Penalty, Proxy
+from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "GLM",
     "Batch",
     "CanonicalFamily",
+    "Facts",
     "Family",
     "FunctionObjective",
     "FunctionProxy",

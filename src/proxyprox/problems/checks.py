@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array
-from proxyprox._util.validation import Words, has, message, require_takes
+from proxyprox._util.arrays import Vector, copy_array, zeros_like
+from proxyprox._util.validation import Words, message, require_takes
 from proxyprox._util.validation import vector as checked_vector
 from proxyprox.problems.problem import Problem
+from proxyprox.problems.protocols import facts_of
 
 # How the parts of a problem are called.
 CALLS = {
     "objective": {
         "sample": ("rng",), "everything": (), "gradient": ("w", "batch"), "value": ("w",),
         "value_and_gradient": ("w", "batch"),
-        "samples": ("batch",), "cost": ("batch",), "halves": ("batch",), "hvp": ("w", "v"),
+        "samples": ("batch",), "cost": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
         "curvature": ("w",),
     },
@@ -38,13 +39,13 @@ def require_problem(problem: Any) -> None:
 
 def require_ready(problem: Problem) -> None:
     """Refuse a target that says it cannot answer, one without labels for example."""
-    if has(problem.objective, "require_ready"):
-        problem.objective.require_ready()
+    if reason := facts_of(problem.objective).unready:
+        raise ValueError(reason)
 
 
 def require_enough(objective: Any, steps: int | None) -> None:
     """Refuse more steps than the objective will answer."""
-    most = getattr(objective, "most_gradients", None)
+    most = facts_of(objective).most_gradients
     if most is not None and steps is not None and steps > most:
         name = type(objective).__name__
         allowed = f"at most {most:,}, the gradients that were planned for {name}"
@@ -53,7 +54,7 @@ def require_enough(objective: Any, steps: int | None) -> None:
 
 def require_allowed(objective: Any, use: str) -> None:
     """Refuse a use of the objective that it says it is not for, and give its reason."""
-    reason = (getattr(objective, "refuses", None) or {}).get(use)
+    reason = facts_of(objective).refuses.get(use)
     if reason:
         raise TypeError(f"{type(objective).__name__} refuses {use}: {reason}.")
 
@@ -74,19 +75,17 @@ def is_exact(objective: Any) -> bool:
 def starting_point(problem: Problem, w0: Vector | None) -> Vector:
     """Return w0, checked and copied; if it was left out, the problem's own start, or zeros."""
     size = problem.dim
+    known = [facts_of(part).start for part in (problem.objective, problem.proxy)]
     if w0 is None:
-        w0 = getattr(problem.objective, "start", None)
+        w0 = known[0]
     if w0 is None:
         if size is None:
             remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
             raise ValueError(message("w0", None, "a starting point", remedy))
-        for part in (problem.objective, problem.proxy):
-            if hasattr(part, "zeros"):
-                return copy_array(part.zeros())
-        w0 = np.zeros(size)
+        w0 = np.zeros(size) if known[1] is None else zeros_like(known[1])
     start = checked_vector("w0", w0, size)
-    for part in (problem.objective, problem.proxy):
-        zeros = part.zeros() if hasattr(part, "zeros") else start
+    for own in known:
+        zeros = start if own is None else own
         # NumPy converts between its dtypes; other libraries refuse, deep inside.
         alike = is_numpy_array(start) or start.dtype == zeros.dtype
         if type(start) is not type(zeros) or not alike:

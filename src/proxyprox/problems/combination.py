@@ -4,10 +4,12 @@ All of them are ``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``, and one
 the parts such a loss has. What is in neither row below is dropped.
 
 ========  ==================================================================================
-summed    value, value_and_gradient, hvp, hessian, sampled_hessian, work,
-          smoothness, strong_convexity, evaluations: where every part offers them
-kept      sample, everything, exact, empirical, samples, halves, cost, epsilon, refuses,
-          gradient_from, repeatable, zeros, of the first part; solve_shifted where there is one part
+summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity, evaluations:
+          if every part offers them
+kept      sample, everything, exact, samples, cost, epsilon, gradient_from, repeatable, of the
+          first part; solve_shifted if there is one part
+facts     work, sampled_hessian and hessian_terms of all parts; empirical, refuses and divisible
+          of the first; start of the first that has one
 ========  ==================================================================================
 """
 
@@ -20,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot
+from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, zeros_like
 from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
-from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
-from proxyprox.problems.protocols import Batch, Work
+from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms
+from proxyprox.problems.protocols import Batch, Facts, Work, facts_of
 
 
 class Combination:
@@ -43,18 +45,15 @@ class Combination:
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._tilt, self._mu, self._centre = tilt, mu, centre
         first = self.parts[0]
-        for name in ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian"):
+        for name in ("value", "value_and_gradient", "hvp", "hessian"):
             offered = all(has(part, name) for part in self.parts)
             setattr(self, name, getattr(self, f"_{name}") if offered else None)
-        sampling = ("sample", "everything", "exact", "empirical", "samples", "halves")
-        for name in (*sampling, "cost", "epsilon", "refuses"):
+        for name in ("sample", "everything", "exact", "samples", "cost", "epsilon"):
             setattr(self, name, getattr(first, name, None))
         self.repeatable = getattr(first, "repeatable", True)
         self.gradient_from = self._gradient_from if has(first, "gradient_from") else None
         closed = len(self.parts) == 1 and has(first, "solve_shifted")
         self.solve_shifted = self._solve_shifted if closed else None
-        if zeros := [part.zeros for part in self.parts if hasattr(part, "zeros")]:
-            self.zeros = zeros[0]
         sizes = {part.dim for part in self.parts if isinstance(getattr(part, "dim", None), int)}
         sizes |= {int(given.shape[0]) for given in (tilt, centre) if given is not None}
         if len(sizes) > 1:
@@ -72,13 +71,22 @@ class Combination:
         return sum(getattr(part, "evaluations", 0) for part in self.parts)
 
     @property
-    def work(self) -> Work | None:
-        """What the parts take together, where it is known of all."""
-        known = [getattr(part, "work", None) for part in self.parts]
-        if None in known:
-            return None
-        gradients, hessians, rows = zip(*known, strict=True)
-        return Work(sum(gradients), sum(hessians), min(rows))
+    def facts(self) -> Facts:
+        """What the parts state, as the table above says."""
+        stated = [facts_of(part) for part in self.parts]
+        works = [each.work for each in stated if each.work is not None]
+        work = None
+        if len(works) == len(stated):
+            gradients, hessians, rows = zip(*works, strict=True)
+            work = Work(sum(gradients), sum(hessians), min(rows))
+        sampled = all(each.sampled_hessian is not None for each in stated)
+        starts = (each.start for each in stated if each.start is not None)
+        return Facts(
+            empirical=stated[0].empirical, refuses=stated[0].refuses,
+            divisible=stated[0].divisible, start=next(map(zeros_like, starts), None),
+            work=work, sampled_hessian=self._sampled_hessian if sampled else None,
+            hessian_terms=tuple(self._hessian_terms()),
+        )  # fmt: skip
 
     @property
     def smoothness(self) -> float | None:
@@ -101,18 +109,13 @@ class Combination:
         terms = self._tilt, self._mu, self._centre
         return combined_fingerprint(type(self).__name__, self.parts, *self.weights, *terms)
 
-    def hessian_terms(self) -> list[tuple[float, Any]]:
-        """Return numbers and losses whose Hessians make up this one's."""
+    def _hessian_terms(self) -> list[tuple[float, Any]]:
         terms = [
             (weight * factor, leaf)
             for part, weight in zip(self.parts, self.weights, strict=True)
             for factor, leaf in hessian_terms(part)
         ]
         return [*terms, (self._mu, IDENTITY)] if self._mu else terms
-
-    def same_curvature(self, other: Any) -> bool:
-        """Tell whether another loss is known to have the same Hessian everywhere."""
-        return same_hessian(self, other)
 
     def _value(self, w: Vector) -> float:
         return self._with_terms(float(self._sum(self._each("value", w))), w)
@@ -139,9 +142,8 @@ class Combination:
         return self._with_mu(self._sum(self._each("hessian", w)))
 
     def _sampled_hessian(self, w: Vector, share: float) -> Matrix:
-        return self._with_mu(
-            self._sum(self._each("sampled_hessian", w, [(share,)] * len(self.parts)))
-        )
+        ways = [facts_of(part).sampled_hessian for part in self.parts]
+        return self._with_mu(self._sum([way(copy_tree(w), share) for way in ways if way]))
 
     def _with_mu(self, matrix: Matrix) -> Matrix:
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
@@ -155,7 +157,8 @@ class Combination:
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         others = self._batches(batch)[1:]
-        terms = [copy_tree(self.parts[0].gradient_from(copy_tree(w), batch, observations))]
+        told = self.parts[0].gradient_from(copy_tree(w), batch, observations)
+        terms = [copy_tree(told[1] if isinstance(told, tuple) else told)]
         terms += self._each("gradient", w, others, self.parts[1:])
         return self._with_slope(self._sum(terms), w)
 
@@ -247,8 +250,13 @@ class MixedProxy(Combination):
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
-        self.everything = self.samples = self.halves = self.cost = self.gradient_from = None
+        self.everything = self.samples = self.cost = self.gradient_from = None
         self.exact = self.value_and_gradient = None
+
+    @property
+    def facts(self) -> Facts:
+        """What the parts state; a batch of several is not divided."""
+        return replace(super().facts, divisible=False)
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         return tuple(p.sample(rng) for p in self.proxies)

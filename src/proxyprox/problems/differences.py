@@ -29,7 +29,7 @@ from proxyprox._util.arrays import (
     zeros_like,
 )
 from proxyprox._util.validation import Words, message
-from proxyprox.problems.protocols import Batch, Paired
+from proxyprox.problems.protocols import Batch, Facts, Paired
 
 Array = np.ndarray[Any, Any]
 
@@ -516,8 +516,8 @@ def _extrapolate(slopes: list[tuple[float, Any]], value: Any) -> Any:
     return (b * slope - a * other) / (b - a)
 
 
-class _ValueLoss:
-    """What losses given by their values have in common."""
+class Differenced:
+    """What losses that take differences have in common: a problem tells them its limits."""
 
     role: ClassVar[str]
     differences: ClassVar[str]
@@ -553,8 +553,13 @@ class _ValueLoss:
         """Where the gradients come from."""
         return self.derivatives.source
 
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        return Facts(gradient_source=self.gradient_source, convex=self.role == "objective")
 
-class ValueObjective(_ValueLoss, Paired):
+
+class ValueObjective(Differenced, Paired):
     """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
     Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1
@@ -616,7 +621,7 @@ class ValueObjective(_ValueLoss, Paired):
         return None
 
 
-class ValueProxy(_ValueLoss):
+class ValueProxy(Differenced):
     """A cheap loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
     Where the function has no value beside a point, its gradient is NaN, from which solvers turn
@@ -639,7 +644,6 @@ class ValueProxy(_ValueLoss):
     """
 
     role, differences = "proxy", "3-point"
-    convex = False
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.validation import message
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Facts
 
 
 def no_batch() -> None:
@@ -52,10 +52,12 @@ class FunctionObjective:
     """
 
     # The arguments that give it what methods may need.
-    options: ClassVar[dict[str, str]] = {
-        "everything": "everything=, which returns the batch of all data",
-        "samples": "samples=, which counts a batch (samples=len)",
-    }
+    facts = Facts(
+        options={
+            "everything": "everything=, which returns the batch of all data",
+            "samples": "samples=, which counts a batch (samples=len)",
+        }
+    )
 
     def __init__(
         self,

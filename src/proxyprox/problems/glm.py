@@ -32,7 +32,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
-from proxyprox.problems.protocols import Batch, Paired, Work
+from proxyprox.problems.protocols import Batch, Facts, HessianOf, Paired, Work
 
 Array = np.ndarray[Any, Any]
 
@@ -332,7 +332,6 @@ class GLM(Paired):
     """
 
     repeatable = True
-    empirical = True
 
     def __init__(
         self,
@@ -361,12 +360,6 @@ class GLM(Paired):
         self._samples: dict[int, GLM] = {}
 
     # -- the loss ---------------------------------------------------------------------------
-
-    def require_ready(self) -> None:
-        """Refuse to be a target without labels to compute gradients of."""
-        if self.targets is None:
-            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
-            raise ValueError(message("y of the target", None, "given", remedy))
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
@@ -454,6 +447,20 @@ class GLM(Paired):
         gradient = 2e4 + outputs * (2.0 * entries + 15.0 * design.rows)
         return Work(gradient, hessian, design.rows)
 
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        unready = ""
+        if self.targets is None:
+            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
+            unready = message("y of the target", None, "given", remedy)
+        return Facts(
+            empirical=True, divisible=True, rows=self._counted_rows, start=self.zeros(),
+            unready=unready, work=self.work, sampled_hessian=self.sampled_hessian,
+            hessian_terms=((1.0, HessianOf(self)),),
+            settings={"batch_size": self.batch_size, "l2": self.l2},
+        )  # fmt: skip
+
     # -- constants --------------------------------------------------------------------------
 
     @cached_property
@@ -494,11 +501,6 @@ class GLM(Paired):
     def everything(self) -> Batch:
         """Return the batch of all rows."""
         return None
-
-    def halves(self, batch: Batch) -> tuple[Batch, Batch] | None:
-        """Return the two halves of a batch of even length: their gap shows the batch's noise."""
-        middle = 0 if batch is None or len(batch) % 2 else len(batch) // 2
-        return (batch[:middle], batch[middle:]) if middle else None
 
     def samples(self, batch: Batch) -> int:
         """Return the number of rows (labels) of a batch."""
@@ -579,6 +581,9 @@ class GLM(Paired):
             sample_weight = self.sample_weight[chosen]
         labels = None if self.targets is None else Encoded(self.targets[chosen])
         return GLM(design, labels, self.family, l2=self.l2, sample_weight=sample_weight)
+
+    def _counted_rows(self, chosen: Any, counts: Any) -> GLM:
+        return self.rows(chosen, sample_weight=counts * self.sample_weight[chosen])
 
     def with_batch_size(self, batch_size: int | None) -> GLM:
         """Return the same loss with another batch size; the data is shared."""

@@ -11,9 +11,7 @@ import numpy as np
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.codec import describe, differences
 from proxyprox._util.digests import fingerprint
-
-# Attributes of a loss that are named where they differ; its fingerprint covers the rest.
-SETTINGS = ("batch_size", "repeatable", "l2", "noise")
+from proxyprox.problems.protocols import facts_of
 
 
 def identity_of(
@@ -29,8 +27,9 @@ def identity_of(
     for name in ("objective", "proxy"):
         loss = getattr(problem, name)
         about[name] = fingerprint(loss)
-        known = {key: describe(getattr(loss, key)) for key in SETTINGS if hasattr(loss, key)}
-        about["settings"][name] = known
+        # Named if they differ; the fingerprint covers the rest.
+        known = {**facts_of(loss).settings, "repeatable": getattr(loss, "repeatable", True)}
+        about["settings"][name] = {key: describe(value) for key, value in known.items()}
     asked = about["proxy"] is None and gradient is not None
     about["value"] = value() if about["objective"] is None else None
     about["slope"] = _slope(gradient, w0) if asked else None

@@ -22,7 +22,7 @@ from proxyprox.problems.differences import (
     DifferencesPolicy,
     ValueObjective,
 )
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Facts
 
 
 @dataclass
@@ -76,9 +76,6 @@ class LeastSquares(ValueObjective):
     array([3. , 0.7])
     """
 
-    exact_curvature = False
-    convex = False
-
     def __init__(
         self,
         residuals: Callable[[Any], Any],
@@ -128,6 +125,12 @@ class LeastSquares(ValueObjective):
         source = self.derivatives.source
         exact = self._coarse is None or self.derivatives.automatic
         return source if exact else f"secants and {source}"
+
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss: Gauss and Newton's Hessian is approximate."""
+        source = self.gradient_source
+        return Facts(convex=False, exact_curvature=False, gradient_source=source, memory=self)
 
     def value(self, w: Vector) -> float:
         """Return ½ ‖r(w)‖²."""

@@ -16,10 +16,15 @@ from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
-from proxyprox.problems.differences import ValueObjective, ValueProxy, check_numerics
+from proxyprox.problems.differences import (
+    Differenced,
+    ValueObjective,
+    ValueProxy,
+    check_numerics,
+)
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.protocols import Penalty
+from proxyprox.problems.protocols import Penalty, facts_of
 from proxyprox.problems.quadratic import Zero
 
 # Stands for the matrix I among the terms of a Hessian.
@@ -28,8 +33,8 @@ IDENTITY = "identity"
 
 def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
     """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
-    own = getattr(loss, "hessian_terms", None)
-    return own() if callable(own) else [(1.0, loss)]
+    stated = facts_of(loss).hessian_terms
+    return [(1.0, loss)] if stated is None else list(stated)
 
 
 def same_hessian(one: Any, other: Any) -> bool:
@@ -37,18 +42,12 @@ def same_hessian(one: Any, other: Any) -> bool:
     found: list[list[Any]] = []
     for sign, loss in ((1.0, one), (-1.0, other)):
         for factor, leaf in hessian_terms(loss):
-            group = next((g for g in found if _same_leaf(g[0], leaf)), None)
+            group = next((g for g in found if g[0] is leaf or g[0] == leaf), None)
             if group is None:
                 found.append(group := [leaf, 0.0, 0.0])
             group[1] += sign * factor
             group[2] += abs(factor)
     return all(abs(net) <= rounding() * size for _, net, size in found)
-
-
-def _same_leaf(one: Any, other: Any) -> bool:
-    pairs = ((one, other), (other, one))
-    able = [pair for pair in pairs if callable(getattr(pair[0], "same_curvature", None))]
-    return one is other or any(asked.same_curvature(about) for asked, about in able)
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class Problem:
         scales = self.scales
         for role in ("objective", "proxy"):
             part = getattr(self, role)
-            if hasattr(part, "within") and not (scales is None and bounds is None):
+            if isinstance(part, Differenced) and not (scales is None and bounds is None):
                 object.__setattr__(self, role, part.within(scales, bounds))
 
     def _check_units(self, size: int | None) -> None:

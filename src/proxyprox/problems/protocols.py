@@ -1,49 +1,41 @@
 """What an expensive loss and a cheap proxy must offer, and what they may offer besides.
 
 Only two protocols are required. Everything else is an optional capability: an attribute of the
-agreed name, absent or ``None`` when it is not offered.
+agreed name, absent or ``None`` when it is not offered. This table is the whole list.
 
-======================  ==================================================================
-capability              meaning
-======================  ==================================================================
-``value(w)``            the loss itself
-``value_and_gradient(w, batch)``  both of one access, as a pair
-``exact``               whether every gradient is exact: ``sample`` draws no noise
-``evaluations``         a count, which grows, of the evaluations of a user's function
-``hvp(w, v)``           Hessian-vector product
-``hessian(w)``          the d × d Hessian
-``sampled_hessian(w, share)``  the Hessian of a share of the rows
-``work``                a :class:`Work`: about how long a gradient and Hessians take
-``smoothness``          a bound H on the Hessian's largest eigenvalue (``math.inf``: none)
-``strong_convexity``    a bound μ ≥ 0 on its smallest eigenvalue
-``solve_shifted(v, η)``  ``(P + I/η)⁻¹ v`` of a quadratic proxy with Hessian P
-``sample(rng)``         draw a batch for ``gradient(w, batch)``
-``everything()``        the batch whose gradient is exact
-``samples(batch)``      how many target samples (labels, rollouts) a batch holds
-``cost(batch)``         what one access costs, in the user's own unit
-``refuses``             reasons, by use, against "measured step sizes", "safeguard", "audit"
-``most_gradients``      how many gradients will be answered, where there is a limit
-``repeatable``          whether a drawn batch may be evaluated at a second point
-``empirical``           whether a proxy is a mean over a sample of what the target averages
-``halves(batch)``       two batches whose gradients' mean is the batch's, or None
-``same_curvature(p)``   whether a proxy is known to have the same Hessian (δ = 0)
-``hessian_terms()``     numbers and losses whose Hessians make up this one's
-``fingerprint()``       a text that only equal losses share, for checkpoints; or None
-``convex``              False where a proxy may be non-convex: solvers then go by its values
-``exact_curvature``     False where hvp and hessian are approximate, as Gauss and Newton's is
-``curvature(w)``        an approximate Hessian, positive semidefinite, that came with the gradient
-                        at w; None where it would cost anything
-``state_dict()``        what answers depend on besides point and batch, for checkpoints, and
-                        ``load_state_dict(state)`` to go on from there
-``gradient_source``     where gradients come from that are not the user's own, in a few words
-``gradient_from(w, batch, observations)``  turn observed labels or rollouts into a gradient
-``value_from(w, batch, observations)``  turn them into the loss at w
-``biased``              True where gradients are known to be wrong on average; results say so
-======================  ==================================================================
+==================================  ======================================================
+capability                          meaning
+==================================  ======================================================
+``value(w)``                        the loss itself
+``value_and_gradient(w, batch)``    both of one access, as a pair
+``hvp(w, v)``                       Hessian-vector product
+``hessian(w)``                      the d × d Hessian
+``curvature(w)``                    an approximate Hessian, positive semidefinite, that came with
+                                    the gradient at w; None if it would cost anything
+``smoothness``                      a bound H on the Hessian's largest eigenvalue (``math.inf``:
+                                    none)
+``strong_convexity``                a bound μ ≥ 0 on its smallest eigenvalue
+``solve_shifted(v, η)``             ``(P + I/η)⁻¹ v`` of a quadratic proxy with Hessian P
+``dim``                             the number d of parameters
+``sample(rng)``                     draw a batch for ``gradient(w, batch)``
+``everything()``                    the batch whose gradient is exact
+``exact``                           whether every gradient is exact: ``sample`` draws no noise
+``repeatable``                      whether a batch may be evaluated at a second point
+``samples(batch)``                  how many target samples (labels, rollouts) a batch holds
+``cost(batch)``                     what one access costs, in the user's own unit
+``epsilon(n)``                      the privacy spent after n gradients
+``evaluations``                     a count, which grows, of the calls of a user's function
+``gradient_from(w, batch, seen)``   the gradient of observed labels or rollouts, or a pair of the
+                                    loss and the gradient
+``fingerprint()``                   a text that only equal losses share, for checkpoints; or None
+``facts``                           a :class:`Facts`: what else is known of the loss
+==================================  ======================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -78,6 +70,95 @@ class Work(NamedTuple):
     gradient: float
     hessian: float
     rows: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a loss besides its interface; every field has a default that asks nothing.
+
+    Attributes
+    ----------
+    convex : bool
+        False if a proxy may be non-convex: solvers then go by its values.
+    exact_curvature : bool
+        False if hvp and hessian are approximate, as Gauss and Newton's is.
+    empirical : bool
+        Whether a proxy is a mean over a sample of what the target averages.
+    biased : bool
+        Whether gradients are known to be wrong on average; results say so.
+    gradient_source : str
+        Where gradients come from that are not the user's own, in a few words.
+    most_gradients : int, optional
+        How many gradients will be answered.
+    refuses : mapping
+        Reasons, by use, against "measured step sizes", "safeguard" and "audit".
+    unready : str
+        Why the loss cannot be a target yet.
+    options : mapping
+        By capability, the argument of the constructor that would add it; for messages.
+    settings : mapping
+        What is named if it differs from that of a saved run.
+    work : Work, optional
+        About how long a gradient and Hessians take.
+    sampled_hessian : callable, optional
+        ``sampled_hessian(w, share)``: the Hessian of a share of the rows.
+    hessian_terms : tuple of pairs, optional
+        Numbers and objects that make up the Hessian. Equal objects stand for equal Hessians.
+    divisible : bool
+        Whether a batch is an array and its gradient the mean over the entries.
+    rows : callable, optional
+        ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    start : array, optional
+        Where a run begins without w0; its library and dtype are those of the data.
+    memory : object, optional
+        If answers depend on more than point and batch: what has ``state_dict()`` and
+        ``load_state_dict(state)`` for checkpoints.
+    """
+
+    convex: bool = True
+    exact_curvature: bool = True
+    empirical: bool = False
+    biased: bool = False
+    gradient_source: str = ""
+    most_gradients: int | None = None
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    unready: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    work: Work | None = None
+    sampled_hessian: Callable[[Vector, float], Any] | None = None
+    hessian_terms: tuple[tuple[float, Any], ...] | None = None
+    divisible: bool = False
+    rows: Callable[[Any, Any], Any] | None = None
+    start: Vector | None = None
+    memory: Any = None
+
+
+def facts_of(loss: Any) -> Facts:
+    """Return what a loss states of itself, or that nothing is stated."""
+    stated = getattr(loss, "facts", None)
+    return stated if isinstance(stated, Facts) else Facts()
+
+
+def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:
+    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
+    if batch is None or not facts_of(loss).divisible or len(batch) % 2 or not len(batch):
+        return None
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
+
+
+@dataclass(frozen=True, eq=False)
+class HessianOf:
+    """Stands for the Hessian of a loss that knows which others have the same."""
+
+    loss: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HessianOf) and bool(self.loss.same_curvature(other.loss))
+
+    def __hash__(self) -> int:
+        return hash(type(self.loss))
 
 
 class Objective(Protocol):

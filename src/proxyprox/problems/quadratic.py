@@ -14,7 +14,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, to_numpy, zeros_like
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
-from proxyprox.problems.protocols import Batch
+from proxyprox.problems.protocols import Batch, Facts, HessianOf
 
 
 class NotConvexError(ValueError):
@@ -139,6 +139,12 @@ class Quadratic:
         """Count one sample for each gradient."""
         return 1
 
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        terms = ((1.0, HessianOf(self)),)
+        return Facts(hessian_terms=terms, start=self.zeros(), settings={"noise": self.noise})
+
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is a quadratic of the same matrix."""
         if not isinstance(other, Quadratic) or other.dim != self.dim:
@@ -154,7 +160,7 @@ class Quadratic:
 class Zero:
     """``L̂ ≡ 0``, which turns every outer step into ``w − η g``."""
 
-    is_zero: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(hessian_terms=())
     smoothness: ClassVar[float] = 0.0
     strong_convexity: ClassVar[float] = 0.0
 
@@ -178,10 +184,6 @@ class Zero:
     def solve_shifted(self, v: Vector, eta: float) -> Vector:
         """Return ``η v``."""
         return eta * v
-
-    def hessian_terms(self) -> list[tuple[float, Any]]:
-        """Return nothing: the Hessian is zero."""
-        return []
 
     def fingerprint(self) -> str:
         """Return a text that only equal losses share."""

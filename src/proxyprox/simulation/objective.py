@@ -15,6 +15,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.signals import critical, ending_signals
 from proxyprox._util.validation import Words, message
+from proxyprox.problems.protocols import Facts
 from proxyprox.simulation.comparison import Observed
 from proxyprox.simulation.journal import (
     RolloutBudget,
@@ -346,8 +347,14 @@ class RolloutObjective:
         return bool(getattr(self.robot, "repeatable", False))
 
     @property
-    def refuses(self) -> dict[str, str]:
-        """What it is not for."""
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        return Facts(
+            biased=self.biased, gradient_source=self.gradient_source, refuses=self._refuses(),
+            start=self.zeros(), memory=self,
+        )  # fmt: skip
+
+    def _refuses(self) -> dict[str, str]:
         reason = "the gradient is biased, and what is measured of it is not the robot's"
         once = "a robot cannot repeat a rollout with the same noise"
         found = {"measured step sizes": f"{reason}; name an eta"} if self.biased else {}
@@ -388,18 +395,19 @@ class RolloutObjective:
     def value_and_gradient(self, w: Vector, batch: Array) -> tuple[float, Vector]:
         """Return the mean cost of a batch's rollouts, and their gradient."""
         answers = self.collect(w, batch)
-        return self.value_from(w, batch, answers), self.gradient_from(w, batch, answers)
+        return self.gradient_from(w, batch, answers)
 
-    def gradient_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> Vector:
-        """Return the gradient of rollouts that were told, in the order of the requests."""
+    def gradient_from(
+        self, w: Vector, batch: Array, observations: Sequence[Trajectory]
+    ) -> tuple[float, Vector]:
+        """Return the mean cost and the gradient of rollouts that were told, as they were asked.
+
+        An aborted rollout is never left out of the mean.
+        """
         answers = self._checked(batch, observations)
+        cost = float(np.mean([self.task.total(one) for one in answers]))
         requests, point = self.requests(w, batch), np.asarray(w, dtype=np.float64)
-        return np.asarray(self.estimator.gradient(self.task, point, requests, answers))
-
-    def value_from(self, w: Vector, batch: Array, observations: Sequence[Trajectory]) -> float:
-        """Return the mean cost of rollouts that were told; an aborted one is never left out."""
-        answers = self._checked(batch, observations)
-        return float(np.mean([self.task.total(one) for one in answers]))
+        return cost, np.asarray(self.estimator.gradient(self.task, point, requests, answers))
 
     def _checked(self, batch: Array, observations: Sequence[Trajectory]) -> list[Trajectory]:
         size = getattr(self.estimator, "state_size", None)

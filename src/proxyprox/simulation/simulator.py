@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -17,6 +17,7 @@ from proxyprox._util.validation import Words, message
 from proxyprox.inner import LBFGS, Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
+from proxyprox.problems.protocols import Facts
 from proxyprox.simulation.journal import SimulationCount
 from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
@@ -66,9 +67,6 @@ class SimulatorProxy:
     array([-0.62])
     """
 
-    convex: ClassVar[bool] = False
-    exact_curvature: ClassVar[bool] = False
-
     def __init__(
         self,
         task: Task,
@@ -103,6 +101,11 @@ class SimulatorProxy:
         other = SimulatorProxy(self.task, system, self.starts, gradient=self.by)
         other.simulated = self.simulated
         return other
+
+    @property
+    def facts(self) -> Facts:
+        """What else is known of the loss."""
+        return Facts(convex=False, exact_curvature=False, start=self.zeros())
 
     def zeros(self) -> Vector:
         """Return the zero vector of parameters."""

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.validation import Words, flag, message, offers, require_takes, takes
 from proxyprox.problems.functions import no_batch
+from proxyprox.problems.protocols import Facts
 from proxyprox.torch.distributed import Ranks, is_sharded, set_gradients_aside
 
 # A list of tensors, one for each parameter.
@@ -499,6 +500,7 @@ class FlatLoss:
             raise TypeError(message("params", params, "a tensor, or names and tensors", remedy))
         self._shapes = {name: p.shape for name, p in named.items()}
         self.start = torch.cat([p.detach().reshape(-1) for p in named.values()])
+        self.facts = Facts(start=self.start)
         self._sample, self._full, self._samples = sample, full, samples
         # Without batches there is one loss, and it is exact.
         self._has_batches = not (sample is None and full is None)
