@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.stepsizes.auto_distance import DistanceStep, Travelled
+from proxyprox.stepsizes.auto_distance import DistanceStep
 from proxyprox.stepsizes.averages import Averages
 from proxyprox.stepsizes.base import Observation
 
 
-def fresh(average=(0.0, 0.0), lag=0.0, proven=0.0, **changed):
+def fresh(average=(0.0, 0.0), lag=0.0, **changed):
     """Return the state of the rule without a proxy, with some of it set."""
     average = np.array(average)
-    path = Travelled(Averages(average, average, lag), proven=proven)
-    return dataclasses.replace(DistanceStep().init(np.zeros(2), None), path=path, **changed)
+    averages = Averages(average, average, lag)
+    return dataclasses.replace(DistanceStep().init(np.zeros(2), None), averages=averages, **changed)
 
 
 def after(state, k=1, w=None, gradient=None):
@@ -60,8 +60,8 @@ def test_the_lag_is_positive_if_the_average_stands_higher_than_the_iterates():
     # One-dimensional descent: the gradient at w points back to where the average still is.
     here = {"w": np.array([0.5, 0.0]), "gradient": np.array([0.1, 0.0])}
     path = {"previous": np.array([0.6, 0.0]), "linear": np.array([0.1, 0.0]), "eta": 1.0}
-    assert after(fresh((1.0, 0.0), **path), **here).path.averages.lag > 0
-    assert after(fresh((0.0, 0.0), **path), **here).path.averages.lag < 0
+    assert after(fresh((1.0, 0.0), **path), **here).averages.lag > 0
+    assert after(fresh((0.0, 0.0), **path), **here).averages.lag < 0
 
 
 def test_a_penaltys_pull_is_read_off_the_last_step():
@@ -70,7 +70,7 @@ def test_a_penaltys_pull_is_read_off_the_last_step():
     state = fresh((1.8, 0.0), eta=0.5, linear=np.zeros(2), previous=before)
     found = after(state, 1, at, np.array([0.3, 0.0]))
     # <0.3 + 0.4, 1.8 - 0.8>, with the share of the second of all.
-    assert found.path.averages.lag == pytest.approx(0.7 * 16 / 17)
+    assert found.averages.lag == pytest.approx(0.7 * 16 / 17)
     assert found.square == pytest.approx(0.09 * 4 / 5)
 
 
