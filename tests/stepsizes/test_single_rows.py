@@ -149,7 +149,7 @@ def test_means_over_three_decades_are_left_stable(family):
 def fresh(**changed):
     state = ProxyStep().init(np.zeros(3), None)
     zero = np.zeros(3)
-    return dataclasses.replace(state, previous=Point(zero, zero, None), eta=1.0, **changed)
+    return dataclasses.replace(state, previous=Point(zero, zero, None), eta=1e-3, **changed)
 
 
 def observed(here, *, step, k=1, state=None, gaps=(None, None)):
@@ -200,16 +200,13 @@ def test_a_row_drawn_twice_is_not_an_exact_gradient():
 
 
 def test_an_outlier_is_cut_to_what_noise_explains():
-    state = fresh(noise=Noise(recent=1.0, spread=1.0, longest=3.0), linear=np.zeros(3))
+    state = fresh(noise=Noise(recent=1.0, spread=1.0), linear=np.zeros(3))
     zero, far = np.zeros(3), np.array([8.0, 0, 0])
     usual, cut = (
         ProxyStep().observe(state, Observation(9, zero, gradient, zero, noise=1.0))
         for gradient in (far / 8, far)
     )
     assert cut.noise.gain == pytest.approx(usual.noise.gain / 2)
-    exploded = ProxyStep().observe(state, Observation(9, zero, 2 * far, zero, noise=1.0))
-    assert ProxyStep().restart(exploded) is not None
-    assert exploded.eta <= state.eta / 8
 
 
 # -- what is proven ---------------------------------------------------------------------------

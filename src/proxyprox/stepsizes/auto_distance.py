@@ -15,8 +15,8 @@ large, 1/H is too long. Both show in ``‖g‖``. Steps stay bounded because
 travelled (1.2 while the average lags), and gradients that grow shorten the next ones.
 
 The first step is a probe of length 1e-4. The batch of the second is evaluated at the start as well,
-and its change y along the probe s sets the scale: ``η = 0.8⟨y, s⟩/‖y‖²``, which for one row of a
-generalised linear model is 0.8/H_i. If batches may not be evaluated twice, the rule is DoG itself,
+and its change y along the probe s sets the scale: ``η = ⟨y, s⟩/‖y‖²``, which for one row of a
+generalised linear model is 1/H_i. If batches may not be evaluated twice, the rule is DoG itself,
 with ``max_j ‖w_j − w_0‖`` in the numerator and a first step of 0.03 max(1, ‖w_0‖).
 
 Distance travelled does not prove distance to go: if the loss is nearly linear (a hinge, absolute
@@ -68,8 +68,6 @@ class DistanceStepPolicy:
     jump : float
         How many times as large as the probe's the second η may be: if the loss is nearly linear,
         its curvature says nothing.
-    growth : float
-        The second η in units of what one batch's change allows.
     """
 
     grow: float = 2.0
@@ -79,7 +77,6 @@ class DistanceStepPolicy:
     probe: float = 1e-4
     blind_probe: float = 0.03
     jump: float = 1024.0
-    growth: float = 0.8
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ class DistanceStep(StepSize):
         else:
             scale = self._scale(state, seen)
             eta = scale or policy.grow * state.eta * (believed / size if size > 0 else 1.0)
-            reach = max(reach, scale * size)
+            reach = max(reach, scale * max(state.longest, size))
         state = changed(
             state, averages=averages, square=mean, longest=max(state.longest, believed),
             reach=reach, asked=seen.w,
@@ -159,7 +156,7 @@ class DistanceStep(StepSize):
             return 0.0
         change = seen.gradient - again[0]
         slope, size = dot(change, seen.w - state.previous), square(norm(change))
-        allowed = self.policy.growth * slope / size if size > 0 else 0.0
+        allowed = slope / size if size > 0 else 0.0
         return max(0.0, min(allowed, self.policy.jump * state.eta))
 
     def limit(self, state: DistanceState, k: int) -> float:

@@ -1,7 +1,67 @@
-"""X."""
+r"""The rule behind ``eta="auto"`` with a proxy, and for exact gradients without one.
+
+The convex corollary of the paper wants ``η = min{1/(4δ), B/(σ√K)}``. Here everything in it is
+measured during the run, and the noise may grow with the distance:
+
+.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\; \frac{0.8}{r_k \ell_k},\;
+          \frac{1.2\,B_k}{\sqrt{k\,r_k v_k}}\Big\}
+
+**Noise.** At batches of one row the noise ``ξ = g − ∇L`` is not bounded: it grows with the distance
+from the optimum, ``E‖ξ(u) − ξ(w)‖² ≤ ℓ ⟨∇L(u) − ∇L(w), u − w⟩``. For convex losses of single rows
+that are H_i-smooth, ``ℓ ≤ max H_i / batch`` (co-coercivity). :class:`Growth` measures ℓ over
+several batches: each is evaluated at two points, and the change of its noise is compared with the
+curvature between them. v is the noise at the iterate and r the share of it that reaches the
+iterate, from a few subproblems that are solved again with a sample of the noise added
+(:class:`Noise`).
+
+**Similarity.** δ comes from secants of h on one batch (:class:`Similarity`).
+
+**The first steps.** The first is a probe of length 1e-4. What one batch then shows of curvature and
+noise allows a leap of at most 32 times the way so far, and the batch at its end the next, until ℓ
+limits them. No noisy step is more than twice as long as the way so far.
+
+**Distance.** B is the distance travelled, as in DoG. It limits from the tenth step after the leaps
+on; before, ℓ does. K is the steps so far, so that the rule needs no end. The denominator holds
+noise only, not the gradients themselves, so that it never slows a run with exact gradients.
+
+**Taken back.** If the secant along the last step shows that it overshot (``q > 2/η``), the step is
+replaced: the newest batch's gradient at the point before is known already. With noise, η falls to
+an eighth at most, and all that was measured at the point that is left is forgotten. A difference
+that is more than four times as far from the mean of all as noise and drift explain is cut to that.
+
+If a batch may not be evaluated twice, neither δ nor ℓ can be measured: the first η is an eighth of
+what the proxy's curvature suggests, and v and the distance do the rest.
+
+What is proven, for exact inner solves:
+
+* If L is convex and its gradients exact, a step s whose secant shows ``q ≤ 1/η`` never raises L:
+  ``∇L(w⁺) = ∇h(w⁺) − ∇h(w) − s/η`` at the subproblem's solution, hence by convexity
+  ``L(w⁺) − L(w) ≤ ⟨∇L(w⁺), s⟩ = −(1/η − q)‖s‖²``. For quadratic L̂ and h, ``q ≤ 2/η`` is enough.
+* A step that is taken back with exact gradients at least halves η (``q > 2/η``, then ``η ≤ 1/q``).
+  If h is δ-smooth, the similarity term never pushes η below ``1/(√2 δ)`` (√2: powers of two). With
+  sampled gradients it may: a batch's secants exceed δ.
+* For L and L̂ convex, h δ-smooth, a constant ``η ≤ 1/δ``, the newest difference alone, and noise
+  with ``E‖ξ(w)‖² ≤ 2σ*² + 2ℓ⟨∇L(w), w − w*⟩``, which the growth above implies with σ*² the noise at
+  the optimum: if ``2ηrℓ < 1``, the mean of the iterates satisfies
+  ``E L(w̄) − L* ≤ [(1 + ηδ)B²/(2η) + 2ηrℓ A_0 + 2Kηrσ*²] / ((1 − 2ηrℓ) K)`` with
+  ``A_0 = ⟨∇L(w_0), w_0 − w*⟩``. It follows from the sharper theorem of docs/theory.md: its left
+  side is ``Σ ⟨∇L(w_k), w_k − w*⟩``, its noise ``ηr Σ E‖ξ_k‖²``, and the growing part of that goes
+  to the left. (If the noise at w* and its growth are uncorrelated, both 2s in front of ℓ are 1:
+  hence 0.8.)
+
+Not proven: that the estimates are good enough, that a mean of differences and a changing η keep
+these bounds, and that they hold with r measured for a longer step, the :func:`horizon`.
+
+References
+----------
+Ivgi, Hinder and Carmon, "DoG is SGD's best friend: a parameter-free dynamic step size schedule",
+ICML 2023; Gower, Loizou, Qian, Sailanbayev, Shulgin and Richtárik, "SGD: general analysis and
+improved rates", ICML 2019, for noise that grows.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from dataclasses import dataclass, field
@@ -10,77 +70,83 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems.quadratic import NotConvexError
-from proxyprox.stepsizes.averages import Averages, share
+from proxyprox.stepsizes.averages import AveragePolicy, Averages, share
 from proxyprox.stepsizes.base import TRIES, Observation, Restart, Solve, StepSize
 
 
 @dataclass(frozen=True)
 class ProxyStepPolicy:
-    """POLICY."""
+    """The numbers of the rule, fixed with ``benchmarks/auto_eta.py`` (``docs/results/auto_eta``).
+
+    Attributes
+    ----------
+    grow : float
+        How many times as long as the last η, or as the way so far if there is noise, a step may be.
+    reach : float
+        The factor of the distance over the noise.
+    bold : float
+        The first η of exact gradients in units of 1/H: a proxy worth having has δ far below H.
+    probe : float
+        Length of the first step in units of max(1, ‖w_0‖), if nothing is known about scales.
+    leap : float
+        How many times as long as the way so far a leap, or a step without noise, may be.
+    growth : float
+        η r ℓ stays below this.
+    caution : float
+        A leap in units of what one batch allows, and the least η, in units of the last, after a
+        noisy step that was taken back.
+    patience : int
+        Steps after a leap during which ℓ limits η in place of the distance travelled.
+    surprise : float
+        How many times what is explained is believed of a difference; how many times ℓ may grow by
+        one measurement, and how many times the way so far noise may move the iterate meanwhile.
+    every_step, then_every : int
+        Batches are evaluated at the point before in the first steps and then at every tenth.
+    per_octave : int
+        If δ = 0 is known: in three steps while k doubles.
+    fade : float
+        Weight of the past in the means and peaks of curvatures and in the recent noise.
+    accuracy : float
+        Subproblems for r are solved to this share of the noise that is expected to reach the
+        iterate, and the least share that is expected.
+    """
 
     grow: float = 2.0
     reach: float = 1.2
-    blind_reach: float = 2.0
-    largest: float = 2.0**40
-    farthest: float = 10.0
     bold: float = 100.0
     probe: float = 1e-4
     leap: float = 32.0
     growth: float = 0.8
-    caution: float = 0.25
-    blind_caution: float = 0.125
+    caution: float = 0.125
     patience: int = 10
-    stride: float = 4.0
-    growth_power: int = 2
-    surge: float = 4.0
-    least_curvature: float = 0.1
-    rounding: float = 1e-7
+    surprise: float = 4.0
     every_step: int = 20
     then_every: int = 10
-    first_growths: int = 6
-    growths_per_octave: int = 2
-    walk: float = 0.5
-    least_trust: float = 0.4
-    clip: float = 4.0
-    exploded: float = 2.5
-    retreat: float = 0.125
-    recent_noise: float = 0.1
-    forget: float = 0.8
+    per_octave: int = 3
     fade: float = 0.9
-    recent_damping: float = 0.25
-    least_damping: float = 1e-12
-    same_horizon: float = 1.5
-    damping_accuracy: float = 0.1
-    least_share: float = 0.01
-    least_gain: int = 6
+    accuracy: float = 0.1
 
 
 @dataclass(frozen=True)
 class Noise:
-    """v in two means, the gain, the error N of the mean difference, and the share r.
-
-    ``longest`` is the longest distance of a difference from the mean that was believed.
-    """
+    """v in two means, the error N of the mean difference, the gain, and the share r."""
 
     recent: float = 0.0
     spread: float = 0.0
     error: float = 0.0
     gain: float = 1.0
-    longest: float = 0.0
     damping: float = 1.0
     damping_count: int = 0
 
     def with_batch(self, policy: ProxyStepPolicy, k: int, newest: float, known: bool) -> Noise:
         """Update both noise levels with this batch's."""
-        part, recent = share(k), newest
-        if k > 0:
-            recent = self.recent + policy.recent_noise * (newest - self.recent)
-        if k == 1 and not known:
-            # The first batch alone says nothing about its noise: take the second's for both.
-            part, recent = 1.0, newest
-        return changed(self, recent=recent, spread=self.spread + part * (newest - self.spread))
+        if k == 0 or (k == 1 and not known):
+            # The first batch alone may say nothing about its noise: take the second's for both.
+            return changed(self, recent=newest, spread=newest)
+        recent = newest + policy.fade * (self.recent - newest)
+        return changed(self, recent=recent, spread=self.spread + share(k) * (newest - self.spread))
 
-    def with_gain(self, policy: ProxyStepPolicy, k: int, drift: float) -> Noise:
+    def with_gain(self, k: int, drift: float, excess: float = 1.0) -> Noise:
         r"""Update the weight a of the newest difference and the error N of the weighted mean.
 
         .. math:: m \leftarrow m + a\,(d_k - m),\qquad
@@ -93,22 +159,15 @@ class Noise:
         paper's plain correction), 1/k if ∇h does not move (δ = 0: the mean of all differences). In
         between it decays whenever ``η < 1/δ``: noise moves the iterate by at most ``η a √v``, hence
         ∇h by ``c a √v`` with ``c = δη < 1``, and ``a = N⁻/(N⁻ + v)`` with ``N⁻ = c²a v/(1 − …)``
-        has no positive fixed point. The least gain forgets a start that was noisier, or an N that
-        was too small.
+        has no positive fixed point. The least gain, that of weights k³, forgets a start that was
+        noisier, or an N that was too small. An answer that is in ``excess`` is cut.
         """
-        noise = self.recent
-        if k == 0:
-            return changed(self, gain=1.0, error=noise)
-        before = square(self.error**0.5 + drift)
-        least = policy.least_gain / (k + policy.least_gain)
-        gain = max(before / (before + noise) if before > 0 else 0.0, least)
-        if noise == 0:
-            gain = 1.0
-        return changed(self, gain=gain, error=(1 - gain) ** 2 * before + gain**2 * noise)
+        noise, before = self.recent, square(self.error**0.5 + drift)
+        gain = max(before / (before + noise), share(k)) if noise > 0 else 1.0
+        error = (1 - gain) ** 2 * before + gain**2 * noise
+        return changed(self, gain=gain / excess, error=error)
 
-    def with_damping(
-        self, policy: ProxyStepPolicy, shift: Vector, gap: Vector, eta: float
-    ) -> Noise:
+    def with_damping(self, shift: Vector, gap: Vector, eta: float) -> Noise:
         r"""Update the share r of the noise that counts, from a perturbed step.
 
         .. math:: r = \frac{\langle u, w^+(0) - w^+(u)\rangle}{\eta\,\|u\|^2} \in [0, 1]
@@ -127,31 +186,21 @@ class Noise:
         size, count = eta * dot(gap, gap), self.damping_count + 1
         if not size > 0:
             return self
-        newest = min(1.0, max(policy.least_damping, -dot(gap, shift) / size))
-        weight = max(policy.recent_damping, 1 / count)
-        damping = self.damping + weight * (newest - self.damping)
+        newest = min(1.0, max(sys.float_info.epsilon, -dot(gap, shift) / size))
+        damping = self.damping + (newest - self.damping) / count
         return changed(self, damping=damping, damping_count=count)
 
 
 @dataclass(frozen=True)
 class Growth:
-    """ℓ: sums of the noise's changes and of curvatures; the step and the noise at the last."""
+    """ℓ, its two sums, the step and the noise when it was measured, and if this batch shows it."""
 
     value: float = 0.0
     noise_change: float = 0.0
     curvature: float = 0.0
-    compares: float = 0.0
     compared: int = 0
     level: float = 0.0
-    halved: bool = False
     shown: bool = False
-
-    @property
-    def doubt(self) -> float:
-        """How large a curvature noise alone may show, if halves do not tell them apart."""
-        if not self.compares or self.halved:
-            return 0.0
-        return math.sqrt(self.noise_change / self.compares)
 
     def with_batch(self, policy: ProxyStepPolicy, signals: Signals, noise: float) -> Growth:
         r"""Update ℓ with a batch that was evaluated at both ends of the last step s.
@@ -159,48 +208,49 @@ class Growth:
         .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
                              {\sum \langle g(w_k) - g(w_{k-1}), s\rangle / \|s\|^2}
 
-        Both sums run over batches, with weights k², less if the noise has fallen since. Half the
+        Both sums run over batches, with weights k³, less if the noise has fallen since. Half the
         gap of two half batches is a sample of ξ; one row has no halves, and all of the change of
         ``g − ∇L̂`` counts: for one row of a generalised linear model without a proxy the quotient
         is ``H_i``, whatever s. The batch is independent of s.
         """
         seen, step, change = signals.seen, signals.step, signals.change
-        if step is None or change is None or seen.noise == 0:
+        if change is None or seen.noise == 0:
             return changed(self, shown=False)
-        whole, squared = signals.anchor_change + change, dot(step, step)
-        if not 0 < squared < math.inf or norm(whole) <= policy.rounding * norm(seen.gradient):
+        # Changes by less than this share are rounding.
+        rounding = math.sqrt(sys.float_info.epsilon)
+        whole, squared = signals.whole, dot(step, step)
+        if not 0 < squared < math.inf or norm(whole) <= rounding * norm(seen.gradient):
             return changed(self, shown=False)
-        halved = seen.half_gap is not None and signals.gap_before is not None
-        if halved:
-            change = seen.half_gap - signals.gap_before
-        past = ((self.compared + 1) / (seen.k + 1)) ** policy.growth_power
+        if signals.half_gap_change is not None:
+            change = signals.half_gap_change
+        past = ((self.compared + 1) / (seen.k + 1)) ** AveragePolicy.long
         if 0 < noise < self.level:
             # Both sums shrink with the curvature: what was measured in noisier times would rule.
             past *= square(noise / self.level)
-        least = policy.least_curvature * dot(signals.anchor_change, step)
-        curvature = past * self.curvature + max(0.0, dot(whole, step), least) / squared
+        curvature = past * self.curvature + max(0.0, dot(whole, step)) / squared
         noise_change = past * self.noise_change + dot(change, change) / squared
         value = noise_change / curvature if curvature > 0 else self.value
-        if self.value > 0:
-            value = min(value, policy.surge * self.value)
-        shown = norm(change) > policy.rounding * norm(whole)
-        compares = past * self.compares + 1
-        return Growth(value, noise_change, curvature, compares, seen.k, noise, halved, shown)
+        value = min(value, policy.surprise * self.value or math.inf)
+        shown = norm(change) > rounding * norm(whole)
+        return Growth(value, noise_change, curvature, seen.k, noise, shown)
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """δ and how fast ∇h changes: a fading mean of curvatures of h, and fading extremes."""
+    """δ, from a fading mean of curvatures of h and their fading peak."""
 
     delta: float = 0.0
-    rate: float = 0.0
     mean: float = 0.0
     weight: float = 0.0
     peak: float = 0.0
-    trough: float = 0.0
 
-    def with_curvature(self, policy: ProxyStepPolicy, q: float, doubt: float = 0.0) -> Similarity:
-        r"""Update δ with the curvature of h along the last step.
+    @property
+    def rate(self) -> float:
+        """How fast ∇h changes along the path, in either direction."""
+        return max(self.delta, -self.mean / self.weight if self.weight else 0.0)
+
+    def with_curvature(self, policy: ProxyStepPolicy, q: float | None) -> Similarity:
+        r"""Update δ with the curvature of h along the last step, if it is known.
 
         .. math:: q = \frac{\langle \nabla h(w_k) - \nabla h(w_{k-1}), w_k - w_{k-1}\rangle}
                            {\|w_k - w_{k-1}\|^2},\qquad
@@ -211,27 +261,23 @@ class Similarity:
         be.) Only its positive part can make a step overshoot, since h lies below its tangent plane
         plus ``q/2 ‖s‖²``; a proxy that is too curved only makes it short. The mean alone is too
         slow if the path turns into a direction in which the proxy is flat: the fading peak is kept
-        too. How fast ∇h changes along the path, the ``rate``, counts both signs.
+        too.
         """
-        mean, weight = policy.forget * self.mean + q, policy.forget * self.weight + 1
-        peak = max(q - doubt, policy.fade * self.peak)
-        trough = min(q + doubt, policy.fade * self.trough)
-        delta, rate = max(0.0, mean / weight, peak), max(abs(mean) / weight, peak / 2, -trough / 2)
-        return Similarity(delta, rate, mean, weight, peak, trough)
+        if q is None:
+            return self
+        mean, weight = policy.fade * self.mean + q, policy.fade * self.weight + 1
+        peak = max(q, policy.fade * self.peak)
+        return Similarity(max(0.0, mean / weight, peak), mean, weight, peak)
 
     def at_least(self, peak: float) -> Similarity:
         """Return it with a peak that is no lower."""
         peak = max(self.peak, peak)
         return changed(self, peak=peak, delta=max(self.delta, peak))
 
-    def faded(self, policy: ProxyStepPolicy) -> Similarity:
-        """Return what is left if h has no curvature: what unsolvable subproblems have shown."""
-        return changed(self, peak=policy.fade * self.peak, delta=policy.fade * self.peak)
-
 
 @dataclass(frozen=True)
 class Path:
-    """The averages, the last step's length, the sum of η, the mean of η²rv, the farthest point.
+    """The averages, the last step's length, the sum of η, the farthest point.
 
     This is all that a step enters by its end, and that is left out if it is taken back.
     """
@@ -239,7 +285,6 @@ class Path:
     averages: Averages
     moved: float = 0.0
     time: float = 0.0
-    walk: float = 0.0
     farthest: float = 0.0
 
 
@@ -248,7 +293,7 @@ class Leaps:
     """Whether the next step is a leap, until when ℓ alone limits, how long the last leap was."""
 
     going: bool = False
-    patience: int = 10
+    patience: int = 0
     reach: float = 0.0
 
 
@@ -296,31 +341,29 @@ class ProxyState:
 class Signals:
     """An observation together with what the step before left to compare it with.
 
-    ``change`` is that of ``g − ∇L̂`` on the newest batch along the last step.
+    Along the last ``step``, the newest batch's ``g − ∇L̂`` has changed from ``before`` by
+    ``change``, ``∇L̂`` together with it by ``whole``; q is the curvature of h. ``gap`` is a sample
+    of the noise of g.
     """
 
     seen: Observation
     difference: Vector
-    before: Vector | None = None
     gap: Vector | None = None
     step: Vector | None = None
-    anchor_change: Vector | None = None
-    gap_before: Vector | None = None
-
-    @property
-    def change(self) -> Vector | None:
-        """The change of ``g − ∇L̂`` along the last step, on the newest batch."""
-        return None if self.before is None else self.difference - self.before
+    whole: Vector | None = None
+    before: Vector | None = None
+    change: Vector | None = None
+    half_gap_change: Vector | None = None
+    q: float | None = None
 
 
 def compare(state: ProxyState, seen: Observation) -> Signals:
     """Return an observation with what the step before left."""
-    difference, last, before = seen.gradient - seen.anchor, state.previous, None
+    difference, last, gap, before = seen.gradient - seen.anchor, state.previous, seen.half_gap, None
     if last is None:
-        return Signals(seen, difference, None, seen.half_gap)
+        return Signals(seen, difference, gap)
     found = (rest for point, *rest in seen.elsewhere if same_point(point, last.w))
     again, gap_before = next(found, (None, None))
-    gap = seen.half_gap
     if again is not None:
         before = again - last.anchor
         if gap is None and last.difference is not None:
@@ -329,18 +372,20 @@ def compare(state: ProxyState, seen: Observation) -> Signals:
     elif state.exact and seen.noise == 0:
         # One batch for both steps: its gradient at the point before was the last answer.
         before = last.difference
-    step, anchor_change = seen.w - last.w, seen.anchor - last.anchor
-    return Signals(seen, difference, before, gap, step, anchor_change, gap_before)
+    step, whole = seen.w - last.w, seen.anchor - last.anchor
+    if before is None:
+        return Signals(seen, difference, gap, step, whole)
+    change = difference - before
+    halves = None if seen.half_gap is None or gap_before is None else seen.half_gap - gap_before
+    q = curvature_along(change, step)
+    return Signals(seen, difference, gap, step, whole + change, before, change, halves, q)
 
 
-def curvature_along(change: Vector, step: Vector | None) -> float:
+def curvature_along(change: Vector, step: Vector) -> float:
     """Return ``⟨change, step⟩ / ‖step‖²``; 0 if nothing moved."""
-    if step is None:
-        return 0.0
-    squared = dot(step, step)
+    squared, length = dot(step, step), norm(step)
     if 0 < squared < math.inf:
         return dot(change, step) / squared
-    length = norm(step)
     return dot(change, step / length) / length if length > 0 else 0.0
 
 
@@ -367,9 +412,8 @@ class ProxyStep(StepSize):
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = True) -> ProxyState:
         """Return what is known before the first step; without a proxy, h is L itself."""
-        objective = None if problem is None else problem.objective
-        same = uses_proxy and problem is not None and problem.same_curvature
-        repeatable = bool(getattr(objective, "repeatable", True))
+        same = uses_proxy and bool(getattr(problem, "same_curvature", False))
+        repeatable = bool(getattr(getattr(problem, "objective", None), "repeatable", True))
         return ProxyState(w0, repeatable, same, uses_proxy, Path(Averages(w0, w0)))
 
     def eta(self, state: ProxyState, k: int) -> float:
@@ -382,53 +426,46 @@ class ProxyStep(StepSize):
         if not state.repeatable or state.exact or state.previous is None:
             return None
         if state.same_curvature:
-            first, due = self.policy.first_growths, is_due(k, self.policy.growths_per_octave)
+            due = is_due(k, self.policy.per_octave)
         else:
-            first, due = self.policy.every_step, k % self.policy.then_every == 0
-        return state.previous.w if k <= first or due or state.leaps.going else None
+            due = k <= self.policy.every_step or k % self.policy.then_every == 0
+        return state.previous.w if due or state.leaps.going else None
 
     def observe(self, state: ProxyState, seen: Observation) -> ProxyState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
         policy, old, k, signals = self.policy, state, seen.k, compare(state, seen)
-        exact, leaping, undo, last = seen.noise == 0, state.leaps.going, None, None
-        excess, longest = (1.0, 0.0) if exact else self._excess(state, signals)
+        exact, undo, last, path = seen.noise == 0, None, None, state.path
+        excess = 1.0 if exact else self._excess(state, signals)
         newest = noise_of(state, signals) / square(excess)
         noise = state.noise.with_batch(policy, k, newest, seen.noise is not None)
         growth = state.growth.with_batch(policy, signals, noise.recent)
-        path = state.path
         if signals.step is not None and state.linear is not None:
             # With a penalty, the step to w has shown a subgradient of it; else this is rounding.
             gradient = signals.difference - state.linear - signals.step / state.eta
             path = changed(path, averages=path.averages.with_gradient(k, gradient, seen.w))
-        noise = changed(noise, longest=max(noise.longest, longest))
-        overshot = signals.change is not None and (
-            curvature_along(signals.change, signals.step) > 2 / state.eta + growth.doubt
-        )
-        similarity = self._similarity(state, signals, noise, growth)
-        noise = noise.with_gain(policy, k, similarity.rate * path.moved)
-        noise = changed(noise, gain=noise.gain / excess)
+        # If δ = 0 is known, what subproblems without a solution have shown fades.
+        q = 0.0 if state.same_curvature else signals.q
+        similarity = state.similarity.with_curvature(policy, q)
+        noise = noise.with_gain(k, similarity.rate * path.moved, excess)
         state = changed(state, noise=noise, growth=growth, similarity=similarity, path=path)
         if k == 0:
-            eta, leaps = self._first(state, signals)
-        elif leaping:
+            eta, leaps = self._first(state, seen)
+        elif old.leaps.going:
             eta, leaps = self._leap(state, signals)
         else:
             eta, leaps = policy.grow * state.eta, state.leaps
-            if growth.value > 0:
-                # The first step's length says little once ℓ has limited the next ones.
-                leaps = changed(leaps, reach=0.0)
         state = changed(state, leaps=leaps)
-        eta = min(eta, self._limit(state, k, leaping), policy.largest)
-        if overshot or (excess > policy.exploded and state.previous is not None):
+        eta = min(eta, self._limit(state, k, old.leaps.going))
+        if old.previous is not None and signals.q is not None and signals.q > 2 / old.eta:
+            # The last step overshot.
             known = signals.before if exact else state.linear
-            undo = Restart(state.previous.w, state.previous.anchor, known)
+            undo = Restart(old.previous.w, old.previous.anchor, known)
             if not exact:
                 # What was measured at a point too far says nothing about the way there.
-                eta = max(policy.retreat * old.eta, eta if overshot else 0.0)
+                eta = max(policy.caution * old.eta, eta)
+                similarity = old.similarity.at_least(1 / eta)
                 leaps = changed(old.leaps, going=False)
-                state = changed(old, leaps=leaps, path=old.before or old.path)
-                if overshot:
-                    state = changed(state, similarity=state.similarity.at_least(1 / eta))
+                state = changed(old, leaps=leaps, path=old.before, similarity=similarity)
         # Powers of two: solvers that keep a factor of ∇²L̂ + I/η rarely need a new one.
         eta = 2.0 ** round(math.log2(eta)) if eta > 0 else old.eta
         if exact or (seen.noise is None and undo is None):
@@ -437,114 +474,68 @@ class ProxyStep(StepSize):
         step = OpenStep(Point(seen.w, seen.anchor, last), signals.gap, undo)
         return changed(state, eta=eta, exact=exact, step=step)
 
-    def _excess(self, state: ProxyState, signals: Signals) -> tuple[float, float]:
-        """Return how many times longer the newest answer is than is believed, and what is.
+    def _excess(self, state: ProxyState, signals: Signals) -> float:
+        """Return how many times farther from the mean a difference is than is believed.
 
-        What is measured is the distance of the difference from the mean of all. Believed is four
-        times what noise and drift explain, and what was seen before.
+        Believed is four times what noise and drift explain.
         """
-        if state.linear is None:
-            return 1.0, 0.0
+        if state.linear is None or signals.seen.k < 3:
+            return 1.0
         noise, drift = state.noise, state.similarity.rate * state.path.moved
+        explained = math.sqrt(square(noise.error**0.5 + drift) + noise.recent)
+        believed = self.policy.surprise * explained
         size = norm(signals.difference - state.linear)
-        explained = square(noise.error**0.5 + drift) + noise.recent
-        believed = max(self.policy.clip * math.sqrt(explained), noise.longest)
-        if signals.seen.k < 3 or not explained > 0:
-            believed = size
-        return max(1.0, size / believed) if believed > 0 else 1.0, min(size, believed)
+        return max(1.0, size / believed) if believed > 0 else 1.0
 
-    def _similarity(
-        self, state: ProxyState, signals: Signals, noise: Noise, growth: Growth
-    ) -> Similarity:
-        """Measure the curvature of h along the last step, as well as the oracle allows."""
-        known, step = state.similarity, signals.step
-        if state.same_curvature:
-            return known.faded(self.policy)
-        if step is None:
-            return known
-        if signals.change is not None:
-            q = curvature_along(signals.change, step)
-            return known.with_curvature(self.policy, q, growth.doubt)
-        if state.linear is None:
-            return known
-        # Another batch made the estimate, and the estimate made the step: only what neither its
-        # noise nor that bias can explain counts.
-        gap, length = signals.difference - state.linear, norm(step)
-        doubt = math.sqrt(noise.recent + noise.error) * length + state.eta * noise.recent
-        q = max(0.0, dot(gap, step) - doubt) / square(length) if length > 0 else 0.0
-        if state.repeatable and q * state.eta <= 2:
-            # Secants are better; between them this is an alarm.
-            return known
-        return known.with_curvature(self.policy, q, growth.doubt)
-
-    def _first(self, state: ProxyState, signals: Signals) -> tuple[float, Leaps]:
+    def _first(self, state: ProxyState, seen: Observation) -> tuple[float, Leaps]:
         """Return a bold multiple of 1/H without noise, else a step that is only a probe.
 
         An exact gradient is followed by a bold step: one that overshot is taken back.
         """
-        seen = signals.seen
-        if seen.noise == 0 and state.proxied:
-            H = seen.smoothness
-            if H is not None and 0 < H < math.inf:
-                return self.policy.bold / H, state.leaps
+        H = seen.smoothness if seen.noise == 0 and state.proxied else None
+        if H is not None and 0 < H < math.inf:
+            return self.policy.bold / H, state.leaps
         length, steepness = self.policy.probe * max(1.0, norm(seen.w)), norm(seen.gradient)
-        return length / steepness if steepness > 0 else length, changed(state.leaps, going=True)
+        return length / steepness if steepness > 0 else length, Leaps(going=True)
 
     def _leap(self, state: ProxyState, signals: Signals) -> tuple[float, Leaps]:
         """Return a fraction of what one batch's curvature and noise allow, over a short way.
 
-        Both were measured on a short step, so that a leap is at most so many times as long as the
-        way so far; what it shows decides on the next. A batch that shows nothing, since its rows
-        share no column with the last step, is no reason for one.
+        Both were measured on a short step, so that the length of a leap is limited by the way so
+        far; what it shows decides on the next. A batch that shows nothing, since its rows share no
+        column with the last step, is no reason for one.
         """
-        policy, seen, growth = self.policy, signals.seen, state.growth
-        exact, change = seen.noise == 0, signals.anchor_change
-        blind = not state.repeatable and not exact
-        if change is not None and signals.change is not None:
-            change = change + signals.difference - signals.before
-        curvature = 0.0 if change is None else curvature_along(change, signals.step)
-        leaps = changed(state.leaps, going=not exact)
-        if not curvature > 0 or not (exact or blind or growth.shown):
-            return policy.grow * state.eta, leaps
-        bold = exact and state.proxied
-        eta = (policy.bold if bold else policy.blind_caution if blind else 1.0) / curvature
-        if growth.value > 0 and change is not None:
-            # The halves of one batch may agree by chance: all of its change limits as well.
-            whole = square(norm(change)) / dot(change, signals.step)
-            eta = min(eta, policy.caution * policy.growth / growth.value, policy.growth / whole)
+        policy, seen, growth, whole = self.policy, signals.seen, state.growth, signals.whole
+        exact, curvature = seen.noise == 0, curvature_along(whole, signals.step)
+        if not curvature > 0 or not (exact or growth.shown or not state.repeatable):
+            return policy.grow * state.eta, changed(state.leaps, going=not exact)
         steepness = max(norm(seen.gradient), math.sqrt(state.noise.spread))
-        if not exact:
-            longest = max(policy.leap * state.path.farthest / steepness, policy.grow * state.eta)
-            leaps = Leaps(eta > longest, seen.k + policy.patience - 1)
-            eta = min(eta, longest)
-        return eta, changed(leaps, reach=eta * steepness)
+        if exact:
+            eta = (policy.bold if state.proxied else 1.0) / curvature
+            return eta, Leaps(reach=eta * steepness)
+        allowed = policy.growth / growth.value if growth.shown else 1 / curvature
+        eta = policy.caution * allowed
+        longest = max(policy.leap * state.path.farthest / steepness, policy.grow * state.eta)
+        reach, until = min(eta, longest) * steepness, seen.k + policy.patience - 1
+        return min(eta, longest), Leaps(eta > longest, until, reach)
 
     def _limit(self, state: ProxyState, k: int, leaping: bool) -> float:
-        """Return the largest η that δ, ℓ and the noise allow."""
-        delta, growth = state.similarity.delta, state.growth.value
-        limit = 1 / delta if delta > 0 else math.inf
-        if growth > 0:
-            limit = min(limit, self.policy.growth / (state.noise.damping * growth))
-        return limit if leaping else min(limit, self._noise_limit(state, k))
-
-    def _noise_limit(self, state: ProxyState, k: int) -> float:
-        """Return the largest η that the noise and the distance travelled allow.
-
-        The squared distance of the average from the start contains about half of the noise of all
-        steps, ``k η² r v``; what is left was travelled on purpose.
-        """
-        policy, path, noise = self.policy, state.path, state.noise
-        if noise.spread == 0:
-            return math.inf
-        if state.growth.value > 0 and k < state.leaps.patience:
-            return policy.stride * path.farthest / math.sqrt(noise.damping * noise.spread)
-        travelled = norm(path.averages.long - state.start)
-        on_purpose = math.sqrt(max(square(travelled) - policy.walk * (k + 1) * path.walk, 0.0))
-        distance = max(on_purpose, policy.least_trust * travelled, state.leaps.reach)
-        if distance == 0:
-            return math.inf
-        reach = policy.reach if noise.damping_count else policy.blind_reach
-        return reach * distance / math.sqrt((k + 1) * (noise.damping * noise.spread))
+        """Return the largest η that δ, ℓ and, except for a leap, noise and distance allow."""
+        policy, path, delta, growth = self.policy, state.path, state.similarity.delta, state.growth
+        # Beyond it, the quadratic term is lost in rounding.
+        limits, level = [1 / sys.float_info.epsilon], state.noise.damping * state.noise.spread
+        if delta > 0:
+            limits.append(1 / delta)
+        if growth.value > 0:
+            limits.append(policy.growth / (state.noise.damping * growth.value))
+        distance = max(norm(path.averages.long - state.start), state.leaps.reach)
+        if leaping or level == 0:
+            pass
+        elif growth.value > 0 and k < state.leaps.patience:
+            limits.append(policy.surprise * path.farthest / math.sqrt(level))
+        elif distance > 0:
+            limits.append(policy.reach * distance / math.sqrt((k + 1) * level))
+        return min(limits)
 
     def gain(self, state: ProxyState) -> float | None:
         """Return the weight of the newest difference in the mean of all."""
@@ -561,32 +552,20 @@ class ProxyStep(StepSize):
         policy, step = self.policy, state.step
         assert step is not None
         state = changed(state, linear=linear, step=changed(step, centre=centre))
-        perturbed, residual = None, None
         if step.gap is not None and state.proxied and not state.leaps.going and is_due(k, 1):
-            perturbed, noise = self._perturb(state, step.gap, linear, centre, solve)
-            state = changed(state, noise=noise)
-        if perturbed is not None:
-            residual = self._damping_residual(state.noise, step.gap)
+            state = changed(state, noise=self._perturb(state, step.gap, linear, centre, solve))
         noisy, eta = state.noise.spread > 0, state.eta
         known = max(norm(centre - state.start), state.path.moved, state.leaps.reach)
-        longest = (policy.grow if noisy else policy.farthest) * known if known > 0 else math.inf
+        longest = (policy.grow if noisy else policy.leap) * known if known > 0 else math.inf
         for _ in range(TRIES):
-            too_long = False
-            try:
-                w = solve(linear, centre, eta, residual=residual)
+            with contextlib.suppress(NonFiniteError, NotConvexError):
+                w = solve(linear, centre, eta)
                 if not norm(w - centre) > longest:
-                    if perturbed is not None:
-                        noise = state.noise.with_damping(policy, perturbed - w, step.gap, eta)
-                        state = changed(state, noise=noise)
                     return w, changed(state, eta=eta)
-                too_long = noisy
-            except (NonFiniteError, NotConvexError):
-                pass
-            perturbed = residual = None
-            if too_long:
-                # Too long for what is known, which says nothing about the proxy.
-                eta = eta / policy.grow
-                continue
+                if noisy:
+                    # Too long for what is known, which says nothing about the proxy.
+                    eta = eta / policy.grow
+                    continue
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             eta = eta / 4
             state = changed(state, similarity=state.similarity.at_least(1 / eta))
@@ -594,28 +573,18 @@ class ProxyStep(StepSize):
 
     def _perturb(
         self, state: ProxyState, gap: Vector, linear: Vector, centre: Vector, solve: Solve
-    ) -> tuple[Vector | None, Noise]:
-        """Find out how far a sample of the noise moves the solution of a subproblem.
-
-        If the step in progress is about as long as the horizon, only the perturbed solution is
-        found, and returned: the step itself is what to compare it with.
-        """
-        eta, noise = horizon(state.eta, state.path.time, state.similarity.rate), state.noise
-        own = eta <= self.policy.same_horizon * state.eta
-        residual = self._damping_residual(noise, gap)
+    ) -> Noise:
+        """Find out how far a sample of the noise moves the solution of a subproblem."""
+        eta = horizon(state.eta, state.path.time, state.similarity.rate)
+        # Enough to see the shift that is expected.
+        accuracy = self.policy.accuracy * max(state.noise.damping, self.policy.accuracy)
+        residual = max(accuracy * norm(gap), sys.float_info.min)
         try:
-            moved = solve(linear + gap, centre, state.eta if own else eta, residual=residual)
-            if own:
-                return moved, noise
+            moved = solve(linear + gap, centre, eta, residual=residual)
             still = solve(linear, centre, eta, residual=residual)
         except (NonFiniteError, NotConvexError):
-            return None, noise
-        return None, noise.with_damping(self.policy, moved - still, gap, eta)
-
-    def _damping_residual(self, noise: Noise, gap: Vector) -> float:
-        """Return how accurately subproblems must be solved for r."""
-        share = max(noise.damping, self.policy.least_share)
-        return max(self.policy.damping_accuracy * share * norm(gap), sys.float_info.min)
+            return state.noise
+        return state.noise.with_damping(moved - still, gap, eta)
 
     def end_step(self, state: ProxyState, k: int, w: Vector) -> ProxyState:
         """Enter the step to w."""
@@ -624,17 +593,11 @@ class ProxyStep(StepSize):
         # A method that does not know of restarts has stepped from the point it asked about.
         centre = step.asked.w if step.centre is None else step.centre
         previous, undo = step.asked, step.undo
-        if undo is not None and same_point(centre, undo.centre):
+        if undo is not None and state.previous and same_point(centre, undo.centre):
             last = undo.difference if state.exact else state.previous.difference
             previous = Point(undo.centre, undo.anchor, last)
-        newest = square(state.eta) * state.noise.damping * state.noise.recent
-        after = Path(
-            path.averages.with_iterate(k, w),
-            norm(w - centre),
-            min(self.policy.largest, path.time + state.eta),
-            path.walk + share(k) * (newest - path.walk),
-            max(path.farthest, norm(w - state.start)),
-        )
+        time, farthest = path.time + state.eta, max(path.farthest, norm(w - state.start))
+        after = Path(path.averages.with_iterate(k, w), norm(w - centre), time, farthest)
         return changed(state, path=after, before=path, previous=previous, step=None)
 
     def answer(self, state: ProxyState, w: Vector) -> Vector:
@@ -652,9 +615,8 @@ def noise_of(state: ProxyState, signals: Signals) -> float:
     """
     if signals.seen.noise is not None:
         return signals.seen.noise
-    if signals.before is not None and state.previous.difference is not None:
-        gap = signals.before - state.previous.difference
-        return dot(gap, gap) / 2
+    if signals.gap is not None:
+        return dot(signals.gap, signals.gap) / 2
     if state.linear is None:
         return 0.0
     gap = signals.difference - state.linear

@@ -29,6 +29,7 @@ from proxyprox._util.validation import message, nonnegative, positive
 from proxyprox.stepsizes.averages import share
 from proxyprox.stepsizes.base import Observation, StepSize
 
+
 @dataclass(frozen=True)
 class ProdigyPolicy:
     """When a run is told that its steps were too short, set by ``docs/results/auto_eta``.
